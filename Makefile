@@ -1,0 +1,56 @@
+# Two commands: `make run` and `make test`. Both create .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One BLAS thread per process: the arrays are small and the tests run side by side.
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("gradslide needs Python 3.11 or newer; got %d.%d; set PYTHON=python3.12, for example" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[plot]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.installed-run
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs,plot]'
+	@touch $@
+
+.PHONY: help run test test-all lint format docs docs-serve clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+run: $(VENV)/.installed-run ## set up and run the main job on built-in data
+	$(BIN)/gradslide run
+
+test: lint ## set up, then ruff, mypy and the tests
+	$(BIN)/python -m pytest -n auto -q
+
+test-all: lint ## the same with the slow tests
+	$(BIN)/python -m pytest -n auto -q -m ''
+
+lint: $(VENV)/.installed-dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev ## let ruff put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-docs ## build the site into site/
+	$(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/.installed-docs ## show the site while writing
+	$(BIN)/mkdocs serve
+
+clean: ## remove what the other commands made
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache gradslide-results

@@ -1,0 +1,42 @@
+"""Convex optimization by many agents on a network without a centre."""
+
+from gradslide import coupling, data, domains, guarantees, losses, network, reference, schedules
+from gradslide._version import __version__
+from gradslide.costs import Costs
+from gradslide.errors import InputError
+from gradslide.graph import Graph
+from gradslide.history import History, Record
+from gradslide.methods import PDS, Context
+from gradslide.penalties import L1, ElasticNet, GroupL1
+from gradslide.problem import Problem
+from gradslide.solution import Solution, load
+from gradslide.solve import solve
+from gradslide.status import Status
+from gradslide.stop import Relative, Stop
+
+__all__ = [
+    "L1",
+    "PDS",
+    "Context",
+    "Costs",
+    "ElasticNet",
+    "Graph",
+    "GroupL1",
+    "History",
+    "InputError",
+    "Problem",
+    "Record",
+    "Relative",
+    "Solution",
+    "Status",
+    "Stop",
+    "__version__",
+    "domains",
+    "guarantees",
+    "load",
+    "losses",
+    "network",
+    "reference",
+    "schedules",
+    "solve",
+]

@@ -1,0 +1,68 @@
+"""A run on disk: written now and then, picked up to the bit."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradslide import storage
+from gradslide.costs import Costs
+from gradslide.errors import InputError
+from gradslide.history import History
+
+_KIND, _VERSION = "checkpoint", 1
+
+
+@dataclass
+class Snapshot:
+    """All that a run needs to go on."""
+
+    iteration: int
+    state: Any
+    costs: Costs
+    history: History
+
+
+class Checkpoint:
+    """Writes snapshots to one file, at most every so many seconds. `run` says which run the file belongs to."""
+
+    def __init__(self, path: Path, run: dict[str, Any], every_seconds: float) -> None:
+        self.path = path
+        self._run = run
+        self._every = every_seconds
+        self._written = time.monotonic()
+
+    def write_if_due(self, snapshot: Snapshot) -> None:
+        if time.monotonic() - self._written >= self._every:
+            self.write(snapshot)
+
+    def write(self, snapshot: Snapshot) -> None:
+        arrays: dict[str, Any] = {}
+        meta = {
+            "run": self._run,
+            "iteration": snapshot.iteration,
+            "state": storage.flatten(snapshot.state, "state", arrays),
+            "costs": snapshot.costs.to_dict(),
+            "history": snapshot.history.to_dict(),
+        }
+        storage.write(self.path, _KIND, _VERSION, meta, arrays)
+        self._written = time.monotonic()
+
+    def read(self, template: Any) -> Snapshot | None:
+        """The snapshot on disk, if there is one; `template` is a fresh state of the same method."""
+        if not self.path.exists():
+            return None
+        meta, arrays = storage.read(self.path, _KIND, _VERSION)
+        for key, here in self._run.items():
+            if meta["run"].get(key) != here:
+                raise InputError(
+                    f"checkpoint {self.path} must belong to this run",
+                    f"another {key} ({meta['run'].get(key)} there, {here} here)",
+                    "give another path, or resume=False to overwrite it",
+                )
+        return Snapshot(
+            iteration=meta["iteration"],
+            state=storage.restore(template, meta["state"], arrays),
+            costs=Costs(**meta["costs"]),
+            history=History.from_dict(meta["history"]),
+        )

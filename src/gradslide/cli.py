@@ -1,0 +1,223 @@
+"""The command line: arguments only; the work is done elsewhere.
+
+Exit codes: 0 what was asked for was reached, 1 a mistake of the user, 2 stopped short of it.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from gradslide._version import __version__
+from gradslide.errors import InputError
+
+OK, USER_ERROR, STOPPED_SHORT = 0, 1, 2
+
+app = typer.Typer(
+    name="gradslide",
+    help="Convex optimization by many agents on a network without a centre.\n\n"
+    "Start with `gradslide run`: it solves a built-in problem over three networks and shows what that took. "
+    "Exit codes: 0 reached what was asked, 1 your input needs a correction, 2 stopped short of what was asked.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Data sets: what there is, where it is, and fetching it.")
+app.add_typer(data_app, name="data")
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where data files are. Default: $GRADSLIDE_DATA, else the user cache."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table; files and exit code only.")]
+
+
+@app.command()
+def run(
+    spec: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML file; without one, the built-in main job.", show_default=False),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
+    data_dir: DataDir = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Solve what a spec file describes, over each of its networks.
+
+    Without SPEC: constrained logistic regression over 100 agents and three networks, on built-in data.
+    `gradslide run --quiet` prints nothing; `gradslide run --json | jq .` is for programs. The format of a spec
+    is shown by `gradslide info --spec`.
+    """
+    from dataclasses import replace
+
+    from gradslide.experiments.files import to_json, write_results
+    from gradslide.experiments.run import run_spec
+    from gradslide.experiments.spec import main_job, read_spec
+    from gradslide.experiments.tables import results_table
+
+    parsed = main_job() if spec is None else read_spec(spec)
+    if out is not None:
+        parsed = replace(parsed, output=replace(parsed.output, dir=out))
+    show = not quiet
+    results = run_spec(parsed, data_dir=data_dir, progress=show, say=_note if show else lambda text: None)
+    written = write_results(results)
+    if json_:
+        print(to_json(results))
+    elif show:
+        _print(results_table(results))
+        print("written:", *(f"  {path}" for path in written), sep="\n")
+    raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
+
+
+@app.command()
+def graph(
+    topology: Annotated[
+        str,
+        typer.Argument(
+            help="random, ring, path, star, complete, grid, torus, hypercube, regular, small_world, geometric; "
+            "or an edge list file."
+        ),
+    ] = "random",
+    agents: Annotated[
+        int, typer.Option("--agents", "-m", help="Number of agents (not for grid, torus, hypercube).")
+    ] = 100,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", help="A parameter of the topology, e.g. --set max_degree=9 --set edges=235."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw it into this file (.png, .svg, .pdf).")] = None,
+    json_: Json = False,
+) -> None:
+    """Describe a network (degrees, diameter, spectrum), and draw it with --plot.
+
+    Examples: `gradslide graph ring -m 50`, `gradslide graph random -s max_degree=4 -s edges=150 --plot net.png`,
+    `gradslide graph grid -s rows=8 -s cols=12`.
+    """
+    from gradslide.experiments.build import describe_topology
+    from gradslide.experiments.files import write_figure
+    from gradslide.experiments.plots import plot_graph
+    from gradslide.experiments.tables import facts_table
+
+    made = describe_topology(topology, agents, option or [])
+    if plot is not None:
+        write_figure(plot_graph(made), plot)
+    if json_:
+        print(json.dumps(made.describe(), indent=1))
+        return
+    _print(facts_table(repr(made), made.describe()))
+    if plot is not None:
+        print(f"written:\n  {plot}")
+
+
+@app.command()
+def info(
+    spec: Annotated[
+        bool,
+        typer.Option("--spec", help="Print the spec of the main job: a commented example of the format."),
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Versions, extras that are installed, and where data is looked for."""
+    from gradslide.experiments.info import installation
+    from gradslide.experiments.spec import main_job_text
+    from gradslide.experiments.tables import facts_table
+
+    if spec:
+        print(main_job_text(), end="")
+    elif json_:
+        print(json.dumps(installation(), indent=1))
+    else:
+        _print(facts_table("gradslide", installation()))
+
+
+@data_app.command("list")
+def data_list(data_dir: DataDir = None, json_: Json = False) -> None:
+    """The data sets that can be used by name, and which are here."""
+    from gradslide.data import catalogue
+    from gradslide.experiments.tables import data_table
+
+    entries = catalogue(data_dir)
+    if json_:
+        print(
+            json.dumps(
+                [{**vars(entry), "path": str(entry.path) if entry.path else None} for entry in entries],
+                indent=1,
+            )
+        )
+    else:
+        _print(data_table(entries))
+
+
+@data_app.command("get")
+def data_get(name: Annotated[str, typer.Argument(help="For example ijcnn1.")], data_dir: DataDir = None) -> None:
+    """Find a data set, or download it, and print its path."""
+    from gradslide.data import get
+
+    print(get(name, data_dir=data_dir))
+
+
+@data_app.command("path")
+def data_path(
+    name: Annotated[str | None, typer.Argument(help="A data set; without it, the folder.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Where a data set is, or where data sets are looked for."""
+    from gradslide.data import data_directory, find
+
+    if name is None:
+        print(data_directory(data_dir))
+        return
+    found = find(name, data_dir)
+    if found is None:
+        raise InputError(
+            f"{name} must be in {data_directory(data_dir)}",
+            "no file",
+            f"fetch it with `gradslide data get {name}`",
+        )
+    print(found)
+
+
+@app.callback(invoke_without_command=True)
+def top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: a user's mistake is one line on standard error, never a traceback."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    except click.exceptions.Abort:
+        code = STOPPED_SHORT
+    except click.ClickException as error:
+        error.show()
+        code = USER_ERROR
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = USER_ERROR
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = STOPPED_SHORT
+    sys.exit(code if isinstance(code, int) else OK)
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    # Piped output has no width of its own: do not squeeze tables into 80 columns there.
+    (console if console.is_terminal else Console(width=200)).print(renderable)
+
+
+def _note(text: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True).print(f"[dim]{text}[/dim]")

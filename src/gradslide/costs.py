@@ -1,0 +1,25 @@
+"""What a run has spent, counted by wrapping the oracle and the network."""
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass
+class Costs:
+    """Counts per agent (the largest over the agents), except `floats_sent`, which adds up all agents here.
+
+    gradients: gradient evaluations; values: function values that steered the method; samples: sampled rows;
+    rounds: neighbour exchanges of vectors; control_rounds: exchanges spent on agreeing;
+    operator_products: products with A or A^T outside networks; seconds: time in the method, without metrics.
+    """
+
+    gradients: int = 0
+    values: int = 0
+    samples: int = 0
+    rounds: int = 0
+    control_rounds: int = 0
+    floats_sent: int = 0
+    operator_products: int = 0
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        return asdict(self)

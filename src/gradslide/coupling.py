@@ -1,0 +1,140 @@
+"""The linear map A whose kernel is consensus: the only part of a method that communicates."""
+
+import math
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._types import Array
+from gradslide.errors import unknown_name
+from gradslide.network.base import Network
+
+
+class Dual(NamedTuple):
+    """The dual variable in node form: `w` = A^T z is what enters the x step, and w = Lap s for both couplings.
+
+    Incidence: z = B^T s, so ||z||^2 = <s, w>. Laplacian: z = s.
+    """
+
+    s: Array
+    w: Array
+
+
+class Coupling(Protocol):
+    """A x = 0 exactly when all agents agree."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def exchanges(self) -> int:
+        """Neighbour exchanges per inner iteration."""
+        ...
+
+    def norm(self) -> float:
+        """||A||; may cost control rounds."""
+        ...
+
+    def smallest_singular_value(self) -> float:
+        """The smallest nonzero singular value of A."""
+        ...
+
+    def start(self, x: Array, s: Array | None = None) -> Dual:
+        """The dual at z = 0, or at given s (one exchange)."""
+        ...
+
+    def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
+        """z <- z + A u / q, and w = A^T z (`eq:zkt`)."""
+        ...
+
+    def residual(self, x: Array) -> float:
+        """||A x||: an observation."""
+        ...
+
+    def dual_norm(self, dual: Dual) -> float:
+        """||z||: an observation."""
+        ...
+
+
+class Incidence:
+    """A = B^T (x) I, one row per edge, kept in node form: w <- w + Lap u / q takes one exchange."""
+
+    name: ClassVar[str] = "incidence"
+    exchanges: ClassVar[int] = 1
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def norm(self) -> float:
+        return math.sqrt(self._network.norm_bound())
+
+    def smallest_singular_value(self) -> float:
+        return math.sqrt(self._network.graph.algebraic_connectivity)
+
+    def start(self, x: Array, s: Array | None = None) -> Dual:
+        return _start(self._network, x, s)
+
+    def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
+        step = 1 / q
+        return Dual(dual.s + step * u, dual.w + step * self._network.combine(u, self._network.laplacian))
+
+    def residual(self, x: Array) -> float:
+        # <x, Lap x> loses half the digits near consensus unless the mean is taken off first.
+        x = x - self._network.observe(x, "sum") / self._network.graph.m
+        return math.sqrt(max(0.0, _inner(self._network, x, self._network.combine(x, self._network.laplacian))))
+
+    def dual_norm(self, dual: Dual) -> float:
+        return math.sqrt(max(0.0, _inner(self._network, dual.s, dual.w)))
+
+
+class Laplacian:
+    """A = Lap (x) I, as in the paper's experiments: two exchanges per inner iteration."""
+
+    name: ClassVar[str] = "laplacian"
+    exchanges: ClassVar[int] = 2
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def norm(self) -> float:
+        return self._network.norm_bound()
+
+    def smallest_singular_value(self) -> float:
+        return self._network.graph.algebraic_connectivity
+
+    def start(self, x: Array, s: Array | None = None) -> Dual:
+        return _start(self._network, x, s)
+
+    def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
+        z = dual.s + (1 / q) * self._network.combine(u, self._network.laplacian)
+        return Dual(z, self._network.combine(z, self._network.laplacian))
+
+    def residual(self, x: Array) -> float:
+        Ax = self._network.combine(x, self._network.laplacian)
+        return math.sqrt(_inner(self._network, Ax, Ax))
+
+    def dual_norm(self, dual: Dual) -> float:
+        return math.sqrt(_inner(self._network, dual.s, dual.s))
+
+
+COUPLINGS: dict[str, type[Incidence] | type[Laplacian]] = {"incidence": Incidence, "laplacian": Laplacian}
+
+
+def make(name: str, network: Network) -> Coupling:
+    """The coupling of that name over a network."""
+    if name not in COUPLINGS:
+        raise unknown_name("coupling", name, COUPLINGS)
+    return COUPLINGS[name](network)
+
+
+def _start(network: Network, x: Array, s: Array | None) -> Dual:
+    if s is None:
+        xp = array_namespace(x)
+        return Dual(xp.zeros_like(x), xp.zeros_like(x))
+    return Dual(s, network.combine(s, network.laplacian))
+
+
+def _inner(network: Network, a: Array, b: Array) -> float:
+    """<a, b> over all agents, in double precision."""
+    return float(network.observe(np.sum(a * b, axis=1, dtype=np.float64), "sum"))

@@ -1,0 +1,38 @@
+"""Data sets in memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.data.known import LIBSVM, DataError, known
+from gradslide.data.store import Folder, Progress, get
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows for binary classification.
+
+    features: (rows, columns) float64, scipy CSR or dense. labels: (rows,) float64, -1 or 1.
+    source: where it came from.
+    """
+
+    name: str
+    features: Array
+    labels: Array
+    source: str
+
+
+def load(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress: Progress = True) -> Dataset:
+    """A LIBSVM set by name: ijcnn1, a9a, mushrooms, w8a, phishing or covtype.binary.
+
+    Looked for in `data_dir`, else in GRADSLIDE_DATA, else in the user's cache, and downloaded where it is missing.
+    The content is checked each time: by the SHA-256 of its text, or, for w8a, phishing and covtype.binary, whose
+    hashes are not published, by its numbers of rows and features. The smaller label becomes -1, the larger 1.
+    """
+    path = get(name, data_dir, base_url=base_url, progress=progress)
+    features, labels = known(name).parse(path)
+    values = np.unique(labels)
+    if len(values) != 2:
+        raise DataError(f"{path} must hold two labels", values.tolist(), "delete the file and get it again")
+    return Dataset(name, features, np.where(labels == values[1], 1.0, -1.0), str(path))

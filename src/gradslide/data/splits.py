@@ -1,0 +1,69 @@
+"""Splits of rows over agents: lists of m index arrays that hold each row once, and no array empty."""
+
+import heapq
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import require, unknown_name
+from gradslide.topologies import Seed
+
+KINDS = ("contiguous", "shuffled", "dirichlet", "sorted")
+
+
+def split(kind: str, labels: Array, m: int, seed: Seed = 0, alpha: float = 0.5) -> list[Array]:
+    """A split by name: "contiguous", "shuffled", "dirichlet" (by label), or "sorted" (by label, then contiguous)."""
+    match kind:
+        case "contiguous":
+            return split_contiguous(len(labels), m)
+        case "shuffled":
+            return split_shuffled(len(labels), m, seed)
+        case "dirichlet":
+            return split_by_label(labels, m, alpha, seed)
+        case "sorted":
+            order = np.argsort(np.asarray(labels), kind="stable")
+            return [order[block] for block in split_contiguous(len(order), m)]
+        case _:
+            raise unknown_name("split", kind, KINDS)
+
+
+def split_contiguous(n: int, m: int) -> list[Array]:
+    """n rows in order, cut into m blocks whose sizes differ by at most one."""
+    require(1 <= m <= n, "each agent must get a row", f"{m} agents and {n} rows", "take at most as many agents as rows")
+    return np.array_split(np.arange(n), m)
+
+
+def split_shuffled(n: int, m: int, seed: Seed) -> list[Array]:
+    """n rows at random, sizes differing by at most one."""
+    order = np.random.default_rng(seed).permutation(n)
+    return [np.sort(order[block]) for block in split_contiguous(n, m)]
+
+
+def split_by_label(labels: Array, m: int, alpha: float, seed: Seed) -> list[Array]:
+    """The rows of each label in random shares over the agents, drawn from a Dirichlet distribution.
+
+    alpha: concentration; near 0 each label goes to few agents, large values give equal shares.
+    """
+    values = np.asarray(labels)
+    split_contiguous(len(values), m)  # refuses more agents than rows
+    require(0 < alpha < np.inf, "alpha must be positive and finite", alpha, "0.1 is uneven, 100 nearly even")
+    rng = np.random.default_rng(seed)
+    owner = np.empty(len(values), dtype=np.int64)
+    for label in np.unique(values):
+        rows = rng.permutation(np.flatnonzero(values == label))
+        counts = rng.multinomial(len(rows), rng.dirichlet(np.full(m, alpha)))
+        owner[rows] = np.repeat(np.arange(m), counts)
+    shares = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=m))[:-1])
+    _feed_empty(shares)
+    return shares
+
+
+def _feed_empty(shares: list[Array]) -> None:
+    """Give each agent without rows the last row of the agent that has most."""
+    largest = [(-len(rows), agent) for agent, rows in enumerate(shares)]
+    heapq.heapify(largest)
+    for agent, rows in enumerate(shares):
+        if not len(rows):
+            _, donor = largest[0]
+            shares[agent], shares[donor] = shares[donor][-1:], shares[donor][:-1]
+            heapq.heapreplace(largest, (-len(shares[donor]), donor))

@@ -1,0 +1,131 @@
+"""Reader of svmlight/LIBSVM text: one row per line, "label index:value index:value ...", indices from 1."""
+
+import os
+import re
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+
+from gradslide._types import Array
+from gradslide.errors import InputError, require
+
+_CHUNK = 1 << 23  # bytes parsed at a time
+_COLON, _NEWLINE = b":\n"
+_IS_SPACE = np.isin(np.arange(256), list(b" \t\r\n\v\f"))
+
+
+def read_svmlight(path: str | os.PathLike[str], features: int | None = None) -> tuple[Array, Array]:
+    """Features (CSR float64) and labels (float64) of a file, which may be compressed (.bz2, .xz, .gz).
+
+    features: number of columns; by default the highest index in the file.
+    """
+    return parse(read_text(Path(path)), str(path), features)
+
+
+def read_text(path: Path) -> bytes:
+    """The decompressed content of a file; the ending of its name tells how it is compressed."""
+    import bz2
+    import gzip
+    import lzma
+    import zlib
+
+    content = path.read_bytes()
+    decompress = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}.get(path.suffix, bytes)
+    try:
+        return decompress(content)
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{path.name} must be a whole {path.suffix} file", error, "get it again") from error
+
+
+def parse(text: bytes, source: str, features: int | None = None) -> tuple[Array, Array]:
+    """As read_svmlight, from text in memory; `source` names it in errors."""
+    parts = []
+    start, line = 0, 1
+    while start < len(text):
+        end = text.find(b"\n", start + _CHUNK) + 1 or len(text)
+        chunk = text[start:end]
+        parts.append(_parse_chunk(chunk, source, line))
+        start, line = end, line + chunk.count(b"\n")
+    labels, counts, columns, values = (np.concatenate(part) for part in zip(_EMPTY, *parts, strict=True))
+    width = int(columns.max(initial=-1)) + 1
+    require(
+        features is None or width <= features,
+        f"{source} must have at most {features} features",
+        f"index {width}",
+        "raise features or leave it out",
+    )
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    shape = (len(labels), width if features is None else features)
+    return sp.csr_array((values, columns, indptr), shape=shape), labels
+
+
+_EMPTY = (np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
+
+
+def _parse_chunk(chunk: bytes, source: str, first_line: int) -> tuple[Array, Array, Array, Array]:
+    """Labels, entries per row, columns and values of whole lines; on any irregularity the line is looked for."""
+    chunk = re.sub(rb"#[^\n]*", b"", chunk) if b"#" in chunk else chunk
+    codes = np.frombuffer(b"\n" + chunk + b"\n", dtype=np.uint8)
+    space = _IS_SPACE[codes]
+    tokens = np.flatnonzero(space[:-1] & ~space[1:]) + 1
+    if not len(tokens):
+        return _EMPTY
+    row_of_token = np.searchsorted(np.flatnonzero(codes == _NEWLINE), tokens)
+    leads = np.append(True, row_of_token[1:] != row_of_token[:-1])
+    colons = np.flatnonzero(codes == _COLON)
+    # The first token of a line is its label; each other one must hold a single colon between two numbers.
+    regular = np.array_equal(np.searchsorted(tokens, colons, side="right") - 1, np.flatnonzero(~leads))
+    if not regular or space[colons - 1].any() or space[colons + 1].any() or b"_" in chunk:
+        _blame(chunk, source, first_line)
+    try:
+        numbers = np.array(list(map(float, chunk.replace(b":", b" ").split())))
+    except ValueError:
+        _blame(chunk, source, first_line)
+    label_places = np.flatnonzero(leads) * 2 - np.arange(leads.sum())  # a label is one number, an entry two
+    is_label = np.zeros(len(numbers), dtype=bool)
+    is_label[label_places] = True
+    indices, values = numbers[~is_label].reshape(-1, 2).T
+    counts = np.diff(np.append(label_places, len(numbers))) // 2
+    starts_row = np.zeros(len(indices) + 1, dtype=bool)
+    starts_row[np.cumsum(counts)] = True
+    ascending = (np.diff(indices) > 0) | starts_row[1:-1]
+    whole = (indices >= 1) & (indices < 2**31) & (indices == np.floor(indices))
+    if not (ascending.all() and whole.all() and np.isfinite(numbers).all()):
+        _blame(chunk, source, first_line)
+    return numbers[is_label], counts, indices.astype(np.int64) - 1, values.copy()
+
+
+def _blame(chunk: bytes, source: str, first_line: int) -> NoReturn:
+    """Raise the error that names the first malformed line."""
+    for number, line in enumerate(chunk.split(b"\n"), start=first_line):
+        if (fault := _fault(line.split())) is not None:
+            shown = line.decode("utf-8", "replace").strip()
+            raise InputError(
+                f"line {number} of {source} must read 'label index:value ...' with {fault}",
+                repr(shown if len(shown) <= 80 else shown[:77] + "..."),
+                "mend that line",
+            )
+    raise AssertionError("a chunk was refused although each of its lines is well formed")
+
+
+def _fault(fields: list[bytes]) -> str | None:
+    before = 0
+    for field in fields[1:]:
+        index, _, value = field.partition(b":")
+        if not index.isdigit() or not _is_number(value):
+            return "numbers"
+        if int(index) == 0:
+            return "indices from 1"
+        if not before < int(index) < 2**31:
+            return "ascending indices"
+        before = int(index)
+    return "numbers" if fields and not _is_number(fields[0]) else None
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        return bool(np.isfinite(float(field))) and b"_" not in field
+    except ValueError:
+        return False

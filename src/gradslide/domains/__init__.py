@@ -1,0 +1,24 @@
+"""Domains (X, nu, r): the set an agent's x lies in, the function that measures distances, and a penalty."""
+
+from gradslide.domains.affine import Affine, Halfspace
+from gradslide.domains.balls import L1Ball, L2Ball
+from gradslide.domains.base import Domain
+from gradslide.domains.box import Box, NonNegative
+from gradslide.domains.entropy import EntropySimplex
+from gradslide.domains.free import Free
+from gradslide.domains.per_agent import PerAgent
+from gradslide.domains.simplex import Simplex
+
+__all__ = [
+    "Affine",
+    "Box",
+    "Domain",
+    "EntropySimplex",
+    "Free",
+    "Halfspace",
+    "L1Ball",
+    "L2Ball",
+    "NonNegative",
+    "PerAgent",
+    "Simplex",
+]

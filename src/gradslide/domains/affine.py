@@ -1,0 +1,122 @@
+"""Sets given by linear conditions: one inequality, or equations."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._parameters import Fit, checked, share
+from gradslide._types import Array
+from gradslide.domains.euclidean import Euclidean, half_square, length
+from gradslide.errors import require
+
+
+@dataclass(frozen=True, eq=False)
+class Halfspace(Euclidean):
+    """<a, x> <= b. a: (d,) or (m, d), not zero; b: a number or (m,). Bound, a has length 1."""
+
+    a: Array
+    b: Array
+
+    row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "a", "b")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked("b", self.b)
+        nonzero = bool(np.all(np.any(np.atleast_1d(checked("a", self.a)), axis=-1)))
+        require(nonzero, "a must not be zero", self.a, "give a normal direction, or use Free")
+
+    def _bound(self, fit: Fit) -> dict[str, Any]:
+        exact = Fit(fit.m, fit.d, np.float64)
+        a, b = exact.vector("a", self.a), exact.number("b", self.b)
+        size = length(a)
+        return {**super()._bound(fit), "a": (a / size).astype(fit.dtype), "b": (b / size).astype(fit.dtype)}
+
+    def _project(self, v: Array) -> Array:
+        xp = array_namespace(v)
+        excess = xp.vecdot(v, self.a)[:, None] - self.b
+        return v - xp.maximum(excess, 0) * self.a
+
+    def _linear_minimum(self, c: Array) -> Array:
+        xp = array_namespace(c)
+        along = xp.vecdot(c, self.a)[:, None]
+        normal = is_rounding(c - along * self.a, c) & (along <= 0)
+        return xp.where(normal, along * self.b, -np.inf)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Euclidean):
+    """A x = b. A: (p, d) or (m, p, d); b: (p,) or (m, p). Redundant rows are allowed if they agree.
+
+    Bound, A has orthonormal rows (and zero rows in place of redundant ones) that describe the same set.
+    """
+
+    A: Array
+    b: Array
+
+    row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "A", "b")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        A, b = checked("A", self.A), checked("b", self.b)
+        fit = A.ndim in (2, 3) and A.size > 0 and b.ndim in (1, 2) and b.shape[-1] == A.shape[-2]
+        shapes = f"{A.shape} and {b.shape}"
+        require(fit, "A must be (p, d) or (m, p, d), and b (p,) or (m, p)", shapes, "give one b for each row of A")
+
+    def kind(self) -> Hashable:
+        return super().kind(), self.A.shape[1]
+
+    def _bound(self, fit: Fit) -> dict[str, Any]:
+        A, b = np.asarray(self.A, dtype=np.float64), np.atleast_2d(np.asarray(self.b, dtype=np.float64))
+        A = A if A.ndim == 3 else A[None]
+        agree = A.shape[2] == fit.d and {len(A), len(b)} <= {1, fit.m}
+        shapes = f"{np.shape(self.A)} and {np.shape(self.b)}"
+        rule = f"A and b must fit {fit.m} agents in {fit.d} dimensions"
+        require(agree, rule, shapes, "give (p, d) and (p,), or stack them over the agents")
+        rows, offsets = orthonormal_rows(share(A), share(b), np.finfo(fit.dtype).eps)
+        return {**super()._bound(fit), "A": rows.astype(fit.dtype), "b": offsets.astype(fit.dtype)}
+
+    @property
+    def bounded(self) -> bool:
+        # The squares of k orthonormal rows sum to k; X is a point where k = d.
+        return bool(np.all(np.sum(self.A * self.A, axis=(1, 2)) > self.d - 0.5))
+
+    def _project(self, v: Array) -> Array:
+        return v - self._pull(self._apply(v) - self.b)
+
+    def _linear_minimum(self, c: Array) -> Array:
+        xp = array_namespace(c)
+        coefficients = self._apply(c)
+        normal = is_rounding(c - self._pull(coefficients), c)[:, 0]
+        return xp.where(normal, xp.vecdot(coefficients, self.b), -np.inf)
+
+    def distance_bound(self, x0: Array) -> Array:
+        return half_square(self._project(x0) - x0) if self.bounded else super().distance_bound(x0)
+
+    def _apply(self, x: Array) -> Array:
+        return x @ self.A[0].T if len(self.A) == 1 else (self.A @ x[:, :, None])[:, :, 0]
+
+    def _pull(self, z: Array) -> Array:
+        return z @ self.A[0] if len(self.A) == 1 else (z[:, None, :] @ self.A)[:, 0, :]
+
+
+def orthonormal_rows(A: Array, b: Array, eps: float) -> tuple[Array, Array]:
+    """Q and c with Q x = c just where A x = b, for stacks of A; refuses a system without a solution."""
+    U, singular, Q = np.linalg.svd(A, full_matrices=False)
+    kept = singular > max(A.shape[1:]) * eps * singular[:, :1]
+    coefficients = (b[:, None, :] @ U)[:, 0, :] * kept
+    error = np.linalg.norm(b - (U @ coefficients[:, :, None])[:, :, 0], axis=1)
+    consistent = error <= np.sqrt(eps) * np.linalg.norm(b, axis=1)
+    worst = f"a distance of {error.max():.3g} between b and the range of A"
+    require(bool(np.all(consistent)), "A x = b must have a solution", worst, "remove contradicting rows")
+    return Q * kept[:, :, None], coefficients / np.where(kept, singular, 1)
+
+
+def is_rounding(residual: Array, whole: Array) -> Array:
+    """Whether what is left of a vector is no more than rounding, (m, 1)."""
+    eps = array_namespace(whole).finfo(whole.dtype).eps
+    return length(residual) <= 10 * whole.shape[-1] * eps * length(whole)

@@ -1,0 +1,70 @@
+"""Bounds on each coordinate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._parameters import Fit, checked
+from gradslide._types import Array
+from gradslide.domains.euclidean import Euclidean
+from gradslide.errors import InputError, require
+from gradslide.penalties import L1, ElasticNet, Penalty
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Euclidean):
+    """lo <= x <= hi. lo, hi: a number, (d,) or (m, d); -inf and inf where there is no bound."""
+
+    lo: Array
+    hi: Array
+
+    row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "lo", "hi")
+    penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, ElasticNet)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lo, hi = checked("lo", self.lo, infinite=True), checked("hi", self.hi, infinite=True)
+        try:
+            ordered = bool(np.all(lo <= hi))
+        except ValueError:
+            raise InputError("lo and hi must fit together", f"{lo.shape} and {hi.shape}", "give equal shapes") from None
+        require(ordered, "lo must not exceed hi", f"lo={self.lo}, hi={self.hi}", "swap or correct them")
+        inhabited = bool(np.all(lo < np.inf) and np.all(hi > -np.inf))
+        require(inhabited, "lo < inf and hi > -inf must hold", f"lo={self.lo}, hi={self.hi}", "correct the bounds")
+
+    def _bound(self, fit: Fit) -> dict[str, Any]:
+        return {**super()._bound(fit), "lo": fit.vector("lo", self.lo), "hi": fit.vector("hi", self.hi)}
+
+    @property
+    def bounded(self) -> bool:
+        return bool(np.all(np.isfinite(self.lo)) and np.all(np.isfinite(self.hi)))
+
+    def _project(self, v: Array) -> Array:
+        xp = array_namespace(v)
+        return xp.minimum(xp.maximum(v, self.lo), self.hi)
+
+    def _linear_minimum(self, c: Array) -> Array:
+        xp = array_namespace(c)
+        slope = self._beyond_penalty(c)
+        nearest_zero = self._project(xp.zeros_like(c))
+        x = xp.where(slope > 0, self.lo, xp.where(slope < 0, self.hi, nearest_zero))
+        endless = xp.isinf(x)
+        x = xp.where(endless, nearest_zero, x)
+        return xp.where(xp.any(endless, axis=-1), -np.inf, xp.vecdot(c, x) + self.r(x))
+
+    def distance_bound(self, x0: Array) -> Array:
+        xp = array_namespace(x0)
+        furthest = xp.maximum(xp.abs(x0 - self.lo), xp.abs(self.hi - x0))
+        return xp.vecdot(furthest, furthest) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class NonNegative(Box):
+    """x >= 0."""
+
+    lo: Array = field(init=False, repr=False, default=0.0)
+    hi: Array = field(init=False, repr=False, default=np.inf)

@@ -1,0 +1,118 @@
+"""Domains with nu(x) = 1/2 |x - center|^2: all that follows from a projection and a linear minimum."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._parameters import Fit, checked
+from gradslide._types import Array
+from gradslide.domains.base import Domain, in_dtype
+from gradslide.errors import require
+from gradslide.penalties import Penalty
+
+
+@dataclass(frozen=True, eq=False)
+class Euclidean(Domain):
+    """A set X with nu(x) = 1/2 |x - center|^2.
+
+    penalty: r. Only those are allowed whose prox, followed by the projection on X, is the prox of both.
+    center: where nu is least, a number, (d,) or (m, d).
+    """
+
+    penalty: Penalty | None = field(default=None, kw_only=True)
+    center: Array = field(default=0.0, kw_only=True)
+
+    row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center")
+    penalties: ClassVar[tuple[type[Penalty], ...]] = ()
+    """Kinds of penalty that the set can be combined with."""
+
+    def __post_init__(self) -> None:
+        checked("center", self.center)
+        name, allowed = type(self).__name__, [kind.__name__ for kind in self.penalties]
+        require(
+            self.penalty is None or isinstance(self.penalty, self.penalties),
+            f"{name} can be combined with {', '.join(allowed) or 'no penalty'}",
+            repr(self.penalty),
+            "remove the penalty or choose another set",
+        )
+
+    def _bound(self, fit: Fit) -> dict[str, Any]:
+        penalty = None if self.penalty is None else self.penalty.bind(fit)
+        return {"penalty": penalty, "center": fit.vector("center", self.center)}
+
+    @abc.abstractmethod
+    def _project(self, v: Array) -> Array:
+        """The Euclidean projection on X; may return v itself."""
+
+    @abc.abstractmethod
+    def _linear_minimum(self, c: Array) -> Array:
+        """min over X of h(x) + <c, x>, with h the positively homogeneous part of r."""
+
+    def kind(self) -> Hashable:
+        return type(self), None if self.penalty is None else self.penalty.kind()
+
+    @property
+    def norm(self) -> int:
+        return 2
+
+    def nu(self, x: Array) -> Array:
+        return half_square(x - self.center)
+
+    def grad_nu(self, x: Array) -> Array:
+        return x - self.center
+
+    def V(self, a: Array, x: Array) -> Array:
+        return half_square(x - a)
+
+    def r(self, x: Array) -> Array:
+        if self.penalty is None:
+            return array_namespace(x).zeros_like(x[:, 0])
+        return self.penalty.value(x)
+
+    def prox(self, theta: Array, scale: Array) -> Array:
+        scale = in_dtype(scale, theta)
+        if self.penalty is None:
+            return self._project(self.center + theta / scale)
+        strength = scale + self.penalty.l2
+        v = (scale * self.center + theta) / strength
+        return self._project(self.penalty.shrink(v, 1 / strength))
+
+    def linear_minimum(self, c: Array, mu: float = 0.0) -> Array:
+        mu = float(mu)
+        if mu > 0 or (self.penalty is not None and bool(np.all(self.penalty.l2 > 0))):
+            x = self.prox(-c, mu)
+            return mu * self.nu(x) + self.r(x) + array_namespace(c).vecdot(c, x)
+        return self._linear_minimum(c)
+
+    def _beyond_penalty(self, c: Array) -> Array:
+        """The part of c that h cannot outweigh: zero just where <c, x> + h(x) >= 0 for all x."""
+        return c if self.penalty is None else self.penalty.shrink(c, 1.0)
+
+    def project(self, x: Array) -> Array:
+        return self._project(x)
+
+    def start(self) -> Array:
+        return self.project(np.broadcast_to(self.center, (self.m, self.d)))
+
+    @property
+    def bounded(self) -> bool:
+        return False
+
+    def distance_bound(self, x0: Array) -> Array:
+        return array_namespace(x0).full_like(x0[:, 0], np.inf)
+
+
+def half_square(v: Array) -> Array:
+    """1/2 |v_i|^2 per agent."""
+    return array_namespace(v).vecdot(v, v) / 2
+
+
+def length(v: Array) -> Array:
+    """|v_i|_2 per agent, (m, 1)."""
+    return array_namespace(v).linalg.vector_norm(v, axis=-1, keepdims=True)

@@ -1,0 +1,31 @@
+"""The whole space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._types import Array
+from gradslide.domains.euclidean import Euclidean
+from gradslide.penalties import L1, ElasticNet, GroupL1, Penalty
+
+
+@dataclass(frozen=True, eq=False)
+class Free(Euclidean):
+    """X = R^d."""
+
+    penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, GroupL1, ElasticNet)
+
+    def _project(self, v: Array) -> Array:
+        return v
+
+    def project(self, x: Array) -> Array:
+        return array_namespace(x).asarray(x, copy=True)
+
+    def _linear_minimum(self, c: Array) -> Array:
+        xp = array_namespace(c)
+        unbounded = xp.any(self._beyond_penalty(c) != 0, axis=-1)
+        return xp.where(unbounded, -np.inf, xp.zeros_like(c[:, 0]))

@@ -1,0 +1,145 @@
+"""A domain of its own for each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._parameters import Fit
+from gradslide._types import Array
+from gradslide.domains.base import Domain
+from gradslide.errors import InputError, require
+
+
+@dataclass(frozen=True, eq=False)
+class PerAgent(Domain):
+    """Agent i has domains[i]; all must measure distances in the same norm.
+
+    Agents with the same kind of set and penalty are stacked, and each operation is one call per kind. Where
+    all are of one kind, `bind` returns that stacked domain itself.
+    """
+
+    domains: Sequence[Domain]
+
+    # Once bound: one stacked domain per kind, the agents of each, and the place of agent i among them all.
+    _parts: tuple[Domain, ...] = field(init=False, repr=False, default=())
+    _members: tuple[Array, ...] = field(init=False, repr=False, default=())
+    _place: Array = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        require(len(self.domains) > 0, "PerAgent needs a domain", "none", "give one per agent")
+        for i, domain in enumerate(self.domains):
+            require(
+                isinstance(domain, Domain),
+                f"domains[{i}] must be a domain",
+                repr(domain),
+                "see gradslide.domains",
+            )
+        norms = {domain.norm for domain in self.domains}
+        require(len(norms) == 1, "all agents must use one norm", sorted(norms), "do not mix entropy and Euclidean")
+
+    def bind(self, m: int, d: int, dtype: Any) -> Domain:
+        rule = "PerAgent must hold one domain for each agent"
+        require(len(self.domains) == m, rule, f"{len(self.domains)} for {m} agents", "give m domains")
+        singles = [_bind_single(i, domain, d, dtype) for i, domain in enumerate(self.domains)]
+        agents_by_kind: dict[Hashable, list[int]] = {}
+        for i, single in enumerate(singles):
+            agents_by_kind.setdefault(single.kind(), []).append(i)
+        members = [np.array(agents) for agents in agents_by_kind.values()]
+        stacks = [type(singles[agents[0]]).stack([singles[i] for i in agents]) for agents in members]
+        return self._joined(stacks, members)
+
+    def _joined(self, parts: Sequence[Domain], members: Sequence[Array]) -> Domain:
+        """The parts as one domain; the part itself where there is only one."""
+        parts = [part.replaced(m=len(agents)) for part, agents in zip(parts, members, strict=True)]
+        if len(parts) == 1:
+            return parts[0]
+        order = np.concatenate(members)
+        return self.replaced(
+            m=len(order),
+            d=parts[0].d,
+            dtype=parts[0].dtype,
+            _parts=tuple(parts),
+            _members=tuple(members),
+            _place=np.argsort(order),
+        )
+
+    def take(self, agents: Sequence[int] | Array) -> Domain:
+        chosen = np.asarray(agents, dtype=np.intp)
+        place = self._place[chosen]
+        parts, members, first = [], [], 0
+        for part in self._parts:
+            here = np.flatnonzero((place >= first) & (place < first + part.m))
+            if len(here):
+                parts.append(part.take(place[here] - first))
+                members.append(here)
+            first += part.m
+        return self.replaced(domains=tuple(self.domains[i] for i in chosen))._joined(parts, members)
+
+    def _bound(self, fit: Fit) -> dict[str, Any]:
+        raise NotImplementedError("PerAgent binds its parts")
+
+    def _each(self, operation: Callable[..., Array], *arguments: Array) -> Array:
+        """operation(part, arguments of its agents) for every part, put back in the order of the agents."""
+
+        def of(agents: Array, argument: Array) -> Array:
+            if getattr(argument, "ndim", 0) == 0:
+                return argument
+            return array_namespace(argument).take(argument, agents, axis=0)
+
+        results = [
+            operation(part, *(of(agents, argument) for argument in arguments))
+            for part, agents in zip(self._parts, self._members, strict=True)
+        ]
+        xp = array_namespace(*results)
+        return xp.take(xp.concat(results), self._place, axis=0)
+
+    @property
+    def norm(self) -> int:
+        return self.domains[0].norm
+
+    @property
+    def bounded(self) -> bool:
+        return all(part.bounded for part in self._parts)
+
+    @property
+    def common(self) -> bool:
+        return False
+
+    def nu(self, x: Array) -> Array:
+        return self._each(lambda part, x: part.nu(x), x)
+
+    def grad_nu(self, x: Array) -> Array:
+        return self._each(lambda part, x: part.grad_nu(x), x)
+
+    def V(self, a: Array, x: Array) -> Array:
+        return self._each(lambda part, a, x: part.V(a, x), a, x)
+
+    def r(self, x: Array) -> Array:
+        return self._each(lambda part, x: part.r(x), x)
+
+    def prox(self, theta: Array, scale: Array) -> Array:
+        return self._each(lambda part, theta, scale: part.prox(theta, scale), theta, scale)
+
+    def linear_minimum(self, c: Array, mu: float = 0.0) -> Array:
+        return self._each(lambda part, c: part.linear_minimum(c, mu), c)
+
+    def project(self, x: Array) -> Array:
+        return self._each(lambda part, x: part.project(x), x)
+
+    def start(self) -> Array:
+        return self._each(lambda part: part.start())
+
+    def distance_bound(self, x0: Array) -> Array:
+        return self._each(lambda part, x0: part.distance_bound(x0), x0)
+
+
+def _bind_single(i: int, domain: Domain, d: int, dtype: Any) -> Domain:
+    try:
+        return domain.bind(1, d, dtype)
+    except InputError as error:
+        raise InputError(f"domains[{i}] must fit one agent", error, "correct that agent's domain") from error

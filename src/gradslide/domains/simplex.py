@@ -1,0 +1,60 @@
+"""The simplex with the Euclidean distance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._parameters import Fit, checked
+from gradslide._types import Array
+from gradslide.domains.euclidean import Euclidean, half_square
+from gradslide.errors import require
+
+
+@dataclass(frozen=True, eq=False)
+class Simplex(Euclidean):
+    """x >= 0, sum_j x_j = total. total: positive, a number or (m,)."""
+
+    total: Array = 1.0
+
+    row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "total")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive = bool(np.all(checked("total", self.total) > 0))
+        require(positive, "total must be positive", self.total, "use a number above 0")
+
+    def _bound(self, fit: Fit) -> dict[str, Any]:
+        return {**super()._bound(fit), "total": fit.number("total", self.total)}
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def _project(self, v: Array) -> Array:
+        return project_on_simplex(v, self.total)
+
+    def _linear_minimum(self, c: Array) -> Array:
+        return self.total[:, 0] * array_namespace(c).min(c, axis=-1)
+
+    def distance_bound(self, x0: Array) -> Array:
+        total = self.total[:, 0]
+        furthest_vertex = total * total / 2 - total * array_namespace(x0).min(x0, axis=-1)
+        return half_square(x0) + furthest_vertex
+
+
+def project_on_simplex(v: Array, total: Array) -> Array:
+    """Project each row of v on {x >= 0, sum x = total} by sorting; total >= 0, (m, 1) or (1, 1)."""
+    xp = array_namespace(v)
+    # A constant added to a row does not move its projection; with the largest entry at 0 no digits are lost.
+    v = v - xp.max(v, axis=-1, keepdims=True)
+    descending = -xp.sort(-v, axis=-1)
+    count = xp.arange(1, v.shape[-1] + 1, dtype=v.dtype)
+    thresholds = (xp.cumulative_sum(descending, axis=-1) - total) / count
+    positive = xp.sum(xp.astype(descending > thresholds, xp.int64), axis=-1, keepdims=True)
+    # For total = 0 no entry exceeds its threshold: the first threshold, the largest entry, is right.
+    threshold = xp.take_along_axis(thresholds, xp.maximum(positive - 1, 0), axis=-1)
+    return xp.maximum(v - threshold, 0)

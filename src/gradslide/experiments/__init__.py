@@ -1,0 +1,1 @@
+"""From a spec to runs, tables and plots."""

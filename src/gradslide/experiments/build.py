@@ -1,0 +1,197 @@
+"""From the tables of a spec to a problem, networks, a method and a stop."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradslide import data as datasets
+from gradslide import domains, losses, penalties
+from gradslide._types import Array
+from gradslide.errors import InputError, require, unknown_name
+from gradslide.experiments.section import Section
+from gradslide.experiments.spec import Spec
+from gradslide.graph import Graph
+from gradslide.losses import Loss
+from gradslide.methods import PDS, Method
+from gradslide.problem import Problem
+from gradslide.stop import Relative, Stop
+
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "logistic": losses.Logistic,
+    "least_squares": losses.LeastSquares,
+    "huber": losses.Huber,
+    "smoothed_hinge": losses.SmoothedHinge,
+    "softmax": losses.Softmax,
+}
+DOMAINS: dict[str, Callable[..., domains.Domain]] = {
+    "free": domains.Free,
+    "box": domains.Box,
+    "nonnegative": domains.NonNegative,
+    "l2_ball": domains.L2Ball,
+    "l1_ball": domains.L1Ball,
+    "simplex": domains.Simplex,
+    "halfspace": domains.Halfspace,
+    "affine": domains.Affine,
+    "entropy_simplex": domains.EntropySimplex,
+}
+PENALTIES: dict[str, Callable[..., penalties.Penalty]] = {
+    "l1": penalties.L1,
+    "group_l1": penalties.GroupL1,
+    "elastic_net": penalties.ElasticNet,
+}
+TOPOLOGIES: dict[str, Callable[..., Graph]] = {
+    name: getattr(Graph, name)
+    for name in (
+        "random",
+        "ring",
+        "path",
+        "star",
+        "complete",
+        "grid",
+        "torus",
+        "hypercube",
+        "regular",
+        "small_world",
+        "geometric",
+    )
+}
+# Topologies whose parameters say how many agents there are.
+_SIZED_BY_SHAPE = ("grid", "torus", "hypercube")
+METHODS: dict[str, Callable[..., Method]] = {"pds": PDS}
+
+
+def build_problem(spec: Spec, data_dir: Path | None) -> Problem:
+    """The loss on the data, split over its agents, and the domain."""
+    features, labels, splits = _split_data(spec, data_dir)
+    table = Section("problem", spec.problem)
+    mu = table.take("mu", float, 0.0)
+    penalty = table.optional("penalty", dict)
+    domain_arguments: dict[str, Any] = {}
+    if penalty is not None:
+        domain_arguments["penalty"] = Section("problem.penalty", penalty).construct("penalty", PENALTIES, key="kind")
+    domain = table.section("domain", {"set": "free"}).construct("set", DOMAINS, key="set", **domain_arguments)
+    targets = _targets(table.peek("loss"), labels)
+    given = {"features": features, "splits": splits, "agents": None, "sample_weight": None}
+    return Problem(table.construct("loss", LOSSES, key="loss", **given, **targets), domain, mu)
+
+
+def _split_data(spec: Spec, data_dir: Path | None) -> tuple[Array, Array, list[Array]]:
+    """Features, labels and each agent's rows."""
+    table = Section("data", spec.data)
+    name, file = table.optional("name", str), table.optional("file", str)
+    agents, rows = table.take("agents", int), table.optional("rows", int)
+    kind, seed, alpha = (
+        table.take("split", str, "contiguous"),
+        table.take("seed", int, 0),
+        table.take("alpha", float, 0.5),
+    )
+    dtype = table.take("dtype", str, "float64")
+    table.finish()
+    if dtype not in ("float32", "float64"):
+        raise unknown_name("dtype in [data]", dtype, ["float32", "float64"])
+    if name is not None and file is None:
+        dataset = datasets.misfire() if name == "misfire" else datasets.load(name, data_dir=data_dir)
+    elif file is not None and name is None:
+        dataset = datasets.load_file(spec.folder / file)
+    else:
+        both = f"name={name}, file={file}"
+        raise InputError("[data] needs a name or a file, not both", both, 'for example name = "misfire"')
+    labels = dataset.labels[:rows]
+    return dataset.features[:rows].astype(dtype), labels, datasets.split(kind, labels, agents, seed=seed, alpha=alpha)
+
+
+def build_graph(section: Section, m: int, folder: Path) -> Graph:
+    """A generator by name, or an edge list file; m comes from the data."""
+    file = section.optional("file", str)
+    if file is not None:
+        section.finish()
+        graph = Graph.load(folder / file)
+    elif section.peek("topology") in _SIZED_BY_SHAPE:
+        graph = section.construct("topology", TOPOLOGIES, key="topology")
+    else:
+        graph = section.construct("topology", TOPOLOGIES, key="topology", m=m)
+    require(
+        graph.m == m,
+        "network and data must have the same number of agents",
+        f"{graph.m} and {m}",
+        "change the one or the other",
+    )
+    return graph
+
+
+def describe_topology(topology: str, m: int, options: list[str]) -> Graph:
+    """A network from the words of a command line: a topology with name=value options, or an edge list file."""
+    if topology not in TOPOLOGIES and Path(topology).exists():
+        return Graph.load(topology)
+    table: dict[str, Any] = {"topology": topology}
+    for option in options:
+        name, separator, value = option.partition("=")
+        if not separator:
+            raise InputError("a --set option must be name=value", repr(option), "for example --set max_degree=9")
+        table[name] = _number(name, value)
+    section = Section("network", table)
+    return (
+        build_graph(section, m, Path())
+        if topology not in _SIZED_BY_SHAPE
+        else section.construct("topology", TOPOLOGIES, key="topology")
+    )
+
+
+def build_method(spec: Spec, theory_R: Callable[[str], float]) -> Method:
+    """The method; R = "theory" asks for the R of Theorem 1 from a reference optimum, for the method's coupling."""
+    table = Section("method", spec.method)
+    if spec.method.get("R") == "theory":
+        table.take("R", str)
+        return table.construct("method", METHODS, R=theory_R(spec.method.get("coupling", "incidence")))
+    return table.construct("method", METHODS)
+
+
+def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop:
+    """Targets are numbers, or {relative = 1e-3}; a relative objective is relative to the reference optimum
+    unless `to` is given."""
+    table = Section("stop", spec.stop)
+    targets: dict[str, Any] = {}
+    for name in ("objective", "residual", "disagreement", "gap"):
+        value = table.take_any(name)
+        if isinstance(value, dict):
+            inner = Section(f"stop.{name}", value)
+            relative, to = inner.take("relative", float), inner.optional("to", float)
+            inner.finish()
+            value = Relative(relative, optimum() if name == "objective" and to is None else to)
+        elif value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InputError(
+                f"{name} in [stop] must be a number or {{relative = ...}}", repr(value), "correct the spec"
+            )
+        targets[name] = value
+    limits = {name: table.optional(name, int) for name in ("iterations", "gradients", "rounds")}
+    seconds = table.optional("seconds", float)
+    table.finish()
+    return Stop(**targets, **limits, seconds=seconds)
+
+
+def needs_reference(spec: Spec) -> bool:
+    """Whether the spec speaks of the optimum without giving it."""
+    objective = spec.stop.get("objective")
+    return spec.method.get("R") == "theory" or (isinstance(objective, dict) and "to" not in objective)
+
+
+def _targets(loss: Any, labels: Array) -> dict[str, Array]:
+    """The labels under the name, and in the form, that the loss takes them."""
+    if loss in ("least_squares", "huber"):
+        return {"targets": labels}
+    if loss == "softmax":
+        return {"labels": np.unique(labels, return_inverse=True)[1]}
+    return {"labels": labels}
+
+
+def _number(name: str, text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name} must be a number", repr(text), f"for example --set {name}=4") from None

@@ -1,0 +1,72 @@
+"""What a run leaves on disk: JSON, CSV, a plot, and the solutions."""
+
+import csv
+import io
+import json
+import platform
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+
+from gradslide import storage
+from gradslide._version import __version__
+from gradslide.errors import InputError, unknown_name
+from gradslide.experiments.plots import plot_histories, pyplot
+from gradslide.experiments.run import Results
+
+
+def write_results(results: Results) -> list[Path]:
+    """Write everything into the spec's folder; the paths, most useful first."""
+    folder = results.spec.output.dir
+    written = [
+        storage.write_atomically(folder / "results.json", to_json(results).encode()),
+        storage.write_atomically(folder / "history.csv", _csv(results).encode()),
+    ]
+    if results.spec.output.plot:
+        # Without matplotlib the figures are still in the CSV.
+        with suppress(InputError):
+            written.insert(0, _plot(results, folder / "curves.png"))
+    written += [run.solution.save(folder / f"{run.name.replace(' ', '-')}.solution.npz") for run in results.runs]
+    return written
+
+
+def to_json(results: Results) -> str:
+    versions = {
+        "gradslide": __version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }
+    return json.dumps({"format": 1, "versions": versions, **results.to_dict()}, indent=1)
+
+
+def _csv(results: Results) -> str:
+    text = io.StringIO()
+    writer: Any = None
+    for run in results.runs:
+        columns = run.solution.history.to_dict()
+        if writer is None:
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(["network", *columns])
+        writer.writerows([run.name, *row] for row in zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+def _plot(results: Results, path: Path) -> Path:
+    histories = {run.name: run.solution.history for run in results.runs}
+    return write_figure(plot_histories(histories, optimum=results.optimum, title=results.spec.title), path)
+
+
+def write_figure(figure: Any, path: Path) -> Path:
+    """Save a matplotlib figure in the format that the file name asks for."""
+    kind = path.suffix.lstrip(".") or "png"
+    formats = figure.canvas.get_supported_filetypes()
+    if kind not in formats:
+        raise unknown_name("the file type of a plot", kind, formats)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150)
+    pyplot().close(figure)
+    return storage.write_atomically(path, buffer.getvalue())

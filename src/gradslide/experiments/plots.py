@@ -1,0 +1,109 @@
+"""Pictures of runs and networks (extra `plot`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradslide.errors import InputError
+
+if TYPE_CHECKING:
+    from gradslide.graph import Graph
+    from gradslide.history import History
+
+# Okabe and Ito's palette, readable without colour vision; lines also differ in dash.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", "--", "-.", ":")
+_AXES = {
+    "gradients": "gradients per agent",
+    "rounds": "communication rounds",
+    "seconds": "seconds",
+    "samples": "samples per agent",
+    "iteration": "outer iterations",
+}
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, without a window."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise InputError("plots need matplotlib", "none installed", "pip install 'gradslide[plot]'") from None
+    matplotlib.use("Agg", force=False)
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def plot_histories(
+    histories: "Mapping[str, History]",
+    *,
+    against: Sequence[str] = ("gradients", "rounds"),
+    optimum: float | None = None,
+    title: str = "",
+) -> Any:
+    """Objective (its error, where the optimum is known) and disagreement, each against each cost."""
+    plt = pyplot()
+    figure, axes = plt.subplots(
+        2, len(against), figsize=(5.2 * len(against), 6.4), squeeze=False, sharey="row", layout="constrained"
+    )
+    for index, (name, history) in enumerate(histories.items()):
+        columns = history.to_dict()
+        style = {
+            "color": _COLOURS[index % len(_COLOURS)],
+            "linestyle": _DASHES[index % len(_DASHES)],
+            "label": name or None,
+        }
+        objective = (
+            columns["objective"]
+            if optimum is None
+            else [max(f - optimum, 1e-16 * abs(optimum)) for f in columns["objective"]]
+        )
+        for column, cost in enumerate(against):
+            axes[0, column].plot(columns[cost], objective, **style)
+            axes[1, column].plot(columns[cost], columns["disagreement"], **style)
+    for column, cost in enumerate(against):
+        for row in range(2):
+            axis = axes[row, column]
+            if row == 1 or optimum is not None:
+                axis.set_yscale("log")
+            axis.grid(alpha=0.3)
+            axis.spines[["top", "right"]].set_visible(False)
+        axes[1, column].set_xlabel(_AXES.get(cost, cost))
+    axes[0, 0].set_ylabel("objective" if optimum is None else "objective error at the mean")
+    axes[1, 0].set_ylabel("disagreement max |x_i - mean|")
+    if any(histories):
+        axes[0, -1].legend(frameon=False)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def plot_graph(graph: "Graph", *, title: str = "") -> Any:
+    """The network, nodes coloured and sized by degree."""
+    import networkx as nx
+
+    plt = pyplot()
+    drawn = nx.Graph()
+    drawn.add_nodes_from(range(graph.m))
+    drawn.add_edges_from(graph.edges.tolist())
+    positions = (
+        nx.circular_layout(drawn)
+        if graph.degrees.max(initial=0) <= 2
+        else nx.spring_layout(drawn, seed=0, iterations=100)
+    )
+    figure, axis = plt.subplots(figsize=(6.4, 5.4), layout="constrained")
+    nx.draw_networkx_edges(drawn, positions, ax=axis, alpha=0.35, width=0.8)
+    size = max(8.0, min(120.0, 6000 / graph.m))
+    nodes = nx.draw_networkx_nodes(
+        drawn,
+        positions,
+        ax=axis,
+        node_size=size,
+        node_color=graph.degrees,
+        cmap="viridis",
+        edgecolors="white",
+        linewidths=0.4,
+    )
+    figure.colorbar(nodes, ax=axis, label="degree", shrink=0.8)
+    axis.set_axis_off()
+    axis.set_title(title or repr(graph))
+    return figure

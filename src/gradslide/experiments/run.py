@@ -1,0 +1,138 @@
+"""Run a spec: one solve per network, with errors and bounds where a reference optimum is known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gradslide import guarantees
+from gradslide.experiments import build
+from gradslide.experiments.spec import Spec
+from gradslide.graph import Graph
+from gradslide.guarantees import Bound
+from gradslide.problem import Problem
+from gradslide.reference import Reference, reference
+from gradslide.schedules import theorem_1
+from gradslide.solution import Solution
+from gradslide.solve import solve
+from gradslide.status import Status
+
+
+@dataclass(frozen=True)
+class NetworkRun:
+    """One network's solution; errors are against the reference optimum.
+
+    objective_error is taken at the mean of the agents, local_error with each agent at its own point: the
+    theorem bounds the latter.
+    """
+
+    name: str
+    graph: Graph
+    solution: Solution
+    objective_error: float | None = None
+    local_error: float | None = None
+    bound: Bound | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        bound = None if self.bound is None else {"objective": self.bound.objective, "residual": self.bound.residual}
+        return {
+            "network": self.name,
+            "graph": self.graph.describe(),
+            "objective_error": self.objective_error,
+            "local_error": self.local_error,
+            "bound": bound,
+            **self.solution.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Results:
+    spec: Spec
+    problem: str
+    optimum: float | None
+    has_targets: bool
+    runs: list[NetworkRun]
+
+    @property
+    def fulfilled(self) -> bool:
+        """Whether every run did what was asked: reached its targets, or its limit where it had no targets."""
+        cut_short = {Status.DIVERGED, Status.INTERRUPTED}
+        return all(
+            run.solution.status is Status.CONVERGED if self.has_targets else run.solution.status not in cut_short
+            for run in self.runs
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.spec.name,
+            "title": self.spec.title,
+            "problem": self.problem,
+            "optimum": self.optimum,
+            "runs": [run.to_dict() for run in self.runs],
+        }
+
+
+def run_spec(
+    spec: Spec,
+    *,
+    data_dir: Path | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Results:
+    """Everything a spec asks for but the files."""
+    problem = build.build_problem(spec, data_dir)
+    graphs = {
+        name: build.build_graph(section, problem.m, spec.folder) for name, section in spec.networks_by_name().items()
+    }
+    optimum: Reference | None = None
+    if build.needs_reference(spec):
+        say("finding the reference optimum with all data in one place")
+        optimum = reference(problem)
+    stop = build.build_stop(spec, lambda: _known(optimum).objective)
+    runs = []
+    for name, graph in graphs.items():
+        method = build.build_method(spec, partial(_theory_R, problem, graph, optimum))
+        checkpoint = spec.output.dir / f"{name}.checkpoint.npz" if spec.output.checkpoint else None
+        solution = solve(problem, graph, method, stop=stop, progress=name if progress else False, checkpoint=checkpoint)
+        runs.append(_measured(name, problem, graph, solution, optimum))
+        if solution.status is Status.INTERRUPTED:
+            break
+    return Results(spec, repr(problem), None if optimum is None else optimum.objective, stop.has_targets, runs)
+
+
+def _measured(name: str, problem: Problem, graph: Graph, solution: Solution, optimum: Reference | None) -> NetworkRun:
+    last = solution.history[-1] if len(solution.history) else None
+    if optimum is None or last is None or last.objective is None or last.local_objective is None:
+        return NetworkRun(name, graph, solution)
+    return NetworkRun(
+        name,
+        graph,
+        solution,
+        objective_error=last.objective - optimum.objective,
+        local_error=last.local_objective - optimum.objective,
+        bound=_bound(problem, graph, solution, optimum),
+    )
+
+
+def _bound(problem: Problem, graph: Graph, solution: Solution, optimum: Reference) -> Bound | None:
+    """What Theorem 1 promised for the average after as many outer iterations; None past the first stage, or
+    for another output."""
+    schedule = theorem_1(**solution.parameters)
+    last = schedule.row(solution.history[-1].iteration)
+    if last.stage > 0 or solution.output != "average":
+        return None
+    coupling = "laplacian" if "laplacian" in solution.settings["method"] else "incidence"
+    z_star = optimum.multiplier(problem, graph, coupling)
+    return guarantees.proposition_1(schedule.row(1), last, V=optimum.V(problem, problem.start()), z_star=z_star)
+
+
+def _theory_R(problem: Problem, graph: Graph, optimum: Reference | None, coupling: str) -> float:
+    known = _known(optimum)
+    z_star = known.multiplier(problem, graph, coupling)
+    return guarantees.theory_R(V=known.V(problem, problem.start()), z_star=z_star)
+
+
+def _known(optimum: Reference | None) -> Reference:
+    assert optimum is not None, "needs_reference said that none was needed"
+    return optimum

@@ -1,0 +1,98 @@
+"""A table of a spec file, read key by key, so that nothing in it goes unnoticed."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from gradslide.errors import InputError, unknown_name
+
+T = TypeVar("T")
+_MISSING = object()
+
+
+class Section:
+    """Keys and values of one table. `finish` complains about keys that nobody asked for."""
+
+    def __init__(self, name: str, table: Any) -> None:
+        if not isinstance(table, Mapping):
+            raise InputError(f"[{name}] must be a table", repr(table), "write it as key = value lines under its name")
+        self.name = name
+        self._table = dict(table)
+        self._known: set[str] = set()
+
+    def take(self, key: str, kind: type[T], default: Any = _MISSING) -> T:
+        """The value of a key, checked to be of that kind (an int will do for a float)."""
+        self._known.add(key)
+        if key not in self._table:
+            if default is _MISSING:
+                raise InputError(f"[{self.name}] needs the key {key!r}", "none", f"add {key} = ...")
+            return default  # type: ignore[no-any-return]
+        value = self._table.pop(key)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise InputError(f"{key} in [{self.name}] must be {_in_words(kind)}", repr(value), "correct the spec")
+        return value
+
+    def optional(self, key: str, kind: type[T]) -> T | None:
+        """The same, or None where the key is missing."""
+        self._known.add(key)
+        return self.take(key, kind) if key in self._table else None
+
+    def peek(self, key: str) -> Any:
+        return self._table.get(key)
+
+    def take_any(self, key: str, default: Any = None) -> Any:
+        self._known.add(key)
+        return self._table.pop(key, default)
+
+    def section(self, key: str, default: Any = _MISSING) -> "Section":
+        return Section(f"{self.name}.{key}", self.take(key, dict, default))
+
+    def construct(self, what: str, makers: Mapping[str, Callable[..., T]], key: str = "name", **given: Any) -> T:
+        """Call the maker that `key` names with the rest of the table as its arguments."""
+        name = self.take(key, str)
+        if name not in makers:
+            raise unknown_name(f"{what} in [{self.name}]", name, makers)
+        accepted = [
+            parameter
+            for parameter, details in inspect.signature(makers[name]).parameters.items()
+            if parameter not in given and details.kind is not details.VAR_KEYWORD
+        ]
+        self._known.update(accepted)
+        self.finish(of=f" for {name}")
+        arguments = {**given, **self._table}
+        missing = [
+            parameter
+            for parameter, details in inspect.signature(makers[name]).parameters.items()
+            if details.default is details.empty
+            and parameter not in arguments
+            and details.kind is not details.VAR_KEYWORD
+        ]
+        if missing:
+            raise InputError(f"[{self.name}] needs {', '.join(missing)} for {name}", "none", f"add {missing[0]} = ...")
+        self._table = {}
+        try:
+            return makers[name](**arguments)
+        except TypeError as error:
+            raise InputError(
+                f"[{self.name}] must hold values of the right types for {name}",
+                str(error),
+                "correct the spec",
+            ) from error
+
+    def finish(self, of: str = "") -> None:
+        for key in self._table:
+            if key not in self._known:
+                raise unknown_name(f"a key of [{self.name}]{of}", key, self._known)
+
+
+def _in_words(kind: type) -> str:
+    return {
+        str: "a string",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        dict: "a table",
+        list: "a list",
+    }[kind]

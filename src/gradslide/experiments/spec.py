@@ -1,0 +1,99 @@
+"""A run as a TOML file: data, problem, networks, method, stop, output. Version 1 of the format."""
+
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gradslide.errors import InputError
+from gradslide.experiments.section import Section
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """dir: where results go; plot: draw the curves; checkpoint: keep what is needed to go on after an interruption."""
+
+    dir: Path
+    plot: bool = True
+    checkpoint: bool = False
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A parsed file; the tables that name things are turned into objects by `build`."""
+
+    name: str
+    title: str
+    data: dict[str, Any]
+    problem: dict[str, Any]
+    networks: list[dict[str, Any]]
+    method: dict[str, Any]
+    stop: dict[str, Any]
+    output: OutputSpec
+    folder: Path = field(default_factory=Path)
+
+    def networks_by_name(self) -> dict[str, Section]:
+        """One section per network, under its own name or a made one."""
+        sections: dict[str, Section] = {}
+        for index, table in enumerate(self.networks, start=1):
+            section = Section("network", table)
+            name = section.take("name", str, table.get("topology", f"network {index}"))
+            if name in sections:
+                name = f"{name} ({index})"
+            sections[name] = section
+        return sections
+
+
+def read_spec(path: Path) -> Spec:
+    """Read and check a spec file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            "the spec must be a readable TOML file", f"{path} ({error.strerror})", "check the path"
+        ) from None
+    return parse_spec(text, name=path.stem, folder=path.parent)
+
+
+def main_job_text() -> str:
+    """The built-in spec that `gradslide run` takes without arguments."""
+    return resources.files("gradslide.experiments").joinpath("misfire.toml").read_text(encoding="utf-8")
+
+
+def main_job() -> Spec:
+    return parse_spec(main_job_text(), name="misfire", folder=Path())
+
+
+def parse_spec(text: str, name: str, folder: Path) -> Spec:
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError("the spec must be valid TOML", str(error), "correct that line") from None
+    top = Section(name, table)
+    version = top.take("version", int)
+    if version != VERSION:
+        raise InputError(f"version of the spec must be {VERSION}", version, f"write version = {VERSION}")
+    title = top.take("title", str, name)
+    data, problem = top.take("data", dict), top.take("problem", dict)
+    networks = top.take_any("network")
+    method, stop = top.take("method", dict, {"name": "pds"}), top.take("stop", dict)
+    output = Section("output", top.take("output", dict, {}))
+    top.finish()
+    if isinstance(networks, dict):
+        networks = [networks]
+    if not isinstance(networks, list) or not networks:
+        raise InputError(
+            "a spec needs a [network] table, or several [[network]]",
+            networks,
+            'add [network] with topology = "ring"',
+        )
+    parsed = OutputSpec(
+        dir=Path(output.take("dir", str, f"gradslide-results/{name}")),
+        plot=output.take("plot", bool, True),
+        checkpoint=output.take("checkpoint", bool, False),
+    )
+    output.finish()
+    return Spec(name, title, data, problem, networks, method, stop, parsed, folder)

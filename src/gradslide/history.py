@@ -1,0 +1,72 @@
+"""What was observed along a run."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, overload
+
+
+@dataclass(frozen=True)
+class Record:
+    """One outer iteration: what had been spent, and what was observed. Metrics are None where they were thinned out.
+
+    objective: sum of all f_i at the mean of the agents; local_objective: sum of f_i(x_i); residual: ||A x||;
+    disagreement: max_i ||x_i - mean||; mean_norm: ||mean||.
+    """
+
+    iteration: int
+    gradients: int
+    samples: int
+    rounds: int
+    control_rounds: int
+    seconds: float
+    objective: float | None = None
+    local_objective: float | None = None
+    residual: float | None = None
+    disagreement: float | None = None
+    mean_norm: float = 0.0
+
+
+class History(Sequence[Record]):
+    """The records of a run, in order."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._records = list(records)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> "History": ...
+    def __getitem__(self, index: int | slice) -> "Record | History":
+        return History(self._records[index]) if isinstance(index, slice) else self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records)
+
+    def __repr__(self) -> str:
+        return f"History({len(self)} records)"
+
+    def append(self, record: Record) -> None:
+        self._records.append(record)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """One list per column."""
+        return {field.name: [getattr(record, field.name) for record in self] for field in fields(Record)}
+
+    @classmethod
+    def from_dict(cls, columns: dict[str, list[Any]]) -> "History":
+        return cls(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with one row per record (needs the extra `plot`)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict())
+
+    def plot(self, against: str = "gradients", optimum: float | None = None) -> Any:
+        """Objective (or its error, if the optimum is given) and disagreement against costs; a matplotlib figure."""
+        from gradslide.experiments.plots import plot_histories
+
+        return plot_histories({"": self}, against=(against,), optimum=optimum)

@@ -1,0 +1,33 @@
+"""Ctrl-C as a flag that a loop looks at, so that nothing is torn in the middle of a step."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupt:
+    """Whether Ctrl-C was pressed. The second press raises KeyboardInterrupt at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Interrupt]:
+    """Defer Ctrl-C while the block runs (in the main thread; elsewhere signals do not arrive)."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    previous = signal.signal(signal.SIGINT, interrupt._handle)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,23 @@
+"""Losses ft_i of all agents, vectorised over the agents."""
+
+from gradslide.losses.base import Loss
+from gradslide.losses.custom import Custom
+from gradslide.losses.huber import Huber
+from gradslide.losses.least_squares import LeastSquares
+from gradslide.losses.logistic import Logistic
+from gradslide.losses.quadratic import Quadratic
+from gradslide.losses.smoothed_hinge import SmoothedHinge
+from gradslide.losses.softmax import Softmax
+from gradslide.losses.stacked import stack
+
+__all__ = [
+    "Custom",
+    "Huber",
+    "LeastSquares",
+    "Logistic",
+    "Loss",
+    "Quadratic",
+    "SmoothedHinge",
+    "Softmax",
+    "stack",
+]

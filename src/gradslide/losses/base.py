@@ -1,0 +1,117 @@
+"""What every loss offers to the methods."""
+
+import abc
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import InputError, require
+
+
+class Loss(abc.ABC):
+    """The convex, smooth losses ft_i of m agents; row i of x, of shape (m, d), belongs to agent i.
+
+    m: number of agents. d: dimension of one agent's x_i. dtype: float32 or float64, in which it computes.
+    """
+
+    def __init__(self, m: int, d: int, dtype: Any) -> None:
+        self.m = m
+        self.d = d
+        self.dtype = np.dtype(dtype)
+        self._constants: dict[int, Array] = {}
+
+    @abc.abstractmethod
+    def value(self, x: Array) -> Array:
+        """ft_i(x_i) of each agent, shape (m,)."""
+
+    @abc.abstractmethod
+    def gradient(self, x: Array) -> Array:
+        """Gradient of ft_i at x_i, shape (m, d)."""
+
+    def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        """Both at once, sharing one pass over the data where the loss has rows."""
+        return self.value(x), self.gradient(x)
+
+    @abc.abstractmethod
+    def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
+        """Unbiased estimate of the gradient, shape (m, d).
+
+        batch: rows per agent, drawn uniformly with replacement. streams: one random generator per agent;
+        agent i draws from its own only.
+        """
+
+    def smoothness(self, norm: int = 2) -> Array:
+        """Lipschitz constant of each agent's gradient, shape (m,).
+
+        norm: 2 for the Euclidean norm; 1 for the l1 norm, gradients measured in the l-infinity norm.
+        """
+        require(norm in (1, 2), "norm must be 1 or 2", repr(norm), "use 2 for Euclidean and 1 for entropy domains")
+        if norm not in self._constants:
+            constants = np.asarray(self._smoothness(norm), dtype=np.float64)
+            constants.flags.writeable = False
+            self._constants[norm] = constants
+        return self._constants[norm]
+
+    def take(self, agents: Sequence[int]) -> "Loss":
+        """The same loss for these agents only, in this order."""
+        chosen = np.asarray(agents)
+        require(
+            chosen.ndim == 1 and chosen.size > 0 and chosen.dtype.kind in "iu",
+            "agents to take must be a sequence of one or more integers",
+            repr(agents),
+            "pass for example [0, 3]",
+        )
+        outside = chosen[(chosen < 0) | (chosen >= self.m)]
+        require(
+            outside.size == 0,
+            f"agents to take must lie in 0..{self.m - 1}",
+            outside[:3].tolist(),
+            "name agents that this loss holds",
+        )
+        if np.array_equal(chosen, np.arange(self.m)):
+            return self
+        part = self._take(chosen)
+        part._constants.update({norm: constants[chosen] for norm, constants in self._constants.items()})
+        return part
+
+    def merge_key(self) -> Hashable | None:
+        """Losses with the same key can be merged by `merged`; None: cannot be merged."""
+        return None
+
+    def merged(self, others: Sequence[Any]) -> "Loss":
+        """One loss that holds the agents of this one, then those of the others (all of one merge key)."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def _smoothness(self, norm: int) -> Array: ...
+
+    @abc.abstractmethod
+    def _take(self, agents: Array) -> "Loss": ...
+
+    def _checked(self, x: Array) -> Array:
+        x = np.asarray(x, dtype=self.dtype)
+        if x.shape != (self.m, self.d):
+            raise InputError(
+                f"x must have shape (m, d) = ({self.m}, {self.d})",
+                x.shape,
+                "give one row per agent of this loss",
+            )
+        return x
+
+
+def checked_sampling(m: int, batch: int, streams: Sequence[np.random.Generator]) -> None:
+    """Refuse an empty batch, or streams that are not one per agent."""
+    require(
+        isinstance(batch, (int, np.integer)) and batch >= 1,
+        "batch must be an integer of at least 1",
+        repr(batch),
+        "draw at least one row per agent",
+    )
+    require(
+        len(streams) == m,
+        f"streams must hold one random generator per agent, {m} in all",
+        len(streams),
+        "make them with np.random.default_rng(seed).spawn(m)",
+    )

@@ -1,0 +1,48 @@
+"""Regression that is robust against outliers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.losses.inputs import feature_rows, per_row, positive
+from gradslide.losses.linear_model import LinearModel, Reduction
+
+
+class Huber(LinearModel):
+    """ft_i(x) = sum over rows of w h(a x - b), h(r) = r^2/2 for |r| <= delta, delta (|r| - delta/2) beyond.
+
+    targets: the n numbers b. delta: residual where h turns linear. The other parameters are those of
+    LinearModel: features (n, p), agents or splits, sample_weight, reduction.
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        targets: Any,
+        delta: float = 1.0,
+        *,
+        agents: int | None = None,
+        splits: Sequence[Any] | None = None,
+        sample_weight: Any = None,
+        reduction: Reduction = "sum",
+    ) -> None:
+        self.delta = positive("delta", delta)
+        rows = feature_rows(features)
+        b = per_row("targets", targets, rows.shape[0]).astype(rows.dtype)
+        super().__init__(rows, b, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+
+    def curvature(self, norm: int) -> float:
+        return 1.0
+
+    def row_values(self, scores: Array, targets: Array) -> Array:
+        residuals = np.abs(scores - targets)
+        clipped = np.minimum(residuals, self.delta)  # one formula for both pieces, which cannot overflow
+        return clipped * (residuals - 0.5 * clipped)
+
+    def row_slopes(self, scores: Array, targets: Array) -> Array:
+        return np.clip(scores - targets, -self.delta, self.delta)
+
+    def _settings(self) -> float:
+        return self.delta

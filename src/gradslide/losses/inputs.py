@@ -1,0 +1,122 @@
+"""Checks and conversions of the data that users hand to a loss."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gradslide._types import Array
+from gradslide.errors import InputError, require
+
+
+def working_dtype(dtype: Any) -> np.dtype[Any]:
+    """float32 stays float32; everything else is computed in float64."""
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
+
+
+def is_sparse(values: Any) -> bool:
+    """Whether it is a scipy sparse array or matrix."""
+    return bool(sp.issparse(values))
+
+
+def numeric_array(name: str, values: Any) -> Array:
+    """Values as a dense array of real, finite numbers, in the type they came in."""
+    require(not is_sparse(values), f"{name} must be dense", "a sparse array", "convert it with .toarray()")
+    array = np.asarray(values)
+    require(
+        array.dtype.kind in "biuf",
+        f"{name} must hold real numbers",
+        f"an array of type {array.dtype}",
+        "convert it to float",
+    )
+    _require_finite(name, array)
+    return array
+
+
+def float_array(name: str, values: Any) -> Array:
+    """Values as a C-ordered dense array of finite floats; not copied if it is one already."""
+    array = numeric_array(name, values)
+    return np.asarray(array, dtype=working_dtype(array.dtype), order="C")
+
+
+def feature_rows(features: Any) -> Array:
+    """Features as (n, p), one row per sample: C-ordered dense, or CSR where they came sparse."""
+    if is_sparse(features):
+        require(
+            features.dtype.kind in "biuf",
+            "features must hold real numbers",
+            features.dtype,
+            "convert them to float",
+        )
+        rows = sp.csr_array(features).astype(working_dtype(features.dtype), copy=False)
+        _require_finite("features", rows.data)
+    else:
+        rows = float_array("features", features)
+    require(
+        rows.ndim == 2 and rows.shape[-1] > 0,
+        "features must be 2-D with at least one column",
+        f"shape {rows.shape}",
+        "give one row per sample; reshape(-1, 1) makes a column",
+    )
+    return rows
+
+
+def per_row(name: str, values: Any, n: int) -> Array:
+    """Values as n finite numbers, one per row of the features."""
+    array = numeric_array(name, values)
+    require(
+        array.shape == (n,),
+        f"{name} must be 1-D with one entry per row of features, {n} in all",
+        f"shape {array.shape}",
+        "give as many as there are rows",
+    )
+    return array
+
+
+def signs(labels: Any, n: int) -> Array:
+    """Two-class labels as -1 and 1."""
+    array = per_row("labels", labels, n)
+    found = np.unique(array)
+    if not (np.isin(found, (-1, 1)).all() or np.isin(found, (0, 1)).all()):
+        shown = found[:5].tolist() + (["..."] if found.size > 5 else [])
+        raise InputError("labels must be in {-1, 1} or {0, 1}", shown, "map the two classes to -1 and 1")
+    return np.where(array > 0, 1, -1)
+
+
+def class_numbers(labels: Any, n: int, classes: int | None) -> tuple[Array, int]:
+    """Labels as integers in 0..K-1, and K."""
+    array = per_row("labels", labels, n)
+    numbers = array.astype(np.intp)
+    require(
+        bool((numbers == array).all() and (numbers >= 0).all()),
+        "labels of Softmax must be integers 0..K-1",
+        np.unique(array)[:5].tolist(),
+        "number the classes from 0",
+    )
+    largest = int(numbers.max(initial=0))
+    K = max(largest + 1, 2) if classes is None else classes
+    require(
+        isinstance(K, (int, np.integer)) and K >= 2,
+        "classes must be an integer of at least 2",
+        repr(K),
+        "count them",
+    )
+    require(largest < K, f"labels must be below classes = {K}", largest, "raise classes or renumber the labels")
+    return numbers, int(K)
+
+
+def positive(name: str, value: Any) -> float:
+    """A finite number above zero, as a Python float so that float32 data stays float32."""
+    number = float(value)
+    require(0 < number < np.inf, f"{name} must be positive and finite", value, f"choose {name} > 0")
+    return number
+
+
+def _require_finite(name: str, array: Array) -> None:
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise InputError(
+            f"{name} must be finite",
+            f"{array.size - finite.sum()} NaN or infinite entries",
+            "remove or replace them",
+        )

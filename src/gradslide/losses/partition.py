@@ -1,0 +1,86 @@
+"""Which rows of the features belong to which agent."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import InputError, require
+
+Selection = slice | Array
+
+
+def partition(n: int, agents: int | None, splits: Sequence[Any] | None) -> tuple[Selection, Array]:
+    """The rows sorted by agent, and the number of rows of each agent, shape (m,).
+
+    agents: number of contiguous blocks, as equal as possible. splits: per agent its row numbers, or a mask of
+    length n; a row may belong to several agents. Neither: one agent holds all rows.
+    """
+    require(agents is None or splits is None, "give agents or splits, not both", "both", "drop one of them")
+    if splits is None:
+        return slice(0, n), _block_sizes(n, 1 if agents is None else agents)
+    require(
+        len(splits) > 0,
+        "splits must name the rows of at least one agent",
+        "an empty list",
+        "add index arrays",
+    )
+    rows = [_row_numbers(i, split, n) for i, split in enumerate(splits)]
+    return as_slice(np.concatenate(rows)), np.array([len(r) for r in rows])
+
+
+def as_slice(rows: Array) -> Selection:
+    """The row numbers as a slice where they are consecutive, so that selecting makes no copy."""
+    start = int(rows[0])
+    if np.array_equal(rows, np.arange(start, start + len(rows))):
+        return slice(start, start + len(rows))
+    return rows
+
+
+def _block_sizes(n: int, m: int) -> Array:
+    require(
+        isinstance(m, (int, np.integer)) and m >= 1,
+        "agents must be an integer of at least 1",
+        repr(m),
+        "give a count",
+    )
+    require(
+        m <= n,
+        "there must be at least one row per agent",
+        f"{m} agents for {n} rows",
+        f"use at most {n} agents",
+    )
+    return n // m + (np.arange(m) < n % m)
+
+
+def _row_numbers(i: int, split: Any, n: int) -> Array:
+    rows = np.asarray(split)
+    if rows.dtype == bool:
+        require(
+            rows.shape == (n,),
+            f"a mask in splits must have one entry per row, {n} in all",
+            f"shape {rows.shape} for agent {i}",
+            "build it from the labels or features",
+        )
+        rows = np.flatnonzero(rows)
+    require(
+        rows.size > 0,
+        "every agent must hold at least one row",
+        f"an empty split for agent {i}",
+        "drop that agent",
+    )
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise InputError(
+            "splits must be 1-D arrays of row numbers or masks",
+            f"type {rows.dtype} and shape {rows.shape} for agent {i}",
+            "use integers, for example from np.array_split(np.arange(n), m)",
+        )
+    outside = rows[(rows < 0) | (rows >= n)]
+    require(
+        outside.size == 0,
+        f"row numbers in splits must lie in 0..{n - 1}",
+        f"{outside[:3].tolist()} for agent {i}",
+        "name rows that exist",
+    )
+    return rows.astype(np.intp, copy=False)

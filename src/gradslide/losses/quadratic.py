@@ -1,0 +1,110 @@
+"""Quadratic functions."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import InputError, require
+from gradslide.losses.base import Loss
+from gradslide.losses.inputs import float_array
+from gradslide.losses.spectral import chunks
+
+
+class Quadratic(Loss):
+    """ft_i(x) = 1/2 x^T Q_i x + c_i^T x, Q_i symmetric and positive semidefinite.
+
+    Q: (d, d), with c: (d,), for one agent; or (m, d, d), with c: (m, d).
+    """
+
+    def __init__(self, Q: Any, c: Any) -> None:
+        Q, c = float_array("Q", Q), float_array("c", c)
+        require(
+            Q.ndim in (2, 3) and Q.shape[-1] == Q.shape[-2] and Q.size > 0,
+            "Q must have shape (d, d) or (m, d, d)",
+            f"shape {Q.shape}",
+            "give one square matrix per agent",
+        )
+        require(
+            c.shape == Q.shape[:-1],
+            f"c must have shape {Q.shape[:-1]} to fit Q",
+            f"shape {c.shape}",
+            "reshape it",
+        )
+        m, d = (1, *c.shape)[-2:]
+        super().__init__(m, d, Q.dtype)
+        self._Q = Q.reshape(m, d, d)
+        self._c = c.reshape(m, d).astype(self.dtype)
+        self._largest = _largest_eigenvalues(self._Q)
+
+    def value(self, x: Array) -> Array:
+        return self.value_and_gradient(x)[0]
+
+    def gradient(self, x: Array) -> Array:
+        return self._product(self._checked(x)) + self._c
+
+    def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        x = self._checked(x)
+        product = self._product(x)
+        return (x * (0.5 * product + self._c)).sum(axis=1), product + self._c
+
+    def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> NoReturn:
+        raise InputError(
+            "a sampled gradient needs a loss with rows",
+            "Quadratic",
+            "use its exact gradient, LeastSquares, or Custom with sample_gradient",
+        )
+
+    def merge_key(self) -> Hashable:
+        return type(self), self.d, self.dtype
+
+    def merged(self, others: Sequence[Self]) -> Self:
+        parts = [self, *others]
+        fields = ([part._Q for part in parts], [part._c for part in parts], [part._largest for part in parts])
+        return self._of(*(np.concatenate(field) for field in fields))
+
+    def _product(self, x: Array) -> Array:
+        return np.matmul(self._Q, x[:, :, None])[:, :, 0]
+
+    def _smoothness(self, norm: int) -> Array:
+        return np.abs(self._Q).max(axis=(1, 2)) if norm == 1 else self._largest.copy()
+
+    def _take(self, agents: Array) -> Self:
+        return self._of(self._Q[agents], self._c[agents], self._largest[agents])
+
+    def _of(self, Q: Array, c: Array, largest: Array) -> Self:
+        """From matrices that were checked before."""
+        other = object.__new__(type(self))
+        Loss.__init__(other, len(Q), self.d, self.dtype)
+        other._Q, other._c, other._largest = Q, c, largest
+        return other
+
+
+def _largest_eigenvalues(Q: Array) -> Array:
+    """Largest eigenvalue of each matrix (m, d, d); refuses what is not symmetric positive semidefinite."""
+    m, d, _ = Q.shape
+    tolerance = 10 * d * np.finfo(Q.dtype).eps
+    largest = np.empty(m)
+    for chunk in chunks(m, d * d):
+        part = Q[chunk].astype(np.float64)
+        asymmetry = np.abs(part - part.swapaxes(1, 2)).max(axis=(1, 2))
+        skewed = asymmetry > tolerance * np.abs(part).max(axis=(1, 2))
+        if skewed.any():
+            i = int(skewed.argmax())
+            raise InputError(
+                "Q must be symmetric",
+                f"a difference of {asymmetry[i]:.3g} from its transpose at agent {chunk.start + i}",
+                "pass (Q + Q.T) / 2",
+            )
+        eigenvalues = np.linalg.eigvalsh(part)
+        largest[chunk] = eigenvalues[:, -1]
+        indefinite = eigenvalues[:, 0] < -tolerance * np.abs(eigenvalues).max(axis=1)
+        if indefinite.any():
+            i = int(indefinite.argmax())
+            raise InputError(
+                "Q must be positive semidefinite",
+                f"an eigenvalue of {eigenvalues[i, 0]:.3g} at agent {chunk.start + i}",
+                "the methods need convex losses; check the sign of Q or add a multiple of the identity",
+            )
+    return np.maximum(largest, 0.0)

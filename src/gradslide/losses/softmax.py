@@ -1,0 +1,56 @@
+"""Multinomial logistic regression."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.losses.inputs import class_numbers, feature_rows
+from gradslide.losses.linear_model import LinearModel, Reduction
+
+
+class Softmax(LinearModel):
+    """Cross-entropy of K classes: ft_i(x) = sum over rows of w (log sum_k exp(X_k a) - X_label a).
+
+    x_i is the coefficient matrix X of shape (K, p), flattened by rows, so d = K p: `x[i].reshape(K, p)`.
+    labels: n integers in 0..K-1. classes: K; by default the largest label + 1, so give it where the
+    data may lack the last class. The other parameters are those of LinearModel: features (n, p), agents or
+    splits, sample_weight, reduction.
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        labels: Any,
+        classes: int | None = None,
+        *,
+        agents: int | None = None,
+        splits: Sequence[Any] | None = None,
+        sample_weight: Any = None,
+        reduction: Reduction = "sum",
+    ) -> None:
+        rows = feature_rows(features)
+        numbers, self.outputs = class_numbers(labels, rows.shape[0], classes)
+        super().__init__(rows, numbers, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes K."""
+        return self.outputs
+
+    def curvature(self, norm: int) -> float:
+        return 0.25 if norm == 1 else 0.5  # diag(q) - q q^T, over all probability vectors q
+
+    def row_values(self, scores: Array, targets: Array) -> Array:
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
+
+    def row_slopes(self, scores: Array, targets: Array) -> Array:
+        slopes = np.exp(scores - scores.max(axis=1, keepdims=True))
+        slopes /= slopes.sum(axis=1, keepdims=True)
+        slopes[np.arange(len(targets)), targets] -= 1
+        return slopes
+
+    def _settings(self) -> int:
+        return self.outputs

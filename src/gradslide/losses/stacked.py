@@ -1,0 +1,80 @@
+"""Losses of different agents side by side."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import require
+from gradslide.losses.base import Loss, checked_sampling
+
+
+def stack(losses: Sequence[Loss]) -> Loss:
+    """The agents of all these losses as one loss, in order; d must be the same.
+
+    Neighbours of the same class and settings merge into one vectorised loss; the rest are evaluated in turn.
+    """
+    require(len(losses) > 0, "stack needs at least one loss", "an empty list", "pass a list of losses")
+    dimensions = sorted({loss.d for loss in losses})
+    require(
+        len(dimensions) == 1,
+        "losses put side by side must have the same dimension d",
+        dimensions,
+        "give all agents the same features (and Softmax the same classes=)",
+    )
+    parts: list[Loss] = []
+    for key, group in groupby(_flat(losses), key=lambda loss: loss.merge_key()):
+        same = list(group)
+        parts += same if key is None or len(same) == 1 else [same[0].merged(same[1:])]
+    return parts[0] if len(parts) == 1 else Stacked(parts)
+
+
+class Stacked(Loss):
+    """Parts of different kinds, evaluated one after the other; made by `stack`."""
+
+    def __init__(self, parts: Sequence[Loss]) -> None:
+        super().__init__(sum(part.m for part in parts), parts[0].d, np.result_type(*(part.dtype for part in parts)))
+        self.parts = tuple(parts)
+        ends = np.cumsum([part.m for part in parts])
+        self._starts: Array = ends - [part.m for part in parts]
+        self._slices = [slice(start, end) for start, end in zip(self._starts, ends, strict=True)]
+
+    def value(self, x: Array) -> Array:
+        x = self._checked(x)
+        return self._joined([part.value(x[own]) for part, own in self._each()])
+
+    def gradient(self, x: Array) -> Array:
+        x = self._checked(x)
+        return self._joined([part.gradient(x[own]) for part, own in self._each()])
+
+    def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        x = self._checked(x)
+        values, gradients = zip(*(part.value_and_gradient(x[own]) for part, own in self._each()), strict=True)
+        return self._joined(values), self._joined(gradients)
+
+    def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
+        x = self._checked(x)
+        checked_sampling(self.m, batch, streams)
+        return self._joined([part.sample_gradient(x[own], batch, streams[own]) for part, own in self._each()])
+
+    def _smoothness(self, norm: int) -> Array:
+        return np.concatenate([part.smoothness(norm) for part in self.parts])
+
+    def _take(self, agents: Array) -> Loss:
+        owners: Array = np.searchsorted(self._starts, agents, side="right") - 1
+        chosen = []
+        for run in np.split(np.arange(len(agents)), np.flatnonzero(np.diff(owners)) + 1):
+            k = owners[run[0]]
+            chosen.append(self.parts[k].take(agents[run] - self._starts[k]))
+        return stack(chosen)
+
+    def _each(self) -> Iterator[tuple[Loss, slice]]:
+        return zip(self.parts, self._slices, strict=True)
+
+    def _joined(self, results: Sequence[Array]) -> Array:
+        return np.concatenate(results).astype(self.dtype, copy=False)
+
+
+def _flat(losses: Sequence[Loss]) -> list[Loss]:
+    return [part for loss in losses for part in (loss.parts if isinstance(loss, Stacked) else (loss,))]

@@ -1,0 +1,49 @@
+"""What `solve` asks of a method, and what a method is given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from gradslide._types import Array
+from gradslide.coupling import Coupling
+from gradslide.domains import Domain
+from gradslide.network.base import Network
+from gradslide.oracles import Exact
+from gradslide.problem import Problem
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a method may use. The oracle and the network count what is asked of them.
+
+    x0: where to start, one row per agent here. s0: the dual to start from (w = Lap s), or None for zero.
+    """
+
+    problem: Problem
+    oracle: Exact
+    network: Network
+    coupling: Coupling
+    x0: Array
+    s0: Array | None = None
+
+    @property
+    def domain(self) -> Domain:
+        return self.problem.domain
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A frozen dataclass of parameters. It never stops, prints, times or measures: `solve` does.
+
+    `step` returns a new state and may consume the arrays of the old one. A method may also have `dual(state)`,
+    `parameters(state)` (numbers that it was given or found), and a field `coupling` that names the coupling it
+    wants in its context.
+    """
+
+    def init(self, context: Context) -> Any: ...
+
+    def step(self, context: Context, state: Any) -> Any: ...
+
+    def output(self, state: Any) -> Array | Mapping[str, Array]:
+        """The answer so far; or several by name, the recommended one first."""
+        ...

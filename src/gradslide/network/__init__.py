@@ -1,0 +1,7 @@
+"""The only code that communicates."""
+
+from gradslide.network.base import Network
+from gradslide.network.counted import Counted
+from gradslide.network.local import Local
+
+__all__ = ["Counted", "Local", "Network"]

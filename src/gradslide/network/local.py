@@ -1,0 +1,66 @@
+"""All agents in one process, as rows of one array: a simulation that counts what a real network would spend."""
+
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import unknown_name
+from gradslide.graph import Graph
+from gradslide.network.base import Reduction
+
+
+class Local:
+    """A network in one process.
+
+    graph: who may talk to whom. exact_norm: use the exact largest eigenvalue of the Laplacian; otherwise the
+    bound that agents find with one exchange and a flooded maximum.
+    """
+
+    def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
+        self.graph = graph
+        self.agents = range(graph.m)
+        self.laplacian: Array = graph.laplacian
+        self._exact_norm = exact_norm
+        self._cast: dict[tuple[int, str], Any] = {}
+
+    def combine(self, v: Array, weights: Array) -> Array:
+        return self._as(weights, v.dtype) @ v
+
+    def agree(self, values: Array, reduction: Reduction) -> Array:
+        return self.observe(values, reduction)
+
+    def norm_bound(self) -> float:
+        return self.graph.laplacian_norm if self._exact_norm else self.graph.norm_bound
+
+    @property
+    def norm_rounds(self) -> int:
+        return 0 if self._exact_norm else 1 + self.control_rounds("max")
+
+    def exchange_size(self, v: Array) -> int:
+        floats_per_agent: int = v.size // v.shape[0]
+        return 2 * len(self.graph.edges) * floats_per_agent
+
+    def control_rounds(self, reduction: Reduction) -> int:
+        if reduction == "sum":
+            return 2 * self.graph.radius_center()[1]
+        return self.graph.diameter_bound
+
+    def observe(self, values: Array, reduction: Reduction) -> Array:
+        if reduction == "max":
+            return np.max(values, axis=0)
+        if reduction == "or":
+            return np.any(values, axis=0)
+        if reduction == "sum":
+            return np.sum(values, axis=0)
+        raise unknown_name("reduction", reduction, ["max", "or", "sum"])
+
+    def _as(self, weights: Array, dtype: Any) -> Array:
+        """The weights in v's precision, so that float32 stays float32."""
+        if weights.dtype == dtype:
+            return weights
+        key = (id(weights), str(dtype))
+        if key not in self._cast:
+            # The original is kept beside its copy: its id stays taken as long as the entry lives.
+            self._cast[key] = (weights, weights.astype(dtype))
+        return self._cast[key][1]

@@ -1,0 +1,105 @@
+"""What is to be minimised: sum_i f_i(x) over x in X, with f_i = ft_i + mu nu + r."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradslide import losses
+from gradslide._types import Array
+from gradslide.domains import Domain, Free, PerAgent
+from gradslide.errors import InputError, require
+from gradslide.losses import Loss
+from gradslide.network.base import Network
+
+Part = Loss | tuple[Loss, Domain]
+
+
+class Problem:
+    """min sum_i ft_i(x_i) + mu nu(x_i) + r(x_i) over x_i in X_i, all x_i equal.
+
+    loss: the smooth convex ft_i, summed over each agent's rows. domain: the set X, the distance-generating
+    function nu and the penalty r; `Free()` by default. mu >= 0: strong convexity per agent (a total ridge of
+    rho/2 |x|^2 is mu = rho/m).
+    """
+
+    def __init__(self, loss: Loss, domain: Domain | None = None, mu: float = 0.0) -> None:
+        if not isinstance(loss, Loss):
+            raise InputError("loss must be a gradslide loss", type(loss).__name__, "use gs.losses.Custom for your own")
+        domain = Free() if domain is None else domain
+        if not isinstance(domain, Domain):
+            raise InputError("domain must be a gradslide domain", type(domain).__name__, "see gs.domains")
+        require(math.isfinite(mu) and mu >= 0, "mu must be >= 0 and finite", mu, "use mu=0 for convex problems")
+        self.loss = loss
+        self.mu = float(mu)
+        self.domain = domain.bind(loss.m, loss.d, loss.dtype)
+
+    @classmethod
+    def build(cls, network: Network, builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
+        """The problem of the agents that live here; `builder(i)` gives agent i's loss, or (loss, domain), and
+        is called for no other."""
+        parts = [builder(i) for i in network.agents]
+        pairs = [part if isinstance(part, tuple) else (part, Free()) for part in parts]
+        for i, (loss, _) in zip(network.agents, pairs, strict=True):
+            require(
+                loss.m == 1,
+                "the builder must return the loss of one agent",
+                f"{loss.m} agents for agent {i}",
+                "return agent i's own",
+            )
+        return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
+
+    @property
+    def m(self) -> int:
+        """How many agents live here."""
+        return self.loss.m
+
+    @property
+    def d(self) -> int:
+        return self.loss.d
+
+    @property
+    def dtype(self) -> Any:
+        return self.loss.dtype
+
+    def objective(self, x: Array) -> Array:
+        """f_i(x_i) for every agent here, shape (agents,)."""
+        return self.loss.value(x) + self.mu * self.domain.nu(x) + self.domain.r(x)
+
+    def smoothness(self) -> Array:
+        """The smoothness constants of ft_i, per agent, in nu's norm."""
+        return self.loss.smoothness(self.domain.norm)
+
+    def start(self, x0: Array | None = None) -> Array:
+        """x0 as an (agents, d) array, checked to lie in X; by default the minimiser of nu."""
+        if x0 is None:
+            return self.domain.start()
+        x0 = np.asarray(x0)
+        try:
+            x = np.array(np.broadcast_to(x0, (self.m, self.d)), dtype=self.dtype)
+        except ValueError:
+            raise InputError(
+                f"x0 must have shape ({self.d},) or ({self.m}, {self.d})",
+                x0.shape,
+                "give one point for all agents or one each",
+            ) from None
+        require(bool(np.all(np.isfinite(x))), "x0 must be finite", "NaN or infinity", "check x0")
+        tolerance = float(np.sqrt(np.finfo(self.dtype).eps)) * max(1.0, float(np.max(np.abs(x))))
+        outside = np.flatnonzero(~self.domain.contains(x, tolerance))
+        require(
+            outside.size == 0,
+            "x0 must lie in the domain",
+            f"a point outside for agent {outside[:1].sum()}",
+            "project it: domain.project(x0)",
+        )
+        return x
+
+    def take(self, agents: Sequence[int]) -> "Problem":
+        """The problem of some of the agents."""
+        return Problem(self.loss.take(agents), self.domain.take(agents), self.mu)
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem({type(self.loss).__name__}, {type(self.domain).__name__}, m={self.m}, d={self.d}, mu={self.mu:g})"
+        )

@@ -1,0 +1,111 @@
+"""What a run gives back."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradslide import storage
+from gradslide._types import Array
+from gradslide.costs import Costs
+from gradslide.history import History
+from gradslide.status import Status
+
+_KIND, _VERSION = "solution", 1
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The answers of the agents here, how the run ended, what it cost and what was observed.
+
+    x: (agents here, d), the output named `output`; outputs: all of them by name. dual: multipliers in node form
+    (A^T z = Lap s), or None. certificate: a certified gap where the method gives one; else None, and
+    `certificate_reason` says why. parameters: numbers that the method was given or found (L, R, ...).
+    """
+
+    x: Array
+    agents: range
+    output: str
+    outputs: Mapping[str, Array]
+    status: Status
+    costs: Costs
+    history: History
+    dual: Array | None = None
+    certificate: None = None
+    certificate_reason: str = "this method gives no certificate"
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the agents here."""
+        return np.mean(self.x, axis=0)
+
+    def gather(self) -> Array:
+        """The answers of all agents, (m, d)."""
+        return self.x
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to one file, atomically; `gs.load` reads it."""
+        arrays = {f"output.{name}": array for name, array in self.outputs.items()}
+        if self.dual is not None:
+            arrays["dual"] = self.dual
+        meta = {
+            "agents": [self.agents.start, self.agents.stop],
+            "output": self.output,
+            "status": self.status.name,
+            "costs": self.costs.to_dict(),
+            "history": self.history.to_dict(),
+            "certificate_reason": self.certificate_reason,
+            "parameters": dict(self.parameters),
+            "settings": dict(self.settings),
+        }
+        return storage.write(path, _KIND, _VERSION, meta, arrays)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for JSON."""
+        return {
+            "status": self.status.name,
+            "message": self.status.value,
+            "output": self.output,
+            "costs": self.costs.to_dict(),
+            "final": {name: column[-1] for name, column in self.history.to_dict().items()} if len(self.history) else {},
+            "history": self.history.to_dict(),
+            "mean": np.asarray(self.mean).tolist(),
+            "parameters": dict(self.parameters),
+            "settings": dict(self.settings),
+        }
+
+    def __repr__(self) -> str:
+        last = self.history[-1] if len(self.history) else None
+        seen = (
+            f", objective={last.objective:.6g}, disagreement={last.disagreement:.3g}"
+            if last and last.objective is not None
+            else ""
+        )
+        return (
+            f"Solution({self.status.name}: {self.status.value}; gradients={self.costs.gradients}, "
+            f"rounds={self.costs.rounds}{seen})"
+        )
+
+
+def load(path: str | os.PathLike[str]) -> Solution:
+    """Read a solution that `Solution.save` wrote."""
+    meta, arrays = storage.read(path, _KIND, _VERSION)
+    outputs = {name.removeprefix("output."): array for name, array in arrays.items() if name.startswith("output.")}
+    return Solution(
+        x=outputs[meta["output"]],
+        agents=range(*meta["agents"]),
+        output=meta["output"],
+        outputs=outputs,
+        status=Status[meta["status"]],
+        costs=Costs(**meta["costs"]),
+        history=History.from_dict(meta["history"]),
+        dual=arrays.get("dual"),
+        certificate_reason=meta["certificate_reason"],
+        parameters=meta["parameters"],
+        settings=meta["settings"],
+    )

@@ -1,0 +1,261 @@
+"""The one loop: it steps a method, stops it, records, shows progress and writes checkpoints."""
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradslide import coupling as couplings
+from gradslide._types import Array
+from gradslide._version import __version__
+from gradslide.checkpoint import Checkpoint, Snapshot
+from gradslide.costs import Costs
+from gradslide.errors import InputError, require, unknown_name
+from gradslide.graph import Graph
+from gradslide.history import History, Record
+from gradslide.interrupts import deferred_interrupt
+from gradslide.methods.base import Context, Method
+from gradslide.methods.pds import PDS
+from gradslide.metrics import Observer
+from gradslide.network import Counted, Local, Network
+from gradslide.oracles import Exact
+from gradslide.problem import Problem
+from gradslide.progress import progress_line
+from gradslide.solution import Solution
+from gradslide.status import Status
+from gradslide.stop import Stop
+
+Callback = Callable[[Record, Array], bool | None]
+
+
+def solve(
+    problem: Problem,
+    network: Graph | Network,
+    method: Method | None = None,
+    *,
+    stop: Stop | None = None,
+    x0: Array | None = None,
+    warm_start: Solution | None = None,
+    output: str | None = None,
+    callback: Callback | None = None,
+    record_every: int = 1,
+    progress: bool | str = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 60.0,
+    resume: bool = True,
+) -> Solution:
+    """Solve a problem over a network.
+
+    network: a Graph (simulated in this process) or a network. method: `PDS()` by default. stop: targets and
+    limits; 1,000 outer iterations by default. x0: one point for all agents, or one each; the minimiser of nu by
+    default. warm_start: start from the point and the multipliers of an earlier solution. output: which of the
+    method's outputs to return and measure; its recommendation by default. callback(record, x): called once per
+    outer iteration; returning True stops. record_every: observe metrics every so many outer iterations (targets
+    are checked there). progress: a line on stderr, with a label if one is given. checkpoint: a file, written
+    about every `checkpoint_seconds` and at the end; if it is there already the run goes on from it, unless
+    resume=False. Ctrl-C ends the run after the current outer iteration with what was reached.
+    """
+    method = PDS() if method is None else method
+    stop = Stop(iterations=1000) if stop is None else stop
+    network = Local(network) if isinstance(network, Graph) else network
+    _check(problem, network, method, stop, record_every)
+    run = _Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)
+    saver = None
+    if checkpoint is not None:
+        saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
+        if resume:
+            run.resume(saver)
+
+    label = progress if isinstance(progress, str) else type(method).__name__
+    with deferred_interrupt() as interrupt, progress_line(bool(progress), label, stop) as line:
+        status = run.ended()
+        while status is None:
+            try:
+                status = run.advance(line.show)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+            if status is None and interrupt.requested:
+                status = Status.INTERRUPTED
+            if saver is not None and run.is_whole:
+                saver.write_if_due(run.now)
+    if saver is not None and run.is_whole:
+        saver.write(run.now)
+    return run.solution(status)
+
+
+class _Run:
+    """One run on its way: the snapshot `now`, and the last output that was finite."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        method: Method,
+        stop: Stop,
+        x0: Array | None,
+        warm_start: Solution | None,
+        output: str | None,
+        callback: Callback | None,
+        record_every: int,
+    ) -> None:
+        self._method, self._stop = method, stop
+        self._callback, self._record_every = callback, record_every
+        coupling = getattr(method, "coupling", "incidence")
+        costs = Costs()
+        counted = Counted(network, costs)
+        self._observer = Observer(problem, network, couplings.make(coupling, network))
+        self._context = Context(
+            problem=problem,
+            oracle=Exact(problem.loss, costs),
+            network=counted,
+            coupling=couplings.make(coupling, counted),
+            x0=problem.start(x0 if warm_start is None else warm_start.x),
+            s0=None
+            if warm_start is None or warm_start.dual is None
+            else np.asarray(warm_start.dual, dtype=problem.dtype),
+        )
+        clock = time.perf_counter()
+        state = method.init(self._context)
+        costs.seconds += time.perf_counter() - clock
+        self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
+        outputs = self._outputs()
+        self._output = next(iter(outputs)) if output is None else output
+        if self._output not in outputs:
+            raise unknown_name("output", self._output, outputs)
+        self._good = np.array(outputs[self._output])
+        self.is_whole = True
+
+    def resume(self, saver: Checkpoint) -> None:
+        found = saver.read(self.now.state)
+        if found is None:
+            return
+        # The oracle and the network count into the same object for the whole run.
+        costs = self.now.costs
+        costs.__dict__.update(asdict(found.costs))
+        found.costs = costs
+        self.now = found
+        self._good = np.array(self._outputs()[self._output])
+
+    def ended(self) -> Status | None:
+        """Whether there is nothing left to do before the first step."""
+        if len(self.now.history) and self._stop.reached(self.now.history[-1], self._context.network.graph.m):
+            return Status.CONVERGED
+        return self._stop.exhausted(self.now.iteration, self.now.costs)
+
+    def advance(self, show: Callable[[Record], None]) -> Status | None:
+        """One outer iteration; the status if it was the last."""
+        now = self.now
+        self.is_whole = False
+        clock = time.perf_counter()
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            now.state = self._method.step(self._context, now.state)
+        now.costs.seconds += time.perf_counter() - clock
+        now.iteration += 1
+
+        x = self._outputs()[self._output]
+        exhausted = self._stop.exhausted(now.iteration, now.costs)
+        observed = now.iteration % self._record_every == 0 or exhausted is not None
+        record = self._record(x, observed)
+        if record is None:
+            return Status.DIVERGED
+        self.is_whole = True
+        self._good = np.array(x)
+        if observed:
+            now.history.append(record)
+        show(record)
+        asked_to_stop = self._callback is not None and self._callback(record, x)
+        if self._stop.reached(record, self._context.network.graph.m):
+            return Status.CONVERGED
+        return Status.STOPPED if asked_to_stop else exhausted
+
+    def solution(self, status: Status) -> Solution:
+        # A torn or diverged state has no outputs worth showing, but the last good one.
+        outputs = (
+            {name: np.array(x) for name, x in self._outputs().items()} if self.is_whole else {self._output: self._good}
+        )
+        dual = getattr(self._method, "dual", None)
+        parameters = getattr(self._method, "parameters", None)
+        context = self._context
+        return Solution(
+            x=outputs[self._output],
+            agents=context.network.agents,
+            output=self._output,
+            outputs=outputs,
+            status=status,
+            costs=self.now.costs,
+            history=self.now.history,
+            dual=np.array(dual(self.now.state)) if dual is not None and self.is_whole else None,
+            certificate_reason=f"{type(self._method).__name__} gives no certificate",
+            parameters=parameters(self.now.state) if parameters is not None and self.is_whole else {},
+            settings={
+                "method": repr(self._method),
+                "problem": repr(context.problem),
+                "network": repr(context.network.graph),
+                "version": __version__,
+            },
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must have in common with the run that goes on from it."""
+        context = self._context
+        start = hashlib.sha256(np.ascontiguousarray(context.x0).tobytes())
+        if context.s0 is not None:
+            start.update(np.ascontiguousarray(context.s0).tobytes())
+        return {
+            "method": repr(self._method),
+            "network": context.network.graph.fingerprint,
+            "problem": repr(context.problem),
+            "objective at the start": self._observer.objective(context.x0),
+            "start": start.hexdigest(),
+        }
+
+    def _outputs(self) -> Mapping[str, Array]:
+        outputs = self._method.output(self.now.state)
+        return outputs if isinstance(outputs, Mapping) else {"last": outputs}
+
+    def _record(self, x: Array, observed: bool) -> Record | None:
+        """The record of this iteration; None where something is not finite."""
+        if not np.all(np.isfinite(x)):
+            return None
+        now = self.now
+        costs = now.costs
+        spent = Record(now.iteration, costs.gradients, costs.samples, costs.rounds, costs.control_rounds, costs.seconds)
+        if not observed:
+            return spent
+        with np.errstate(over="ignore", invalid="ignore"):
+            metrics = asdict(self._observer.metrics(x))
+        if not all(map(math.isfinite, metrics.values())):
+            return None
+        return Record(**{**asdict(spent), **metrics})
+
+
+def _check(problem: Problem, network: Network, method: Method, stop: Stop, record_every: int) -> None:
+    if not isinstance(problem, Problem):
+        raise InputError("problem must be a gs.Problem", type(problem).__name__, "wrap the loss: gs.Problem(loss)")
+    if not hasattr(network, "combine"):
+        raise InputError(
+            "network must be a Graph or a network", type(network).__name__, "for example gs.Graph.ring(10)"
+        )
+    if isinstance(method, type) or not isinstance(method, Method):
+        name = method.__name__ if isinstance(method, type) else type(method).__name__
+        raise InputError("method must have init, step and output", name, "for example gs.PDS() (with brackets)")
+    agents = len(network.agents)
+    require(
+        problem.m == agents,
+        "problem and network must have the same number of agents",
+        f"{problem.m} and {agents}",
+        "change the one or the other",
+    )
+    require(record_every >= 1, "record_every must be >= 1", record_every, "1 records every outer iteration")
+    require(
+        stop.gap is None,
+        "Stop(gap=...) needs a method with a certificate",
+        type(method).__name__,
+        "use objective, residual or disagreement",
+    )

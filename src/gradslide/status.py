@@ -1,0 +1,20 @@
+"""How a run ended."""
+
+from enum import Enum
+
+
+class Status(Enum):
+    """The value says it in words."""
+
+    CONVERGED = "every target was reached"
+    ITERATION_LIMIT = "the limit on outer iterations was reached"
+    GRADIENT_LIMIT = "the limit on gradients was reached"
+    ROUND_LIMIT = "the limit on communication rounds was reached"
+    TIME_LIMIT = "the time limit was reached"
+    STOPPED = "the callback asked to stop"
+    INTERRUPTED = "interrupted from the keyboard; this is what had been reached"
+    DIVERGED = "values stopped being finite; this is the last good output"
+
+    @property
+    def short(self) -> str:
+        return self.name.lower().replace("_", " ")

@@ -1,0 +1,161 @@
+"""Losses given by functions: per agent or for all agents at once."""
+
+import numpy as np
+import pytest
+
+from gradslide.errors import InputError
+from gradslide.losses import Custom, LeastSquares, stack
+
+M, D = 3, 2
+CENTERS = np.arange(6.0).reshape(M, D)
+X = np.random.default_rng(0).standard_normal((M, D))
+
+
+def per_agent(**changes):
+    """1/2 |x - c_i|^2 from one function per agent; its sampled gradient has noise of variance 1/batch."""
+    arguments = {
+        "gradient": [lambda x, c=c: x - c for c in CENTERS],
+        "value": [lambda x, c=c: 0.5 * (x - c) @ (x - c) for c in CENTERS],
+        "sample_gradient": [lambda x, batch, rng, c=c: x - c + rng.standard_normal(D) / batch**0.5 for c in CENTERS],
+        "smoothness": [1, 2, 3],
+        "agents": M,
+        "dimension": D,
+    }
+    return Custom(**arguments | changes)
+
+
+def all_at_once(**changes):
+    def sample_gradient(x, batch, streams):
+        return x - CENTERS + np.stack([rng.standard_normal(D) for rng in streams]) / batch**0.5
+
+    arguments = {
+        "gradient": lambda x: x - CENTERS,
+        "value": lambda x: 0.5 * ((x - CENTERS) ** 2).sum(axis=1),
+        "sample_gradient": sample_gradient,
+        "smoothness": 1.0,
+        "agents": M,
+        "dimension": D,
+    }
+    return Custom(**arguments | changes)
+
+
+def streams(m=M):
+    return np.random.default_rng(1).spawn(m)
+
+
+@pytest.mark.parametrize("make", [per_agent, all_at_once])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_both_forms_give_the_functions_results(make, dtype):
+    loss = make(dtype=dtype)
+    tolerance = {"rtol": 1e-5 if dtype == np.float32 else 1e-13}
+    value, gradient = loss.value_and_gradient(X)
+    np.testing.assert_allclose(value, 0.5 * ((X - CENTERS) ** 2).sum(axis=1), **tolerance)
+    np.testing.assert_allclose(gradient, X - CENTERS, **tolerance)
+    np.testing.assert_array_equal(loss.value(X), value)
+    np.testing.assert_array_equal(loss.gradient(X), gradient)
+    assert value.dtype == gradient.dtype == loss.sample_gradient(X, 1, streams()).dtype == dtype
+
+
+def test_both_forms_sample_alike_from_each_agents_stream():
+    expected = X - CENTERS + np.stack([rng.standard_normal(D) for rng in streams()]) / 2
+    for loss in (per_agent(), all_at_once()):
+        np.testing.assert_allclose(loss.sample_gradient(X, 4, streams()), expected, rtol=1e-13)
+
+
+def test_smoothness_is_a_number_numbers_or_a_function():
+    np.testing.assert_array_equal(per_agent(smoothness=2).smoothness(), [2, 2, 2])
+    np.testing.assert_array_equal(per_agent().smoothness(norm=1), [1, 2, 3])
+    by_norm = per_agent(smoothness=lambda norm: np.array([1, 2, 3]) * norm)
+    np.testing.assert_array_equal(by_norm.smoothness(1), [1, 2, 3])
+    np.testing.assert_array_equal(by_norm.smoothness(2), [2, 4, 6])
+    np.testing.assert_array_equal(by_norm.take([2, 0]).smoothness(2), [6, 2])
+
+
+def test_unknown_smoothness_and_sampling_say_what_to_give():
+    loss = per_agent(smoothness=None, sample_gradient=None)
+    for part in (loss, loss.take([1])):
+        with pytest.raises(InputError, match="give smoothness="):
+            part.smoothness()
+        with pytest.raises(InputError, match="give sample_gradient="):
+            part.sample_gradient(X[: part.m], 1, streams(part.m))
+
+
+def test_take_selects_functions():
+    loss, chosen = per_agent(), [2, 0]
+    part = loss.take(chosen)
+    np.testing.assert_array_equal(part.value(X[chosen]), loss.value(X)[chosen])
+    np.testing.assert_array_equal(part.gradient(X[chosen]), loss.gradient(X)[chosen])
+    np.testing.assert_array_equal(part.smoothness(), [3, 1])
+    picked = [streams()[i] for i in chosen]
+    np.testing.assert_array_equal(
+        part.sample_gradient(X[chosen], 2, picked), loss.sample_gradient(X, 2, streams())[chosen]
+    )
+
+
+def test_take_needs_one_function_per_agent():
+    loss = all_at_once()
+    assert loss.take(range(M)) is loss
+    with pytest.raises(InputError, match="needs gradient as a list; got one function for all agents"):
+        loss.take([0])
+    with pytest.raises(InputError, match="needs value as a list"):
+        per_agent(value=lambda x: x.sum(axis=1)).take([0])
+
+
+def test_stack_with_other_losses():
+    rows = LeastSquares(np.eye(2), [1.0, 2.0])
+    loss = stack([per_agent(), rows])
+    x = np.vstack([X, [[1.0, 1.0]]])
+    np.testing.assert_array_equal(loss.gradient(x), np.vstack([X - CENTERS, [[0.0, -1.0]]]))
+    np.testing.assert_array_equal(loss.take([3]).value(x[3:]), [0.5])
+
+
+WRONG = [lambda x: x - 1, lambda x: x[:1], lambda x: x]
+
+
+@pytest.mark.parametrize(
+    ("changes", "method", "message"),
+    [
+        ({"gradient": WRONG}, "gradient", r"gradient must return real numbers of shape \(2,\) for agent 1"),
+        ({"value": [np.sum, np.sum, lambda x: x]}, "value", r"value must return .* shape \(\) for agent 2"),
+        ({"value": [np.sum, lambda x: None, np.sum]}, "value", "for agent 1; got type object"),
+        ({"gradient": lambda x: x[0]}, "gradient", r"shape \(3, 2\) for all agents; got .* shape \(2,\)"),
+        ({"value": lambda x: 0.0}, "value", r"shape \(3,\) for all agents"),
+    ],
+)
+def test_results_of_wrong_shape_are_refused(changes, method, message):
+    with pytest.raises(InputError, match=message):
+        getattr(per_agent(**changes), method)(X)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"gradient": [np.sin]},
+            "gradient must be a function, or a list with one function per agent, 3 in all",
+        ),
+        ({"gradient": [np.sin, np.sin, 0]}, "gradient must be a function, or a list"),
+        ({"value": None}, "value must be a function"),
+        ({"sample_gradient": [np.sin]}, "sample_gradient must be a function"),
+        ({"agents": 0}, "agents must be an integer of at least 1"),
+        ({"agents": 2.0}, "agents must be an integer of at least 1"),
+        ({"dimension": 0}, "dimension must be an integer of at least 1"),
+        ({"dtype": np.int64}, "dtype must be float32 or float64"),
+        ({"smoothness": -1}, "smoothness must be a non-negative number, or 3 of them"),
+        ({"smoothness": [1, 2]}, "smoothness must be a non-negative number, or 3 of them"),
+        ({"smoothness": np.nan}, "smoothness must be finite"),
+    ],
+)
+def test_bad_arguments_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        per_agent(**changes)
+
+
+def test_x_and_streams_must_fit():
+    loss = per_agent()
+    with pytest.raises(InputError, match="x must have shape"):
+        loss.gradient(X[:2])
+    with pytest.raises(InputError, match="one random generator per agent"):
+        loss.sample_gradient(X, 1, streams(2))
+    with pytest.raises(InputError, match="smoothness must be a non-negative number"):
+        per_agent(smoothness=lambda norm: [1.0]).smoothness()

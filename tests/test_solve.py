@@ -1,0 +1,371 @@
+"""The loop: stopping, records, costs, checkpoints, warm starts, interruptions."""
+
+import dataclasses
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+from problems import logistic, quadratic
+from scipy.optimize import minimize
+
+import gradslide as gs
+from gradslide.schedules import theorem_1
+
+
+@pytest.fixture
+def problem():
+    return gs.Problem(logistic(np.random.default_rng(0), 8, 4), gs.domains.L2Ball(0.6))
+
+
+@pytest.fixture
+def graph():
+    return gs.Graph.random(8, 4, seed=1)
+
+
+METHOD = gs.PDS(L=4.0, R=1.0)
+
+
+def scipy_optimum(problem, constraint=None):
+    """The pooled optimum by SLSQP, with no code of ours but the loss."""
+    m, d = problem.m, problem.d
+
+    def value(x):
+        return float(problem.loss.value(np.tile(x, (m, 1))).sum() + m * problem.mu * 0.5 * x @ x)
+
+    def gradient(x):
+        return problem.loss.gradient(np.tile(x, (m, 1))).sum(axis=0) + m * problem.mu * x
+
+    constraints = [] if constraint is None else [{"type": "ineq", "fun": constraint}]
+    options = {"ftol": 1e-15, "maxiter": 1000}
+    return minimize(value, np.full(d, 0.01), jac=gradient, method="SLSQP", constraints=constraints, options=options)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize("coupling", ["incidence", "laplacian"])
+def test_solutions_agree_with_scipy(problem, graph, mu, coupling):
+    problem = gs.Problem(problem.loss, gs.domains.L2Ball(0.6), mu)
+    exact = scipy_optimum(problem, lambda x: 0.36 - x @ x)
+    stop = gs.Stop(objective=gs.Relative(1e-7, to=exact.fun), disagreement=1e-7, iterations=20_000)
+    solution = gs.solve(problem, graph, gs.PDS(R=1.0, coupling=coupling), stop=stop, record_every=10)
+    assert solution.status is gs.Status.CONVERGED
+    np.testing.assert_allclose(solution.x, np.tile(exact.x, (graph.m, 1)), atol=1e-4)
+    assert solution.history[-1].objective == pytest.approx(exact.fun, rel=1e-6)
+
+
+def test_strongly_convex_solution_to_1e_6_in_x(graph):
+    rng = np.random.default_rng(2)
+    loss = quadratic(rng, 8, 4)
+    problem = gs.Problem(loss, mu=1.0)
+    Q, c = loss.gradient(np.zeros((8, 4))), None
+    c = Q.sum(axis=0)
+    hessian = np.array([loss.gradient(np.tile(e, (8, 1))).sum(axis=0) - c for e in np.eye(4)]) + 8 * np.eye(4)
+    exact = np.linalg.solve(hessian, -c)
+    solution = gs.solve(problem, graph, stop=gs.Stop(iterations=2000), record_every=100)
+    np.testing.assert_allclose(solution.x, np.tile(exact, (8, 1)), atol=1e-6)
+
+
+@pytest.mark.parametrize(("coupling", "exchanges"), [("incidence", 1), ("laplacian", 2)])
+@pytest.mark.parametrize("mu", [0.0, 0.2])
+def test_costs_are_N_gradients_and_sum_T_rounds(problem, graph, coupling, exchanges, mu):
+    problem = gs.Problem(problem.loss, gs.domains.L2Ball(0.6), mu)
+    N = 25
+    solution = gs.solve(problem, graph, gs.PDS(L=2.0, R=3.0, coupling=coupling), stop=gs.Stop(iterations=N))
+    A_norm = graph.laplacian_norm ** (0.5 if coupling == "incidence" else 1.0)
+    schedule = theorem_1(L=2.0, mu=mu, A_norm=A_norm, R=3.0)
+    T = [schedule.row(k).T for k in range(1, N + 1)]
+    assert sum(T) > N
+    assert solution.costs.gradients == N
+    assert solution.costs.rounds == exchanges * sum(T)
+    assert solution.costs.floats_sent == solution.costs.rounds * 2 * len(graph.edges) * problem.d
+    assert solution.costs.control_rounds == 0
+    assert [record.rounds for record in solution.history] == list(exchanges * np.cumsum(T))
+
+
+def test_found_parameters_cost_control_rounds_and_no_extra_gradient(problem, graph):
+    solution = gs.solve(problem, graph, gs.PDS(), stop=gs.Stop(iterations=7))
+    assert solution.costs.gradients == 7
+    _, radius = graph.radius_center()
+    assert solution.costs.control_rounds == graph.diameter + 2 * radius
+    assert solution.parameters["L"] == pytest.approx(float(np.max(problem.smoothness())))
+    assert solution.parameters["R"] > 0
+    given = gs.PDS(L=solution.parameters["L"], R=solution.parameters["R"])
+    again = gs.solve(problem, graph, given, stop=gs.Stop(iterations=7))
+    np.testing.assert_array_equal(solution.x, again.x)
+
+
+def test_the_bound_on_the_norm_costs_one_exchange_and_a_flooded_maximum(problem, graph):
+    network = gs.network.Local(graph, exact_norm=False)
+    solution = gs.solve(problem, network, METHOD, stop=gs.Stop(iterations=3))
+    assert solution.costs.control_rounds == 1 + graph.diameter
+    assert solution.parameters["A_norm"] == pytest.approx(math.sqrt(graph.norm_bound))
+    assert graph.norm_bound >= graph.laplacian_norm
+
+
+def test_targets_must_all_hold_and_limits_end_at_any(problem, graph):
+    loose, tight = gs.Stop(objective=1e9, iterations=50), gs.Stop(objective=1e9, disagreement=1e-12, iterations=50)
+    assert gs.solve(problem, graph, METHOD, stop=loose).status is gs.Status.CONVERGED
+    solution = gs.solve(problem, graph, METHOD, stop=tight)
+    assert solution.status is gs.Status.ITERATION_LIMIT
+    assert len(solution.history) == 50
+    for stop, status in [
+        (gs.Stop(gradients=9, iterations=50), gs.Status.GRADIENT_LIMIT),
+        (gs.Stop(rounds=9, iterations=50), gs.Status.ROUND_LIMIT),
+        (gs.Stop(seconds=1e-9), gs.Status.TIME_LIMIT),
+    ]:
+        assert gs.solve(problem, graph, METHOD, stop=stop).status is status
+
+
+def test_relative_targets(problem, graph):
+    stop = gs.Stop(disagreement=gs.Relative(1e-2), residual=gs.Relative(1e-1), iterations=500)
+    last = gs.solve(problem, graph, METHOD, stop=stop).history[-1]
+    assert last.disagreement <= 1e-2 * last.mean_norm
+    assert last.residual <= 1e-1 * math.sqrt(graph.m) * last.mean_norm
+    optimum = gs.reference.reference(problem).objective
+    stop = gs.Stop(objective=gs.Relative(1e-3, to=optimum), disagreement=1e-2, iterations=500)
+    solution = gs.solve(problem, graph, METHOD, stop=stop)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.history[-1].objective <= optimum * (1 + 1e-3)
+
+
+def test_records_are_what_they_say(problem, graph):
+    seen = []
+    solution = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=6), callback=lambda record, x: seen.append((record, x.copy())))
+    assert [record.iteration for record, _ in seen] == [1, 2, 3, 4, 5, 6]
+    assert [record for record, _ in seen] == list(solution.history)
+    for record, x in seen:
+        mean = x.mean(axis=0)
+        assert record.objective == pytest.approx(float(problem.objective(np.tile(mean, (8, 1))).sum()))
+        assert record.local_objective == pytest.approx(float(problem.objective(x).sum()))
+        assert record.disagreement == pytest.approx(np.linalg.norm(x - mean, axis=1).max())
+        assert record.residual == pytest.approx(np.linalg.norm(graph.incidence.T @ x))
+    np.testing.assert_array_equal(seen[-1][1], solution.x)
+
+
+def test_callback_stops_and_record_every_thins(problem, graph):
+    calls = []
+    solution = gs.solve(
+        problem,
+        graph,
+        METHOD,
+        stop=gs.Stop(iterations=10),
+        record_every=4,
+        callback=lambda record, x: calls.append(record) or record.iteration == 7,
+    )
+    assert solution.status is gs.Status.STOPPED
+    assert [record.iteration for record in calls] == list(range(1, 8))
+    assert [record.objective is None for record in calls] == [True, True, True, False, True, True, True]
+    assert [record.iteration for record in solution.history] == [4]
+    thinned = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=10), record_every=4)
+    assert [record.iteration for record in thinned.history] == [4, 8, 10]
+
+
+def test_outputs(problem, graph):
+    solution = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=40))
+    assert solution.output == "average"
+    assert list(solution.outputs) == ["average", "hat", "last"]
+    np.testing.assert_array_equal(solution.x, solution.outputs["average"])
+    last = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=40), output="last")
+    np.testing.assert_array_equal(last.x, solution.outputs["last"])
+    np.testing.assert_array_equal(solution.gather(), solution.x)
+    np.testing.assert_allclose(solution.mean, solution.x.mean(axis=0))
+    assert solution.agents == range(8)
+    assert solution.certificate is None
+    assert "PDS" in solution.certificate_reason
+    with pytest.raises(gs.InputError, match="average"):
+        gs.solve(problem, graph, METHOD, output="averag")
+
+
+def test_multipliers_satisfy_the_optimality_conditions(graph):
+    problem = gs.Problem(quadratic(np.random.default_rng(1), 8, 3), mu=0.5)
+    solution = gs.solve(problem, graph, stop=gs.Stop(iterations=1500), record_every=500)
+    stationarity = problem.loss.gradient(solution.x) + 0.5 * solution.x + graph.laplacian @ solution.dual
+    np.testing.assert_allclose(stationarity, 0, atol=1e-4)
+
+
+def test_save_and_load(problem, graph, tmp_path):
+    solution = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=5))
+    again = gs.load(solution.save(tmp_path / "deep" / "solution.npz"))
+    for name, array in solution.outputs.items():
+        np.testing.assert_array_equal(again.outputs[name], array)
+    np.testing.assert_array_equal(again.dual, solution.dual)
+    assert (again.status, again.costs, again.output) == (solution.status, solution.costs, solution.output)
+    assert list(again.history) == list(solution.history)
+    assert again.parameters == solution.parameters
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["solution.npz"]
+
+
+def test_load_refuses_what_it_did_not_write(problem, graph, tmp_path):
+    (tmp_path / "text.npz").write_text("not a solution")
+    gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=2), checkpoint=tmp_path / "run.npz")
+    for name, word in [("missing.npz", "no such file"), ("text.npz", "cannot be read"), ("run.npz", "a checkpoint file")]:
+        with pytest.raises(gs.InputError, match=word):
+            gs.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0])
+def test_a_resumed_run_gives_the_same_iterates_to_the_bit(problem, graph, tmp_path, mu):
+    problem = gs.Problem(problem.loss, gs.domains.L2Ball(0.6), mu)
+    method = gs.PDS(growth=2.0)
+    whole = gs.solve(problem, graph, method, stop=gs.Stop(iterations=60))
+    path = tmp_path / "run.npz"
+    for iterations in (1, 17, 40, 60):
+        part = gs.solve(problem, graph, method, stop=gs.Stop(iterations=iterations), checkpoint=path)
+        assert len(part.history) == iterations
+    for name, array in whole.outputs.items():
+        np.testing.assert_array_equal(part.outputs[name], array)
+    np.testing.assert_array_equal(part.dual, whole.dual)
+    assert dataclasses.replace(part.costs, seconds=0) == dataclasses.replace(whole.costs, seconds=0)
+    assert [record.objective for record in part.history] == [record.objective for record in whole.history]
+
+
+def test_a_finished_checkpoint_is_not_run_again(problem, graph, tmp_path):
+    stop = gs.Stop(objective=1e9, iterations=50)
+    first = gs.solve(problem, graph, METHOD, stop=stop, checkpoint=tmp_path / "run.npz")
+    steps = []
+    again = gs.solve(
+        problem, graph, METHOD, stop=stop, checkpoint=tmp_path / "run.npz", callback=lambda record, x: steps.append(record)
+    )
+    assert steps == []
+    assert again.status is gs.Status.CONVERGED
+    np.testing.assert_array_equal(again.x, first.x)
+    afresh = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=2), checkpoint=tmp_path / "run.npz", resume=False)
+    assert len(afresh.history) == 2
+
+
+def test_a_checkpoint_of_another_run_is_refused(problem, graph, tmp_path):
+    path = tmp_path / "run.npz"
+    stop = gs.Stop(iterations=3)
+    gs.solve(problem, graph, METHOD, stop=stop, checkpoint=path)
+    other_data = gs.Problem(logistic(np.random.default_rng(5), 8, 4), gs.domains.L2Ball(0.6))
+    for arguments, word in [
+        ((problem, graph, gs.PDS(L=5.0, R=1.0)), "method"),
+        ((problem, gs.Graph.ring(8), METHOD), "network"),
+        ((gs.Problem(problem.loss, mu=1.0), graph, METHOD), "problem"),
+        ((other_data, graph, METHOD), "another"),
+    ]:
+        with pytest.raises(gs.InputError, match=word):
+            gs.solve(*arguments, stop=stop, checkpoint=path, x0=np.full(4, 0.1) if word == "another" else None)
+
+
+def test_warm_start_goes_on_from_point_and_multipliers(problem, graph):
+    first = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=200))
+    cold = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=3))
+    warm = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=3), warm_start=first)
+    assert warm.history[-1].objective < cold.history[-1].objective
+    forgetful = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=3), x0=first.x)
+    assert warm.history[-1].disagreement < forgetful.history[-1].disagreement
+    # Turning s into w = Lap s takes one exchange.
+    assert warm.costs.rounds == forgetful.costs.rounds + 1
+
+
+def test_ctrl_c_returns_what_was_reached(problem, graph):
+    def press(record, x):
+        if record.iteration == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    solution = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=100), callback=press)
+    assert solution.status is gs.Status.INTERRUPTED
+    assert len(solution.history) in (5, 6)
+    assert signal.getsignal(signal.SIGINT) is before
+    five = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=len(solution.history)))
+    np.testing.assert_array_equal(solution.x, five.x)
+
+
+def test_an_interrupted_run_can_be_resumed(problem, graph, tmp_path):
+    def press(record, x):
+        if record.iteration == 5:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run.npz"
+    solution = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=20), callback=press, checkpoint=path)
+    assert solution.status is gs.Status.INTERRUPTED
+    resumed = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=20), checkpoint=path)
+    whole = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=20))
+    np.testing.assert_array_equal(resumed.x, whole.x)
+
+
+def test_divergence_returns_the_last_good_output():
+    loss = gs.losses.Quadratic(np.full((3, 1, 1), 100.0), np.ones((3, 1)))
+    problem, graph = gs.Problem(loss), gs.Graph.ring(3)
+    solution = gs.solve(problem, graph, gs.PDS(L=0.01, R=1.0), stop=gs.Stop(iterations=10_000))
+    assert solution.status is gs.Status.DIVERGED
+    assert np.all(np.isfinite(solution.x))
+    assert all(math.isfinite(record.objective) for record in solution.history)
+
+
+def test_nan_from_a_users_gradient_is_divergence():
+    calls = []
+
+    def gradient(x):
+        calls.append(1)
+        return x if len(calls) < 4 else np.full_like(x, np.nan)
+
+    loss = gs.losses.Custom(
+        gradient=gradient, value=lambda x: 0.5 * np.sum(x**2, axis=1), smoothness=1.0, agents=4, dimension=2
+    )
+    solution = gs.solve(gs.Problem(loss), gs.Graph.ring(4), METHOD, x0=np.ones(2), stop=gs.Stop(iterations=20))
+    assert solution.status is gs.Status.DIVERGED
+    assert len(solution.history) == 3
+    assert np.all(np.isfinite(solution.x))
+
+
+def test_metrics_are_outside_the_clock(graph):
+    """A loss whose value takes long and whose gradient does not: the seconds of the run hold no value."""
+    import time
+
+    def slow_value(x):
+        time.sleep(0.02)
+        return 0.5 * np.sum(x**2, axis=1)
+
+    loss = gs.losses.Custom(gradient=lambda x: x, value=slow_value, smoothness=1.0, agents=8, dimension=2)
+    started = time.perf_counter()
+    solution = gs.solve(gs.Problem(loss), graph, METHOD, stop=gs.Stop(iterations=10))
+    wall = time.perf_counter() - started
+    assert wall - solution.costs.seconds >= 10 * 2 * 0.02
+    assert solution.costs.values == 0
+
+
+def test_a_method_of_ones_own(problem, graph):
+    @dataclasses.dataclass(frozen=True)
+    class ProjectedGradient:
+        """Decentralized projected gradient with Metropolis-like mixing by the Laplacian."""
+
+        step_size: float
+
+        def init(self, context):
+            return context.x0
+
+        def step(self, context, x):
+            mixed = x - context.network.combine(x, context.network.laplacian) / context.network.norm_bound()
+            return context.domain.project(mixed - self.step_size * context.oracle.gradient(x))
+
+        def output(self, x):
+            return x
+
+    solution = gs.solve(problem, graph, ProjectedGradient(0.01), stop=gs.Stop(iterations=300))
+    assert solution.output == "last"
+    assert solution.costs.gradients == solution.costs.rounds == 300
+    assert solution.dual is None
+    optimum = gs.reference.reference(problem).objective
+    assert solution.history[-1].objective <= optimum * 1.05
+
+
+def test_one_agent_is_a_network(tmp_path):
+    problem = gs.Problem(quadratic(np.random.default_rng(0), 1, 3), mu=0.1)
+    solution = gs.solve(problem, gs.Graph.from_edges(1, []), stop=gs.Stop(iterations=500))
+    exact = gs.reference.reference(problem)
+    np.testing.assert_allclose(solution.mean, exact.x, atol=1e-6)
+
+
+def test_history_is_a_table(problem, graph):
+    solution = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=4))
+    columns = solution.history.to_dict()
+    assert columns["gradients"] == [1, 2, 3, 4]
+    frame = solution.history.to_pandas()
+    assert list(frame["iteration"]) == [1, 2, 3, 4]
+    assert gs.History.from_dict(columns)[-1] == solution.history[-1]
+    assert "CONVERGED" not in repr(solution)
+    assert "ITERATION_LIMIT" in repr(solution)
