@@ -188,10 +188,15 @@ def test_float32_stays_float32_and_float64_stays_float64(coupling):
     for dtype in (np.float32, np.float64):
         rng = np.random.default_rng(0)
         double = least_squares(rng, 6, 3)
-        loss = gs.losses.LeastSquares(rng.normal(size=(18, 3)).astype(dtype), rng.normal(size=18).astype(dtype), agents=6)
+        loss = gs.losses.LeastSquares(
+            rng.normal(size=(18, 3)).astype(dtype), rng.normal(size=18).astype(dtype), agents=6
+        )
         assert double.dtype == np.float64
         solution = gs.solve(
-            gs.Problem(loss, gs.domains.Box(-1, 1)), gs.Graph.ring(6), gs.PDS(coupling=coupling), stop=gs.Stop(iterations=5)
+            gs.Problem(loss, gs.domains.Box(-1, 1)),
+            gs.Graph.ring(6),
+            gs.PDS(coupling=coupling),
+            stop=gs.Stop(iterations=5),
         )
         assert solution.x.dtype == dtype
         assert solution.dual.dtype == dtype

@@ -47,19 +47,20 @@ def scipy_optimum(problem, constraint=None):
 def test_solutions_agree_with_scipy(problem, graph, mu, coupling):
     problem = gs.Problem(problem.loss, gs.domains.L2Ball(0.6), mu)
     exact = scipy_optimum(problem, lambda x: 0.36 - x @ x)
-    stop = gs.Stop(objective=gs.Relative(1e-7, to=exact.fun), disagreement=1e-7, iterations=20_000)
-    solution = gs.solve(problem, graph, gs.PDS(R=1.0, coupling=coupling), stop=stop, record_every=10)
+    agreed = 2e-7 if mu > 0 else 2e-5
+    stop = gs.Stop(objective=gs.Relative(1e-12, to=exact.fun), disagreement=agreed, rounds=60_000)
+    method = gs.PDS(R=0.3, coupling=coupling)
+    solution = gs.solve(problem, graph, method, stop=stop, record_every=10, output="last")
     assert solution.status is gs.Status.CONVERGED
-    np.testing.assert_allclose(solution.x, np.tile(exact.x, (graph.m, 1)), atol=1e-4)
-    assert solution.history[-1].objective == pytest.approx(exact.fun, rel=1e-6)
+    np.testing.assert_allclose(solution.x, np.tile(exact.x, (graph.m, 1)), atol=5 * agreed)
+    assert solution.history[-1].objective == pytest.approx(exact.fun, rel=1e-9)
 
 
 def test_strongly_convex_solution_to_1e_6_in_x(graph):
     rng = np.random.default_rng(2)
     loss = quadratic(rng, 8, 4)
     problem = gs.Problem(loss, mu=1.0)
-    Q, c = loss.gradient(np.zeros((8, 4))), None
-    c = Q.sum(axis=0)
+    c = loss.gradient(np.zeros((8, 4))).sum(axis=0)
     hessian = np.array([loss.gradient(np.tile(e, (8, 1))).sum(axis=0) - c for e in np.eye(4)]) + 8 * np.eye(4)
     exact = np.linalg.solve(hessian, -c)
     solution = gs.solve(problem, graph, stop=gs.Stop(iterations=2000), record_every=100)
@@ -131,7 +132,9 @@ def test_relative_targets(problem, graph):
 
 def test_records_are_what_they_say(problem, graph):
     seen = []
-    solution = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=6), callback=lambda record, x: seen.append((record, x.copy())))
+    solution = gs.solve(
+        problem, graph, METHOD, stop=gs.Stop(iterations=6), callback=lambda record, x: seen.append((record, x.copy()))
+    )
     assert [record.iteration for record, _ in seen] == [1, 2, 3, 4, 5, 6]
     assert [record for record, _ in seen] == list(solution.history)
     for record, x in seen:
@@ -199,7 +202,11 @@ def test_save_and_load(problem, graph, tmp_path):
 def test_load_refuses_what_it_did_not_write(problem, graph, tmp_path):
     (tmp_path / "text.npz").write_text("not a solution")
     gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=2), checkpoint=tmp_path / "run.npz")
-    for name, word in [("missing.npz", "no such file"), ("text.npz", "cannot be read"), ("run.npz", "a checkpoint file")]:
+    for name, word in [
+        ("missing.npz", "no such file"),
+        ("text.npz", "cannot be read"),
+        ("run.npz", "a checkpoint file"),
+    ]:
         with pytest.raises(gs.InputError, match=word):
             gs.load(tmp_path / name)
 
@@ -225,7 +232,12 @@ def test_a_finished_checkpoint_is_not_run_again(problem, graph, tmp_path):
     first = gs.solve(problem, graph, METHOD, stop=stop, checkpoint=tmp_path / "run.npz")
     steps = []
     again = gs.solve(
-        problem, graph, METHOD, stop=stop, checkpoint=tmp_path / "run.npz", callback=lambda record, x: steps.append(record)
+        problem,
+        graph,
+        METHOD,
+        stop=stop,
+        checkpoint=tmp_path / "run.npz",
+        callback=lambda record, x: steps.append(record),
     )
     assert steps == []
     assert again.status is gs.Status.CONVERGED
@@ -353,7 +365,7 @@ def test_a_method_of_ones_own(problem, graph):
     assert solution.history[-1].objective <= optimum * 1.05
 
 
-def test_one_agent_is_a_network(tmp_path):
+def test_one_agent_is_a_network():
     problem = gs.Problem(quadratic(np.random.default_rng(0), 1, 3), mu=0.1)
     solution = gs.solve(problem, gs.Graph.from_edges(1, []), stop=gs.Stop(iterations=500))
     exact = gs.reference.reference(problem)

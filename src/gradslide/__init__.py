@@ -31,6 +31,8 @@ __all__ = [
     "Status",
     "Stop",
     "__version__",
+    "coupling",
+    "data",
     "domains",
     "guarantees",
     "load",

@@ -58,7 +58,7 @@ def run(
     from gradslide.experiments.files import to_json, write_results
     from gradslide.experiments.run import run_spec
     from gradslide.experiments.spec import main_job, read_spec
-    from gradslide.experiments.tables import results_table
+    from gradslide.experiments.tables import results_table, spread
 
     parsed = main_job() if spec is None else read_spec(spec)
     if out is not None:
@@ -70,6 +70,7 @@ def run(
         print(to_json(results))
     elif show:
         _print(results_table(results))
+        print(spread(results))
         print("written:", *(f"  {path}" for path in written), sep="\n")
     raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
 

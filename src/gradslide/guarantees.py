@@ -15,20 +15,30 @@ class Bound:
     residual: float
 
 
-def proposition_1(first: Row, last: Row, *, V: float, z_star: float, z_0: float = 0.0) -> Bound:
-    """Proposition 1 for one stage, from its first row and the last one that was run.
+def lagrangian(first: Row, last: Row, *, V: float, z: float, z_0: float = 0.0) -> float:
+    """Bound on f(x_bar) + <z, A x_bar> - f* for every z of norm `z`, after one stage (Proposition 1).
 
-    V: V(x_0, x*), summed over the agents, at the start of the stage; z_star: ||z*||; z_0: ||z_0|| at the start
-    of the stage (0 in the paper; Q(w_bar, .) <= ... at z = 0 and at z = (||z*|| + 1) A x_bar / ||A x_bar||
-    gives the terms for z_0 != 0).
+    first, last: the stage's first row and the last one that was run. V: V(x_0, x*), summed over the agents, at the
+    start of the stage. z_0: ||z_0|| at the start of the stage (0 in the paper).
     """
-    primal = (first.eta_1 / first.T + first.p) * V
-    dual = first.q / (2 * first.T)
-    scale = first.beta / last.S
+    return first.beta / last.S * (first.q / (2 * first.T) * (z + z_0) ** 2 + (first.eta_1 / first.T + first.p) * V)
+
+
+def proposition_1(first: Row, last: Row, *, V: float, z_star: float, z_0: float = 0.0) -> Bound:
+    """Proposition 1: the Lagrangian's bound at z = 0 and at z = (||z*|| + 1) A x_bar / ||A x_bar||."""
     return Bound(
-        objective=scale * (dual * z_0**2 + primal),
-        residual=scale * (dual * (z_0 + z_star + 1) ** 2 + primal),
+        objective=lagrangian(first, last, V=V, z=0.0, z_0=z_0),
+        residual=lagrangian(first, last, V=V, z=z_star + 1, z_0=z_0),
     )
+
+
+def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: float = 0.0) -> float:
+    """Bound on the sum of all f_i at the mean M of the agents, less f*.
+
+    f is convex, so f(M) <= f(x_bar) + <g, M - x_bar> with g_i = f_i'(M); and if A^T z = mean(g) - g_i, that is
+    f(x_bar) + <z, A x_bar>. z_mean: the smallest norm of such a z.
+    """
+    return lagrangian(first, last, V=V, z=z_mean, z_0=z_0)
 
 
 def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, mu: float = 0.0) -> Bound:

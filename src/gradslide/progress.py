@@ -27,11 +27,11 @@ class _Line:
     def show(self, record: Record) -> None:
         seen = ""
         if record.objective is not None and record.disagreement is not None:
-            seen = f"objective {record.objective:.6g}  disagreement {record.disagreement:.2e}"
+            seen = f"f {record.objective:.6g}  apart {record.disagreement:.1e}"
         self._bar.update(  # type: ignore[attr-defined]
             self._task,
             completed=record.iteration,
-            costs=f"{record.gradients} gradients  {record.rounds} rounds",
+            costs=f"{record.gradients} gradients, {record.rounds} rounds",
             seen=seen,
         )
 

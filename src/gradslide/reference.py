@@ -23,7 +23,7 @@ class Reference:
 
     def V(self, problem: Problem, x0: Array) -> float:
         """V(x_0, x*), summed over the agents."""
-        return float(np.sum(problem.domain.V(x0, self._stacked(problem)), dtype=np.float64))
+        return float(np.sum(problem.domain.V(x0, _stacked(problem, self.x)), dtype=np.float64))
 
     def multiplier(self, problem: Problem, graph: Graph, coupling: str) -> float:
         """||z*|| for a multiplier of A x = 0: the smallest one, except where X has curved or crossing faces
@@ -33,7 +33,7 @@ class Reference:
         up to -sum g_i; for a ball, a box or the orthant their shares are chosen to make ||z|| smallest, else
         each agent takes an equal share, which is valid too.
         """
-        x = self._stacked(problem)
+        x = _stacked(problem, self.x)
         g = np.asarray(problem.loss.gradient(x) + problem.mu * problem.domain.grad_nu(x), dtype=np.float64)
         w = -(g - g.mean(axis=0))
         roots = _pseudo_inverse_root(graph, coupling)
@@ -43,8 +43,11 @@ class Reference:
                 w += np.outer(_pull_left(pull, roots) - w @ normal, normal)
         return float(np.linalg.norm(roots @ w))
 
-    def _stacked(self, problem: Problem) -> Array:
-        return np.broadcast_to(np.asarray(self.x, dtype=problem.dtype), (problem.m, problem.d))
+
+def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> float:
+    """The smallest ||z|| with A^T z = mean(g) - g_i, g_i the gradient of f_i at the one point x (d,)."""
+    g = np.asarray(problem.loss.gradient(_stacked(problem, x)), dtype=np.float64)
+    return float(np.linalg.norm(_pseudo_inverse_root(graph, coupling) @ (g - g.mean(axis=0))))
 
 
 def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
@@ -76,12 +79,16 @@ def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20
     return Reference(x=x, objective=pooled.objective(x), stationarity=stationarity)
 
 
+def _stacked(problem: Problem, x: Array) -> Array:
+    """One point for all agents."""
+    return np.broadcast_to(np.asarray(x, dtype=problem.dtype), (problem.m, problem.d))
+
+
 class _Pooled:
     """sum_i f_i at one point for all, in double precision where the loss allows."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._shape = (problem.m, problem.d)
 
     def start(self) -> Array:
         return np.array(self._problem.domain.start()[0], dtype=np.float64)
@@ -116,7 +123,7 @@ class _Pooled:
         return float(self._problem.domain.V(self._all(x), self._all(u))[0])
 
     def _all(self, x: Array) -> Array:
-        return np.broadcast_to(np.asarray(x, dtype=self._problem.dtype), self._shape)
+        return _stacked(self._problem, x)
 
 
 def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentum: bool) -> tuple[Array, float]:

@@ -195,6 +195,7 @@ class _Run:
             parameters=parameters(self.now.state) if parameters is not None and self.is_whole else {},
             settings={
                 "method": repr(self._method),
+                "coupling": context.coupling.name,
                 "problem": repr(context.problem),
                 "network": repr(context.network.graph),
                 "version": __version__,

@@ -57,6 +57,8 @@ TOPOLOGIES: dict[str, Callable[..., Graph]] = {
         "geometric",
     )
 }
+# Share of nonzeros from which dense products are faster than sparse ones.
+_DENSE_FROM = 0.2
 # Topologies whose parameters say how many agents there are.
 _SIZED_BY_SHAPE = ("grid", "torus", "hypercube")
 METHODS: dict[str, Callable[..., Method]] = {"pds": PDS}
@@ -93,13 +95,23 @@ def _split_data(spec: Spec, data_dir: Path | None) -> tuple[Array, Array, list[A
         raise unknown_name("dtype in [data]", dtype, ["float32", "float64"])
     if name is not None and file is None:
         dataset = datasets.misfire() if name == "misfire" else datasets.load(name, data_dir=data_dir)
+        features, labels = dataset.features[:rows], dataset.labels[:rows]
     elif file is not None and name is None:
-        dataset = datasets.load_file(spec.folder / file)
+        features, labels = _read_rows(spec.folder / file, rows)
     else:
         both = f"name={name}, file={file}"
         raise InputError("[data] needs a name or a file, not both", both, 'for example name = "misfire"')
-    labels = dataset.labels[:rows]
-    return dataset.features[:rows].astype(dtype), labels, datasets.split(kind, labels, agents, seed=seed, alpha=alpha)
+    if hasattr(features, "toarray") and features.nnz > _DENSE_FROM * features.shape[0] * features.shape[1]:
+        features = features.toarray()
+    return features.astype(dtype), labels, datasets.split(kind, labels, agents, seed=seed, alpha=alpha)
+
+
+def _read_rows(path: Path, rows: int | None) -> tuple[Array, Array]:
+    try:
+        features, labels = datasets.read_svmlight(path)
+    except OSError as error:
+        raise InputError("file in [data] must be readable", f"{path} ({error.strerror})", "check the path") from None
+    return features[:rows], labels[:rows]
 
 
 def build_graph(section: Section, m: int, folder: Path) -> Graph:

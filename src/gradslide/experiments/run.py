@@ -12,7 +12,7 @@ from gradslide.experiments.spec import Spec
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
 from gradslide.problem import Problem
-from gradslide.reference import Reference, reference
+from gradslide.reference import Reference, multiplier_at, reference
 from gradslide.schedules import theorem_1
 from gradslide.solution import Solution
 from gradslide.solve import solve
@@ -21,10 +21,10 @@ from gradslide.status import Status
 
 @dataclass(frozen=True)
 class NetworkRun:
-    """One network's solution; errors are against the reference optimum.
+    """One network's solution; errors and bounds are against the reference optimum.
 
-    objective_error is taken at the mean of the agents, local_error with each agent at its own point: the
-    theorem bounds the latter.
+    objective_error: at the mean of the agents; local_error: with each agent at its own point. bound: on the local error
+    and on ||A x||; bound_at_mean: on the objective error.
     """
 
     name: str
@@ -33,6 +33,7 @@ class NetworkRun:
     objective_error: float | None = None
     local_error: float | None = None
     bound: Bound | None = None
+    bound_at_mean: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         bound = None if self.bound is None else {"objective": self.bound.objective, "residual": self.bound.residual}
@@ -42,6 +43,7 @@ class NetworkRun:
             "objective_error": self.objective_error,
             "local_error": self.local_error,
             "bound": bound,
+            "bound_at_mean": self.bound_at_mean,
             **self.solution.to_dict(),
         }
 
@@ -105,26 +107,37 @@ def _measured(name: str, problem: Problem, graph: Graph, solution: Solution, opt
     last = solution.history[-1] if len(solution.history) else None
     if optimum is None or last is None or last.objective is None or last.local_objective is None:
         return NetworkRun(name, graph, solution)
+    bound, bound_at_mean = _bounds(problem, graph, solution, optimum)
     return NetworkRun(
         name,
         graph,
         solution,
         objective_error=last.objective - optimum.objective,
         local_error=last.local_objective - optimum.objective,
-        bound=_bound(problem, graph, solution, optimum),
+        bound=bound,
+        bound_at_mean=bound_at_mean,
     )
 
 
-def _bound(problem: Problem, graph: Graph, solution: Solution, optimum: Reference) -> Bound | None:
-    """What Theorem 1 promised for the average after as many outer iterations; None past the first stage, or
-    for another output."""
+def _bounds(
+    problem: Problem, graph: Graph, solution: Solution, optimum: Reference
+) -> tuple[Bound, float] | tuple[None, None]:
+    """What Theorem 1 promised for the average after as many outer iterations.
+
+    None past the first stage, and for outputs that it says nothing of.
+    """
     schedule = theorem_1(**solution.parameters)
-    last = schedule.row(solution.history[-1].iteration)
+    first, last = schedule.row(1), schedule.row(solution.history[-1].iteration)
     if last.stage > 0 or solution.output != "average":
-        return None
-    coupling = "laplacian" if "laplacian" in solution.settings["method"] else "incidence"
+        return None, None
+    V = optimum.V(problem, problem.start())
+    coupling = solution.settings["coupling"]
     z_star = optimum.multiplier(problem, graph, coupling)
-    return guarantees.proposition_1(schedule.row(1), last, V=optimum.V(problem, problem.start()), z_star=z_star)
+    z_mean = multiplier_at(problem, graph, coupling, solution.mean)
+    return (
+        guarantees.proposition_1(first, last, V=V, z_star=z_star),
+        guarantees.objective_at_mean(first, last, V=V, z_mean=z_mean),
+    )
 
 
 def _theory_R(problem: Problem, graph: Graph, optimum: Reference | None, coupling: str) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradslide.experiments.run import NetworkRun, Results
+from gradslide.status import Status
 
 
 def results_table(results: Results) -> Any:
@@ -13,11 +14,12 @@ def results_table(results: Results) -> Any:
     known = results.optimum is not None
     table = Table(title=results.spec.title, title_justify="left", caption=_caption(known), caption_justify="left")
     table.add_column("network")
-    for heading in ("gradients", "rounds", "objective error" if known else "objective", "disagreement"):
-        table.add_column(heading, justify="right")
+    headings = ["gradients", "rounds", "objective error" if known else "objective", "disagreement", "|Ax|"]
     if known:
-        table.add_column("f(x) - f* <= bound", justify="right")
-        table.add_column("|Ax| <= bound", justify="right")
+        headings.insert(3, "bound")
+        headings.append("bound")
+    for heading in headings:
+        table.add_column(heading, justify="right")
     table.add_column("status")
     for run in results.runs:
         table.add_row(*_row(run, known))
@@ -53,28 +55,40 @@ def data_table(entries: Sequence[Any]) -> Any:
     return table
 
 
+def spread(results: Results) -> str:
+    """How much the costs moved between networks that were solved to the same accuracy."""
+    solutions = [run.solution for run in results.runs]
+    if len(solutions) < 2 or any(solution.status is not Status.CONVERGED for solution in solutions):
+        return ""
+    gradients = [solution.costs.gradients for solution in solutions]
+    rounds = [solution.costs.rounds for solution in solutions]
+    return (
+        f"the same accuracy on {len(solutions)} networks: gradients {_percent(gradients)} apart, "
+        f"communication rounds {_percent(rounds)} apart"
+    )
+
+
+def _percent(counts: list[int]) -> str:
+    return f"{100 * (max(counts) / min(counts) - 1):.0f} %"
+
+
 def _row(run: NetworkRun, known: bool) -> list[str]:
     solution = run.solution
     if not len(solution.history):
-        return [run.name, *["-"] * (6 if known else 4), solution.status.short]
+        return [run.name, *["-"] * (7 if known else 5), solution.status.short]
     last = solution.history[-1]
-    objective = run.objective_error if known else last.objective
-    cells = [
-        run.name,
-        f"{solution.costs.gradients:,}",
-        f"{solution.costs.rounds:,}",
-        f"{objective:.4g}",
-        f"{last.disagreement:.3g}",
-    ]
+    costs = [f"{solution.costs.gradients:,}", f"{solution.costs.rounds:,}"]
+    objective, residual = [f"{last.objective:.6g}"], [f"{last.residual:.3g}"]
     if known:
-        bound = run.bound
-        cells.append(f"{run.local_error:.3g} <= {bound.objective:.3g}" if bound else f"{run.local_error:.3g}")
-        cells.append(f"{last.residual:.3g} <= {bound.residual:.3g}" if bound else f"{last.residual:.3g}")
-    return [*cells, solution.status.short]
+        objective = [f"{run.objective_error:.4g}", _bound(run.bound_at_mean)]
+        residual.append(_bound(None if run.bound is None else run.bound.residual))
+    return [run.name, *costs, *objective, f"{last.disagreement:.3g}", *residual, solution.status.short]
+
+
+def _bound(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def _caption(known: bool) -> str:
-    lines = "objective: sum of all losses at the mean of the agents; disagreement: max |x_i - mean|"
-    return lines + (
-        "; f(x) - f* with each agent at its own point, and |Ax|, beside the bounds of Theorem 1" if known else ""
-    )
+    caption = "objective: sum of all losses at the mean of the agents; disagreement: max |x_i - mean|"
+    return caption + ("; bounds: Theorem 1, from the reference optimum" if known else "")

@@ -31,9 +31,10 @@ def balance(context: Context, gradients: Array, L: float) -> float:
     widths = np.asarray(domain.distance_bound(context.x0), dtype=np.float64)[:, None]
     sums = network.agree(np.hstack([gradients, squares, widths]), "sum")
     total, square, width = sums[:-2], float(sums[-2]), float(sums[-1])
-    if square == 0 or L == 0:
+    norm = context.coupling.norm()
+    if square == 0 or L == 0 or norm == 0:
         return 1.0
     heterogeneity = math.sqrt(max(0.0, square - float(total @ total) / m))
-    scale = math.sqrt(context.coupling.smallest_singular_value() * context.coupling.norm()) or 1.0
+    scale = math.sqrt(context.coupling.smallest_singular_value() * norm)
     V = min(0.5 * square * (_STEPS_AWAY / L) ** 2, width)
     return (heterogeneity / scale + 1) / (4 * math.sqrt(V)) if V > 0 else 1.0
