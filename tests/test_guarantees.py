@@ -6,6 +6,7 @@ import pytest
 from problems import Case, alike_case, random_case
 
 import gradslide as gs
+from gradslide.reference import multiplier_at
 
 ITERATIONS = 30
 
@@ -26,6 +27,9 @@ def worst_excess(case: Case, L: float, iterations: int = ITERATIONS) -> float:
         error = record.local_objective - case.reference.objective
         excess.append((error - bound.objective - tolerance) / bound.objective)
         excess.append((record.residual - bound.residual - tolerance) / bound.residual)
+        z_mean = multiplier_at(case.problem, case.graph, case.coupling, x.mean(axis=0))
+        at_mean = gs.guarantees.objective_at_mean(first, row, V=case.V, z_mean=z_mean)
+        excess.append((record.objective - case.reference.objective - at_mean - tolerance) / at_mean)
         return False
 
     method = gs.PDS(L=L, R=case.R, coupling=case.coupling)
