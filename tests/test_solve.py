@@ -254,11 +254,14 @@ def test_a_checkpoint_of_another_run_is_refused(problem, graph, tmp_path):
     for arguments, word in [
         ((problem, graph, gs.PDS(L=5.0, R=1.0)), "method"),
         ((problem, gs.Graph.ring(8), METHOD), "network"),
-        ((gs.Problem(problem.loss, mu=1.0), graph, METHOD), "problem"),
-        ((other_data, graph, METHOD), "another"),
+        ((gs.Problem(problem.loss, problem.domain, mu=1.0), graph, METHOD), "problem"),
+        ((gs.Problem(problem.loss, gs.domains.L2Ball(0.7)), graph, METHOD), "domain"),
+        ((other_data, graph, METHOD), "data"),
     ]:
-        with pytest.raises(gs.InputError, match=word):
-            gs.solve(*arguments, stop=stop, checkpoint=path, x0=np.full(4, 0.1) if word == "another" else None)
+        with pytest.raises(gs.InputError, match=f"another {word}"):
+            gs.solve(*arguments, stop=stop, checkpoint=path)
+    with pytest.raises(gs.InputError, match="another start"):
+        gs.solve(problem, graph, METHOD, stop=stop, checkpoint=path, x0=np.full(4, 0.1))
 
 
 def test_warm_start_goes_on_from_point_and_multipliers(problem, graph):

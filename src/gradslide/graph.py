@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,22 +87,27 @@ class Graph:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Graph":
         """Read an edge list: "u v" or "u v weight" per line, agents counted from 0, # starts a comment."""
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                "an edge list must be a readable text file", f"{path} ({error})", "check the path"
+            ) from None
         rows = []
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not (fields := line.partition("#")[0].split()):
-                    continue
-                try:
-                    u, v = int(fields[0]), int(fields[1])
-                    rows.append((u, v, *map(float, fields[2:])))
-                except (ValueError, IndexError):
-                    rows.append(())
-                require(
-                    len(rows[-1]) in (2, 3) and len(rows[-1]) == len(rows[0]),
-                    f"line {number} of {path} must read 'u v' or, on all lines, 'u v weight'",
-                    repr(line.strip()),
-                    "mend that line",
-                )
+        for number, line in enumerate(lines, start=1):
+            if not (fields := line.partition("#")[0].split()):
+                continue
+            try:
+                u, v = int(fields[0]), int(fields[1])
+                rows.append((u, v, *map(float, fields[2:])))
+            except (ValueError, IndexError):
+                rows.append(())
+            require(
+                len(rows[-1]) in (2, 3) and len(rows[-1]) == len(rows[0]),
+                f"line {number} of {path} must read 'u v' or, on all lines, 'u v weight'",
+                repr(line.strip()),
+                "mend that line",
+            )
         require(bool(rows), "an edge list must hold edges", f"none in {path}", "write one 'u v' per line")
         first = min(min(row[:2]) for row in rows)
         require(first == 0, "agents must be counted from 0", f"{first} as the lowest in {path}", "renumber them")

@@ -1,6 +1,5 @@
 """The one loop: it steps a method, stops it, records, shows progress and writes checkpoints."""
 
-import hashlib
 import math
 import os
 import time
@@ -204,16 +203,19 @@ class _Run:
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the run that goes on from it."""
-        context = self._context
-        start = hashlib.sha256(np.ascontiguousarray(context.x0).tobytes())
-        if context.s0 is not None:
-            start.update(np.ascontiguousarray(context.s0).tobytes())
+        context, problem = self._context, self._context.problem
+        # Data and sets are told apart by what they do to a fixed point, to digits that do not hang on the machine.
+        probe = np.random.default_rng(0).normal(size=(problem.m, problem.d)).astype(problem.dtype)
+        inside = problem.domain.prox(probe, 1.0)
+        start = context.x0 if context.s0 is None else np.hstack([context.x0, context.s0])
+        weights = np.arange(1, start.size + 1).reshape(start.shape) / start.size
         return {
             "method": repr(self._method),
             "network": context.network.graph.fingerprint,
-            "problem": repr(context.problem),
-            "objective at the start": self._observer.objective(context.x0),
-            "start": start.hexdigest(),
+            "problem": repr(problem),
+            "domain": f"{float(np.vdot(probe, inside)):.7e}",
+            "data": f"{self._observer.objective(inside):.7e}",
+            "start": f"{float(np.vdot(weights, start)):.7e}",
         }
 
     def _outputs(self) -> Mapping[str, Array]:

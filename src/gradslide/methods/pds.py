@@ -1,6 +1,7 @@
 """Primal-dual sliding: Algorithm 1/2 of Lan, Ouyang, Zhou, "Graph topology invariant gradient and sampling
 complexity for decentralized and stochastic optimization"."""
 
+import copy
 import math
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,10 @@ class State:
     y_is_known: bool
     dual: Dual
     dual_bar: Dual
+
+    def copy(self) -> "State":
+        """A state of its own, for who wants to keep it while the run goes on."""
+        return copy.deepcopy(self)
 
 
 @dataclass(frozen=True, kw_only=True)
