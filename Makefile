@@ -23,7 +23,7 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs,plot]'
 	@touch $@
 
-.PHONY: help run test test-all lint format docs docs-serve clean
+.PHONY: help run test test-all lint format bench docs docs-serve clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ lint: $(VENV)/.installed-dev ## ruff and mypy
 format: $(VENV)/.installed-dev ## let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed-dev ## measure what the core costs
+	$(BIN)/python benchmarks/core.py
 
 docs: $(VENV)/.installed-docs ## build the site into site/
 	$(BIN)/mkdocs build --strict

@@ -12,6 +12,9 @@ from gradslide.errors import InputError
 from gradslide.graph import Graph
 from gradslide.problem import Problem
 
+# Up to here the shares of a multiplier are optimised, with dense matrices.
+_DENSE = 2_000
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -26,28 +29,27 @@ class Reference:
         return float(np.sum(problem.domain.V(x0, _stacked(problem, self.x)), dtype=np.float64))
 
     def multiplier(self, problem: Problem, graph: Graph, coupling: str) -> float:
-        """||z*|| for a multiplier of A x = 0: the smallest one, except where X has curved or crossing faces
-        active at x*.
+        """||z*|| of a multiplier of A x = 0.
 
         A^T z = -(g_i + n_i) with n_i in the normal cone of X (and the subdifferential of r) at x*. The n_i add
         up to -sum g_i; for a ball, a box or the orthant their shares are chosen to make ||z|| smallest, else
-        each agent takes an equal share, which is valid too.
+        each agent takes an equal share: a valid multiplier, not always the smallest.
         """
         x = _stacked(problem, self.x)
         g = np.asarray(problem.loss.gradient(x) + problem.mu * problem.domain.grad_nu(x), dtype=np.float64)
-        w = -(g - g.mean(axis=0))
-        roots = _pseudo_inverse_root(graph, coupling)
-        for normal in _active_normals(problem, self.x):
-            pull = -g @ normal
-            if pull.sum() > 0:
-                w += np.outer(_pull_left(pull, roots) - w @ normal, normal)
-        return float(np.linalg.norm(roots @ w))
+        w = g.mean(axis=0) - g
+        if graph.m <= _DENSE:
+            for normal in _active_normals(problem, self.x):
+                pull = -g @ normal
+                if pull.sum() > 0:
+                    w += np.outer(_pull_left(pull, graph, coupling) - w @ normal, normal)
+        return _smallest_multiplier(graph, coupling, w)
 
 
 def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> float:
     """The smallest ||z|| with A^T z = mean(g) - g_i, g_i the gradient of f_i at the one point x (d,)."""
     g = np.asarray(problem.loss.gradient(_stacked(problem, x)), dtype=np.float64)
-    return float(np.linalg.norm(_pseudo_inverse_root(graph, coupling) @ (g - g.mean(axis=0))))
+    return _smallest_multiplier(graph, coupling, g.mean(axis=0) - g)
 
 
 def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
@@ -155,11 +157,17 @@ def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentu
     return x, stationarity
 
 
-def _pseudo_inverse_root(graph: Graph, coupling: str) -> Array:
-    """A matrix whose product with w has the norm of the smallest z with A^T z = w."""
-    values, vectors = np.linalg.eigh(graph.laplacian.toarray())
-    power = 0.5 if coupling == "incidence" else 1.0
-    return (vectors[:, 1:] / values[1:] ** power).T
+def _smallest_multiplier(graph: Graph, coupling: str, w: Array) -> float:
+    """The smallest ||z|| with A^T z = w: Lap s = w, and z = B^T s or s."""
+    from scipy.sparse.linalg import splu
+
+    if graph.m == 1:
+        return 0.0
+    # With one agent grounded the Laplacian is definite.
+    s = np.zeros_like(w)
+    s[1:] = splu(graph.laplacian[1:, 1:].tocsc()).solve(w[1:])
+    s -= s.mean(axis=0)
+    return math.sqrt(max(0.0, float(np.sum(s * w)))) if coupling == "incidence" else float(np.linalg.norm(s))
 
 
 def _active_normals(problem: Problem, x: Array) -> list[Array]:
@@ -177,12 +185,14 @@ def _active_normals(problem: Problem, x: Array) -> list[Array]:
     return []
 
 
-def _pull_left(pull: Array, roots: Array) -> Array:
-    """pull - shares, with shares >= 0 of the same sum, of smallest norm under `roots`."""
+def _pull_left(pull: Array, graph: Graph, coupling: str) -> Array:
+    """pull - shares, with shares >= 0 of the same sum, such that the multiplier of what is left is smallest."""
     from scipy.optimize import nnls
 
-    weight = 1e3 * float(np.linalg.norm(roots, 2))
-    system = np.vstack([roots, np.full(len(pull), weight)])
-    shares, _ = nnls(system, np.append(roots @ pull, weight * pull.sum()))
+    values, vectors = np.linalg.eigh(graph.laplacian.toarray())
+    root = (vectors[:, 1:] / values[1:] ** (0.5 if coupling == "incidence" else 1.0)).T
+    weight = 1e3 * float(np.linalg.norm(root, 2))
+    system = np.vstack([root, np.full(len(pull), weight)])
+    shares, _ = nnls(system, np.append(root @ pull, weight * pull.sum()))
     left = pull - shares
     return left - left.mean()

@@ -17,10 +17,10 @@ from gradslide.penalties import L1, ElasticNet, Penalty
 
 @dataclass(frozen=True, eq=False)
 class Box(Euclidean):
-    """lo <= x <= hi. lo, hi: a number, (d,) or (m, d); -inf and inf where there is no bound."""
+    """lo <= x <= hi. lo, hi: a number, (d,) or (m, d); -inf and inf, the defaults, where there is no bound."""
 
-    lo: Array
-    hi: Array
+    lo: Array = -np.inf
+    hi: Array = np.inf
 
     row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "lo", "hi")
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, ElasticNet)

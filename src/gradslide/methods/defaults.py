@@ -16,7 +16,7 @@ def smoothness(context: Context) -> float:
     return float(context.network.agree(np.asarray(context.problem.smoothness()), "max"))
 
 
-def balance(context: Context, gradients: Array, L: float) -> float:
+def balance(context: Context, gradients: Array, *, L: float, A_norm: float) -> float:
     """An estimate of Theorem 1's R = (||z*|| + 1) / (4 sqrt(V(x_0, x*))) from the gradients g_i at x_0: one sum
     over all agents.
 
@@ -31,10 +31,9 @@ def balance(context: Context, gradients: Array, L: float) -> float:
     widths = np.asarray(domain.distance_bound(context.x0), dtype=np.float64)[:, None]
     sums = network.agree(np.hstack([gradients, squares, widths]), "sum")
     total, square, width = sums[:-2], float(sums[-2]), float(sums[-1])
-    norm = context.coupling.norm()
-    if square == 0 or L == 0 or norm == 0:
+    if square == 0 or L == 0 or A_norm == 0:
         return 1.0
     heterogeneity = math.sqrt(max(0.0, square - float(total @ total) / m))
-    scale = math.sqrt(context.coupling.smallest_singular_value() * norm)
+    scale = math.sqrt(context.coupling.smallest_singular_value() * A_norm)
     V = min(0.5 * square * (_STEPS_AWAY / L) ** 2, width)
     return (heterogeneity / scale + 1) / (4 * math.sqrt(V)) if V > 0 else 1.0

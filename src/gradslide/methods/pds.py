@@ -75,7 +75,7 @@ class PDS:
         A_norm = context.coupling.norm() if self.norm is None else self.norm
         L = defaults.smoothness(context) if self.L is None else self.L
         y = array_namespace(x).zeros_like(x) if self.R is not None else context.oracle.gradient(x)
-        R = defaults.balance(context, y, L) if self.R is None else self.R
+        R = defaults.balance(context, y, L=L, A_norm=A_norm) if self.R is None else self.R
         dual = context.coupling.start(x, context.s0)
         return State(
             k=0,

@@ -1,0 +1,5 @@
+"""`python -m gradslide`."""
+
+from gradslide.cli import main
+
+main()
