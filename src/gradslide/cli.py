@@ -8,13 +8,17 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from gradslide._version import __version__
 from gradslide.errors import InputError
 
 OK, USER_ERROR, STOPPED_SHORT = 0, 1, 2
+
+# Some releases of typer depend on click, others carry it inside: its base exception is reached through a public one.
+UsageMistake: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+DRAWING = Path("gradslide-results/network.png")
 
 app = typer.Typer(
     name="gradslide",
@@ -70,7 +74,8 @@ def run(
         print(to_json(results))
     elif show:
         _print(results_table(results))
-        print(spread(results))
+        if moved := spread(results):
+            print(moved)
         print("written:", *(f"  {path}" for path in written), sep="\n")
     raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
 
@@ -83,7 +88,7 @@ def graph(
             help="random, ring, path, star, complete, grid, torus, hypercube, regular, small_world, geometric; "
             "or an edge list file."
         ),
-    ] = "random",
+    ] = "ring",
     agents: Annotated[
         int, typer.Option("--agents", "-m", help="Number of agents (not for grid, torus, hypercube).")
     ] = 100,
@@ -91,10 +96,16 @@ def graph(
         list[str] | None,
         typer.Option("--set", "-s", help="A parameter of the topology, e.g. --set max_degree=9 --set edges=235."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw it into this file (.png, .svg, .pdf).")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", help=f"Draw it into this file (.png, .svg, .pdf). Default: {DRAWING}.", show_default=False
+        ),
+    ] = None,
+    draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Whether to draw it.")] = True,
     json_: Json = False,
 ) -> None:
-    """Describe a network (degrees, diameter, spectrum), and draw it with --plot.
+    """Describe a network (degrees, diameter, spectrum) and draw it.
 
     Examples: `gradslide graph ring -m 50`, `gradslide graph random -s max_degree=4 -s edges=150 --plot net.png`,
     `gradslide graph grid -s rows=8 -s cols=12`.
@@ -105,13 +116,18 @@ def graph(
     from gradslide.experiments.tables import facts_table
 
     made = describe_topology(topology, agents, option or [])
-    if plot is not None:
-        write_figure(plot_graph(made), plot)
     if json_:
         print(json.dumps(made.describe(), indent=1))
-        return
-    _print(facts_table(repr(made), made.describe()))
+    else:
+        _print(facts_table(repr(made), made.describe()))
     if plot is not None:
+        write_figure(plot_graph(made), plot)
+    elif draw and not json_:
+        try:
+            plot = write_figure(plot_graph(made), DRAWING)
+        except InputError as reason:
+            _note(f"no drawing: {reason}")
+    if plot is not None and not json_:
         print(f"written:\n  {plot}")
 
 
@@ -194,11 +210,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: a user's mistake is one line on standard error, never a traceback."""
     try:
         code = app(arguments, standalone_mode=False)
-    except click.exceptions.Exit as end:
+    except typer.Exit as end:
         code = end.exit_code
-    except click.exceptions.Abort:
+    except typer.Abort:
         code = STOPPED_SHORT
-    except click.ClickException as error:
+    except UsageMistake as error:
         error.show()
         code = USER_ERROR
     except InputError as error:

@@ -25,11 +25,19 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def _umask() -> int:
+    """What the user's other files are not open to; mkstemp's own are open to nobody else."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write(

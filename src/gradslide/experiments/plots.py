@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradslide.errors import InputError
+from gradslide.errors import InputError, require
 
 if TYPE_CHECKING:
     from gradslide.graph import Graph
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, readable without colour vision; lines also differ in dash.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DRAWABLE = 2_000
 _DASHES = ("-", "--", "-.", ":")
 _AXES = {
     "gradients": "gradients per agent",
@@ -79,9 +80,10 @@ def plot_histories(
 
 def plot_graph(graph: "Graph", *, title: str = "") -> Any:
     """The network, nodes coloured and sized by degree."""
+    require(graph.m <= _DRAWABLE, f"a drawing can show {_DRAWABLE:,} agents", f"{graph.m:,}", "draw a smaller network")
+    plt = pyplot()
     import networkx as nx
 
-    plt = pyplot()
     drawn = nx.Graph()
     drawn.add_nodes_from(range(graph.m))
     drawn.add_edges_from(graph.edges.tolist())
@@ -90,7 +92,7 @@ def plot_graph(graph: "Graph", *, title: str = "") -> Any:
         if graph.degrees.max(initial=0) <= 2
         else nx.spring_layout(drawn, seed=0, iterations=100)
     )
-    figure, axis = plt.subplots(figsize=(6.4, 5.4), layout="constrained")
+    figure, axis = plt.subplots(figsize=(7.2, 6.0), layout="constrained")
     nx.draw_networkx_edges(drawn, positions, ax=axis, alpha=0.35, width=0.8)
     size = max(8.0, min(120.0, 6000 / graph.m))
     nodes = nx.draw_networkx_nodes(

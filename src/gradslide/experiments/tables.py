@@ -30,7 +30,7 @@ def facts_table(title: str, facts: Mapping[str, Any]) -> Any:
     """Names and values."""
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table(title=title, title_justify="left", show_header=False, min_width=len(title))
     table.add_column()
     table.add_column(justify="right")
     for name, value in facts.items():
