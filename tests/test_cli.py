@@ -152,7 +152,7 @@ def test_exit_code_says_whether_the_request_was_met(tmp_path, stop, code):
 
 @pytest.mark.parametrize("stop", ["iterations = 3000", "objective = { relative = 1e-3 }\niterations = 3000"])
 def test_a_diverged_run_ends_with_2_and_says_so(tmp_path, stop):
-    method, problem = 'name = "pds"\nL = 1e-9\nR = 1.0', 'loss = "least_squares"'
+    method, problem = 'name = "pds"\nL = 1e-3\nR = 1e-3', 'loss = "least_squares"'
     spec = write_spec(tmp_path, method=method, problem=problem, stop=stop)
     assert exit_code("run", spec, "-q", "-o", tmp_path / "out") == 2
     run = strict_json((tmp_path / "out" / "results.json").read_text())["runs"][0]

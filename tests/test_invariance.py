@@ -47,7 +47,7 @@ def test_gradients_differ_by_less_than_10_percent_from_ring_to_complete(setting)
 
 
 def test_with_one_small_R_for_all_networks_gradients_do_move(setting):
-    """The invariance hangs on R growing with ||z*||: without it the disagreement decides, and it depends on the graph."""
+    """The invariance hangs on R growing with ||z*||: without it the disagreement decides, and that moves."""
     problem, optimum = setting
     stop = gs.Stop(objective=gs.Relative(1e-3, to=optimum.objective), disagreement=gs.Relative(0.05), iterations=1000)
     gradients = [
