@@ -579,9 +579,9 @@ def test_row_losses_refuse_bad_input(case):
 
 @pytest.mark.parametrize("bad", [0, -1.0, np.inf, np.nan])
 def test_delta_and_gamma_must_be_positive(bad):
-    with pytest.raises(InputError, match="delta must be positive"):
+    with pytest.raises(InputError, match="delta must be > 0"):
         Huber(A, Y, delta=bad)
-    with pytest.raises(InputError, match="gamma must be positive"):
+    with pytest.raises(InputError, match="gamma must be > 0"):
         SmoothedHinge(A, Y, gamma=bad)
 
 

@@ -4,9 +4,9 @@ from itertools import combinations
 
 import numpy as np
 
+from gradslide._random import Seed, generator
 from gradslide._types import Array
 from gradslide.errors import InputError, require
-from gradslide.topologies import Seed
 
 _ATTEMPTS = 50  # fresh draws when an edge count cannot be reached from the current one
 _REJECTIONS = 200  # failed random pairs in a row before the admissible ones are listed
@@ -29,7 +29,7 @@ def random_pairs(m: int, max_degree: int, seed: Seed, edges: int | None) -> Arra
         edges,
         "change edges or max_degree",
     )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     for _ in range(_ATTEMPTS):
         draw = _Draw(m, max_degree, rng)
         if draw.fill(count):

@@ -58,7 +58,7 @@ class Checkpoint:
                 raise InputError(
                     f"checkpoint {self.path} must belong to this run",
                     f"another {key} ({meta['run'].get(key)} there, {here} here)",
-                    "give another path, or resume=False to overwrite it",
+                    "give another path, or start afresh (resume=False, --fresh)",
                 )
         return Snapshot(
             iteration=meta["iteration"],

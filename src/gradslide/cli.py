@@ -48,6 +48,7 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
     data_dir: DataDir = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew where a checkpoint is there already.")] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -68,7 +69,8 @@ def run(
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
     show = not quiet
-    results = run_spec(parsed, data_dir=data_dir, progress=show, say=_note if show else lambda text: None)
+    say = _note if show else lambda text: None
+    results = run_spec(parsed, data_dir=data_dir, progress=show, resume=not fresh, say=say)
     written = write_results(results)
     if json_:
         print(to_json(results))
@@ -215,7 +217,10 @@ def main(arguments: list[str] | None = None) -> None:
     except typer.Abort:
         code = STOPPED_SHORT
     except UsageMistake as error:
-        error.show()
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            print(f"error: {error.format_message()}; see `gradslide --help`", file=sys.stderr)
         code = USER_ERROR
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -223,7 +228,8 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = STOPPED_SHORT
-    sys.exit(code if isinstance(code, int) else OK)
+    # typer turns Ctrl-C into 130.
+    sys.exit(STOPPED_SHORT if code == 130 else code if isinstance(code, int) else OK)
 
 
 def _print(renderable: Any) -> None:

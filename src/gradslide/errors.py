@@ -1,6 +1,8 @@
 """Errors that a user can mend: each names the rule, the value that broke it, and the remedy."""
 
 import difflib
+import math
+import numbers
 from collections.abc import Iterable
 
 
@@ -11,15 +13,47 @@ class InputError(ValueError):
         super().__init__(f"{rule}; got {got}; {remedy}")
 
 
-def unknown_name(what: str, name: str, known: Iterable[str]) -> InputError:
+def unknown_name(what: str, name: object, known: Iterable[str]) -> InputError:
     """An error for a misspelt name, with the nearest known one as the remedy."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(str(name), names, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
     return InputError(f"{what} must be one of the known names", repr(name), remedy)
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in a few words for an error."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    text = repr(value)
+    return type(value).__name__ if "\n" in text or len(text) > 60 else f"{type(value).__name__} {text}"
 
 
 def require(condition: bool, rule: str, got: object, remedy: str) -> None:
     """Raise InputError unless the condition holds."""
     if not condition:
         raise InputError(rule, got, remedy)
+
+
+def require_number(
+    name: str,
+    value: object,
+    remedy: str,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
+    whole: bool = False,
+) -> None:
+    """Raise InputError unless the value is a finite (or whole) number within the limits."""
+    kind = numbers.Integral if whole else numbers.Real
+    number = isinstance(value, kind) and not isinstance(value, bool)
+    if number and math.isfinite(value) and value > above and least <= value <= most:  # type: ignore[arg-type,operator]
+        return
+    limits = ((">", above, -math.inf), (">=", least, -math.inf), ("<=", most, math.inf))
+    bounds = " and ".join(f"{sign} {limit:g}" for sign, limit, absent in limits if limit != absent)
+    if whole:
+        rule = f"{name} must be a whole number {bounds}"
+    else:
+        rule = f"{name} must be {bounds} and finite" if bounds else f"{name} must be a finite number"
+    raise InputError(rule, repr(value), remedy)

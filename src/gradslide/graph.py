@@ -1,7 +1,6 @@
 """The network of agents: an undirected, connected graph with its Laplacian, spectrum and distances."""
 
 import hashlib
-import operator
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide import bounded_degree, distances, spectrum, topologies
+from gradslide._random import Seed
 from gradslide._types import Array
-from gradslide.errors import InputError, require
-from gradslide.topologies import Seed
+from gradslide.errors import InputError, kind_of, require
+from gradslide.graph_inputs import count, edge_pairs, edge_weights
 
 _DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
 _EXACT = 2_000  # up to here the whole spectrum and all eccentricities are computed
@@ -35,9 +35,9 @@ class Graph:
     weights: Array = None
 
     def __post_init__(self) -> None:
-        m = _count(self.m)
-        pairs = _pairs(self.edges, m)
-        weights = _weights(self.weights, len(pairs))
+        m = count(self.m)
+        pairs = edge_pairs(self.edges, m)
+        weights = edge_weights(self.weights, len(pairs))
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
         pairs, weights = pairs[order], weights[order]
         repeated = (pairs[1:] == pairs[:-1]).all(axis=1)
@@ -67,6 +67,9 @@ class Graph:
 
         weight: name of the edge attribute that holds the weights; None for ones.
         """
+        require(
+            hasattr(graph, "is_directed"), "graph must be a networkx graph", kind_of(graph), "or use Graph.from_edges"
+        )
         require(
             not graph.is_directed(),
             "graph must be undirected",
@@ -117,43 +120,44 @@ class Graph:
     @classmethod
     def ring(cls, m: int) -> "Graph":
         """A cycle of m agents."""
-        return cls(m, topologies.ring(_count(m)))
+        return cls(m, topologies.ring(count(m)))
 
     @classmethod
     def path(cls, m: int) -> "Graph":
         """m agents in a row."""
-        return cls(m, topologies.path(_count(m)))
+        return cls(m, topologies.path(count(m)))
 
     @classmethod
     def star(cls, m: int) -> "Graph":
         """Agent 0 joined to all others."""
-        return cls(m, topologies.star(_count(m)))
+        return cls(m, topologies.star(count(m)))
 
     @classmethod
     def complete(cls, m: int) -> "Graph":
         """Every agent joined to every other."""
-        return cls(m, topologies.complete(_count(m)))
+        return cls(m, topologies.complete(count(m)))
 
     @classmethod
     def grid(cls, rows: int, cols: int) -> "Graph":
         """A rectangle of agents, each joined to those left, right, above and below; row by row."""
-        return cls(_count(rows, "rows") * _count(cols, "cols"), topologies.grid(rows, cols))
+        return cls(count(rows, "rows") * count(cols, "cols"), topologies.grid(rows, cols))
 
     @classmethod
     def torus(cls, rows: int, cols: int) -> "Graph":
         """A grid whose opposite sides are joined."""
-        return cls(_count(rows, "rows") * _count(cols, "cols"), topologies.torus(rows, cols))
+        return cls(count(rows, "rows") * count(cols, "cols"), topologies.torus(rows, cols))
 
     @classmethod
     def hypercube(cls, dimension: int) -> "Graph":
         """2^dimension agents; neighbours differ in one binary digit."""
-        require(0 <= dimension <= 30, "dimension must be between 0 and 30", dimension, "choose a smaller cube")
+        dimension = count(dimension, "dimension", least=0)
+        require(dimension <= 30, "dimension must be at most 30", dimension, "choose a smaller cube")
         return cls(2**dimension, topologies.hypercube(dimension))
 
     @classmethod
     def regular(cls, m: int, degree: int, seed: Seed = 0) -> "Graph":
         """A random connected graph in which every agent has `degree` neighbours."""
-        return cls(m, topologies.regular(_count(m), _count(degree, "degree", least=0), seed))
+        return cls(m, topologies.regular(count(m), count(degree, "degree", least=0), seed))
 
     @classmethod
     def small_world(cls, m: int, neighbours: int = 4, rewire: float = 0.1, seed: Seed = 0) -> "Graph":
@@ -161,7 +165,7 @@ class Graph:
 
         rewire: probability that an edge is rewired.
         """
-        return cls(m, topologies.small_world(_count(m), _count(neighbours, "neighbours"), rewire, seed))
+        return cls(m, topologies.small_world(count(m), count(neighbours, "neighbours"), rewire, seed))
 
     @classmethod
     def geometric(cls, m: int, radius: float | None = None, seed: Seed = 0) -> "Graph":
@@ -170,7 +174,7 @@ class Graph:
         radius: None for sqrt(2 log m / (pi m)), drawn again until connected; a given one is refused where it
         does not connect.
         """
-        return cls(m, topologies.geometric(_count(m), radius, seed))
+        return cls(m, topologies.geometric(count(m), radius, seed))
 
     @classmethod
     def random(cls, m: int, max_degree: int, seed: Seed = 0, edges: int | None = None) -> "Graph":
@@ -182,8 +186,8 @@ class Graph:
         edges: how many in all; by default as many as an Erdos-Renyi graph whose median maximum degree is
         max_degree has, but at least min(1.5 m, three quarters of m max_degree / 2).
         """
-        count = None if edges is None else _count(edges, "edges", least=0)
-        return cls(m, bounded_degree.random_pairs(_count(m), _count(max_degree, "max_degree"), seed, count))
+        most = None if edges is None else count(edges, "edges", least=0)
+        return cls(m, bounded_degree.random_pairs(count(m), count(max_degree, "max_degree"), seed, most))
 
     # Structure
 
@@ -330,62 +334,6 @@ class Graph:
             "l2": self.algebraic_connectivity if self.m > 1 else None,
             "condition": self.condition,
         }
-
-
-def _count(value: Any, name: str = "m", least: int = 1) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = least - 1
-    require(count >= least, f"{name} must be a whole number, at least {least}", repr(value), f"raise {name}")
-    return count
-
-
-def _pairs(edges: Any, m: int) -> Array:
-    given = edges if isinstance(edges, np.ndarray) else list(edges)
-    try:
-        pairs = np.asarray(given) if len(given) else np.empty((0, 2), dtype=np.int64)
-    except ValueError:
-        pairs = np.empty(0)
-    require(
-        pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu",
-        "edges must be pairs of whole numbers",
-        f"shape {pairs.shape} of {pairs.dtype}",
-        "give one (u, v) per edge",
-    )
-    outside = pairs[(pairs < 0) | (pairs >= m)]
-    require(
-        not len(outside),
-        f"agents must be numbered 0 to {m - 1}",
-        outside[:1].tolist(),
-        "raise m or renumber the agents",
-    )
-    loops = pairs[pairs[:, 0] == pairs[:, 1]]
-    require(not len(loops), "an agent must not be its own neighbour", loops[:1].tolist(), "remove self-loops")
-    return np.sort(pairs.astype(np.int64), axis=1)
-
-
-def _weights(weights: Any, e: int) -> Array:
-    if weights is None:
-        return np.ones(e)
-    try:
-        values = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("weights must be numbers", repr(weights), "give one number per edge") from None
-    require(
-        values.shape == (e,),
-        f"weights must have one value per edge, shape ({e},)",
-        values.shape,
-        "match the edges",
-    )
-    bad = values[~(np.isfinite(values) & (values > 0))]
-    require(
-        not len(bad),
-        "weights must be positive and finite",
-        bad[:1].tolist(),
-        "leave out edges without weight",
-    )
-    return values
 
 
 def _frozen(values: Array) -> Array:

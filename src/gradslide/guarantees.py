@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from itertools import islice
 
-from gradslide.errors import require
+from gradslide.errors import require_number
 from gradslide.schedules import Row, Schedule, theorem_1
 
 
@@ -44,7 +44,7 @@ def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: fl
 
 def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, mu: float = 0.0) -> Bound:
     """Theorem 1 (`eq:fest_T`, `eq:Axest_T`) after N outer iterations of one stage, with the exact sum of beta."""
-    require(N >= 1, "N must be >= 1", N, "the theorem speaks of the average after at least one outer iteration")
+    require_number("N", N, "the theorem speaks of the average after at least one outer iteration", least=1, whole=True)
     rows = list(islice(theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=9e8).rows(), N))
     return proposition_1(rows[0], rows[-1], V=V, z_star=z_star)
 
@@ -52,6 +52,9 @@ def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, m
 def theory_R(*, V: float, z_star: float) -> float:
     """The R of Theorem 1 (`eq:R`), which balances objective and residual: it grows with ||z*||, and so with
     the graph."""
+    if V == 0:
+        # x_0 is optimal: the theorem asks for no R, and any will do.
+        return 1.0
     return (z_star + 1) / (4 * math.sqrt(V))
 
 

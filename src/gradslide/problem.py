@@ -1,6 +1,5 @@
 """What is to be minimised: sum_i f_i(x) over x in X, with f_i = ft_i + mu nu + r."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from gradslide import losses
 from gradslide._types import Array
 from gradslide.domains import Domain, Free, PerAgent
-from gradslide.errors import InputError, require
+from gradslide.errors import InputError, kind_of, require, require_number
 from gradslide.losses import Loss
 from gradslide.network.base import Network
 
@@ -26,11 +25,11 @@ class Problem:
 
     def __init__(self, loss: Loss, domain: Domain | None = None, mu: float = 0.0) -> None:
         if not isinstance(loss, Loss):
-            raise InputError("loss must be a gradslide loss", type(loss).__name__, "use gs.losses.Custom for your own")
+            raise InputError("loss must be a gradslide loss", kind_of(loss), "use gs.losses.Custom for your own")
         domain = Free() if domain is None else domain
         if not isinstance(domain, Domain):
-            raise InputError("domain must be a gradslide domain", type(domain).__name__, "see gs.domains")
-        require(math.isfinite(mu) and mu >= 0, "mu must be >= 0 and finite", mu, "use mu=0 for convex problems")
+            raise InputError("domain must be a gradslide domain", kind_of(domain), "for example gs.domains.Free()")
+        require_number("mu", mu, "use mu=0 for convex problems", least=0)
         self.loss = loss
         self.mu = float(mu)
         self.domain = domain.bind(loss.m, loss.d, loss.dtype)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from gradslide.errors import require
+from gradslide.errors import require_number
 
 # Past this growth of sqrt(beta_k) a stage gains nothing in double precision.
 _PRECISION_GROWTH = 1e8
@@ -201,16 +201,11 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
     L: smoothness of every ft_i; mu: strong convexity; A_norm: ||A||; R: balance of dual against primal distance;
     growth: how much T_k may grow past Delta before a new stage starts (mu > 0 only).
     """
-    require(
-        math.isfinite(L) and L >= 0,
-        "L must be >= 0 and finite",
-        L,
-        "give the smoothness constant of the losses",
-    )
-    require(math.isfinite(R) and R > 0, "R must be > 0 and finite", R, "try R=1, or leave it out for an estimate")
-    require(math.isfinite(mu) and mu >= 0, "mu must be >= 0 and finite", mu, "use mu=0 for convex problems")
-    require(math.isfinite(A_norm) and A_norm >= 0, "||A|| must be >= 0 and finite", A_norm, "check the network")
-    require(1 < growth < 1e9, "growth must be in (1, 1e9)", growth, "leave it out for the default")
+    require_number("L", L, "give the smoothness constant of the losses", least=0)
+    require_number("R", R, "try R=1, or leave it out for an estimate", above=0)
+    require_number("mu", mu, "use mu=0 for convex problems", least=0)
+    require_number("||A||", A_norm, "check the network", least=0)
+    require_number("growth", growth, "leave it out for the default", above=1, most=1e9)
     if L == 0:
         return Linear(A_norm=A_norm, R=R, mu=mu)
     if mu == 0:

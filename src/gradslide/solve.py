@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.checkpoint import Checkpoint, Snapshot
 from gradslide.costs import Costs
-from gradslide.errors import InputError, require, unknown_name
+from gradslide.errors import InputError, kind_of, require, require_number, unknown_name
 from gradslide.graph import Graph
 from gradslide.history import History, Record
 from gradslide.interrupts import deferred_interrupt
@@ -63,7 +63,7 @@ def solve(
     method = PDS() if method is None else method
     stop = Stop(iterations=1000) if stop is None else stop
     network = Local(network) if isinstance(network, Graph) else network
-    _check(problem, network, method, stop, record_every)
+    _check(problem, network, method, stop, warm_start, callback, record_every)
     run = _Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)
     saver = None
     if checkpoint is not None:
@@ -206,14 +206,14 @@ class _Run:
         context, problem = self._context, self._context.problem
         # Data and sets are told apart by what they do to a fixed point, to digits that do not hang on the machine.
         probe = np.random.default_rng(0).normal(size=(problem.m, problem.d)).astype(problem.dtype)
-        inside = problem.domain.prox(probe, 1.0)
+        inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
         start = context.x0 if context.s0 is None else np.hstack([context.x0, context.s0])
         weights = np.arange(1, start.size + 1).reshape(start.shape) / start.size
         return {
             "method": repr(self._method),
             "network": context.network.graph.fingerprint,
             "problem": repr(problem),
-            "domain": f"{float(np.vdot(probe, inside)):.7e}",
+            "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
             "data": f"{self._observer.objective(inside):.7e}",
             "start": f"{float(np.vdot(weights, start)):.7e}",
         }
@@ -238,24 +238,38 @@ class _Run:
         return Record(**{**asdict(spent), **metrics})
 
 
-def _check(problem: Problem, network: Network, method: Method, stop: Stop, record_every: int) -> None:
+def _check(
+    problem: object,
+    network: object,
+    method: object,
+    stop: object,
+    warm_start: object,
+    callback: object,
+    record_every: object,
+) -> None:
+    """One clear error for each argument of the wrong kind, before anything is computed."""
     if not isinstance(problem, Problem):
-        raise InputError("problem must be a gs.Problem", type(problem).__name__, "wrap the loss: gs.Problem(loss)")
-    if not hasattr(network, "combine"):
-        raise InputError(
-            "network must be a Graph or a network", type(network).__name__, "for example gs.Graph.ring(10)"
-        )
+        raise InputError("problem must be a gs.Problem", kind_of(problem), "wrap the loss: gs.Problem(loss)")
+    if isinstance(network, type) or not hasattr(network, "combine"):
+        raise InputError("network must be a Graph or a network", kind_of(network), "for example gs.Graph.ring(10)")
     if isinstance(method, type) or not isinstance(method, Method):
-        name = method.__name__ if isinstance(method, type) else type(method).__name__
-        raise InputError("method must have init, step and output", name, "for example gs.PDS() (with brackets)")
-    agents = len(network.agents)
+        raise InputError(
+            "method must have init, step and output", kind_of(method), "for example gs.PDS() (with brackets)"
+        )
+    if not isinstance(stop, Stop):
+        raise InputError("stop must be a gs.Stop", kind_of(stop), "for example gs.Stop(iterations=1000)")
+    if not isinstance(warm_start, Solution | None):
+        raise InputError("warm_start must be a Solution", kind_of(warm_start), "give a point as x0 instead")
+    if callback is not None and not callable(callback):
+        raise InputError("callback must be callable", kind_of(callback), "give a function of (record, x)")
+    require_number("record_every", record_every, "1 records every outer iteration", least=1, whole=True)
+    agents = len(cast(Network, network).agents)
     require(
         problem.m == agents,
         "problem and network must have the same number of agents",
         f"{problem.m} and {agents}",
         "change the one or the other",
     )
-    require(record_every >= 1, "record_every must be >= 1", record_every, "1 records every outer iteration")
     require(
         stop.gap is None,
         "Stop(gap=...) needs a method with a certificate",

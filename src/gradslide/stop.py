@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields
 
 from gradslide.costs import Costs
-from gradslide.errors import InputError, require
+from gradslide.errors import InputError, require, require_number
 from gradslide.history import Record
 from gradslide.status import Status
 
@@ -23,12 +23,9 @@ class Relative:
     to: float | None = None
 
     def __post_init__(self) -> None:
-        require(
-            math.isfinite(self.value) and self.value > 0,
-            "a relative target must be > 0",
-            self.value,
-            "for example Relative(1e-3)",
-        )
+        require_number("a relative target", self.value, "for example Relative(1e-3)", above=0)
+        if self.to is not None:
+            require_number("what a target is relative to", self.to, "for example Relative(1e-3, to=optimum)")
 
 
 Target = float | Relative | None
@@ -58,21 +55,13 @@ class Stop:
             raise InputError("a Stop needs a target or a limit", "none", "for example Stop(iterations=1000)")
         for name in ("iterations", "gradients", "rounds", "seconds"):
             limit = getattr(self, name)
-            require(
-                limit is None or limit > 0,
-                f"{name} must be > 0",
-                limit,
-                f"give a positive limit, or leave {name} out",
-            )
+            if limit is not None:
+                require_number(name, limit, f"or leave {name} out", above=0, whole=name != "seconds")
         for name in TARGETS:
             target = getattr(self, name)
-            if name != "objective" and isinstance(target, int | float):
-                require(
-                    target > 0,
-                    f"{name} must be > 0",
-                    target,
-                    "only a limit reaches exact zero; give a small tolerance",
-                )
+            if target is not None and not isinstance(target, Relative):
+                least_above = -math.inf if name == "objective" else 0.0
+                require_number(name, target, "or give a Relative", above=least_above)
         if isinstance(self.objective, Relative):
             require(
                 self.objective.to is not None,

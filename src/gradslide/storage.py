@@ -1,6 +1,8 @@
 """Files that hold arrays and JSON side by side: versioned, written atomically, read without pickle."""
 
 import dataclasses
+import io
+import itertools
 import json
 import os
 import tempfile
@@ -15,9 +17,17 @@ from gradslide.errors import InputError
 _META = "meta.json"
 
 
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that could not be made or written to, before there is anything to lose."""
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise InputError("results need a folder that can be written to", existing, "choose another")
+
+
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     """Either the whole file is there afterwards, or what was there before."""
     path = Path(path)
+    require_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -44,8 +54,6 @@ def write(
     path: str | os.PathLike[str], kind: str, version: int, meta: dict[str, Any], arrays: Mapping[str, Any]
 ) -> Path:
     """Write arrays (npz) with a JSON header that names kind and version."""
-    import io
-
     header = json.dumps({"kind": kind, "version": version, **meta}).encode()
     buffer = io.BytesIO()
     columns = {name: np.asarray(array) for name, array in arrays.items()}
@@ -59,12 +67,17 @@ def read(
     """The JSON header and the arrays of a file written by `write`."""
     rule = f"{path} must be a gradslide {kind} file"
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        meta = json.loads(arrays.pop(_META).tobytes())
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise InputError(rule, "no such file", "check the path") from None
-    except (OSError, ValueError, KeyError) as error:
+    except OSError as error:
+        raise InputError(rule, f"a file that cannot be read ({error.strerror})", "check the path") from None
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = dict(json.loads(arrays.pop(_META).tobytes()))
+    # A damaged file can fail in any layer of zip, npy and JSON.
+    except Exception as error:
         raise InputError(rule, f"a file that cannot be read ({type(error).__name__})", "check the path") from error
     if meta.get("kind") != kind:
         raise InputError(rule, f"a {meta.get('kind')} file", "check the path")
@@ -78,13 +91,15 @@ def read(
 
 
 def flatten(value: Any, name: str, arrays: dict[str, Any]) -> Any:
-    """JSON for a nest of dataclasses, tuples, lists and dicts; its arrays go into `arrays`."""
+    """JSON for a nest of dataclasses, tuples, lists and dicts, each tagged; its arrays go into `arrays`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        fields = (field.name for field in dataclasses.fields(value) if field.init)
+        return {"fields": {key: flatten(getattr(value, key), f"{name}.{key}", arrays) for key in fields}}
     if isinstance(value, dict):
-        return {str(key): flatten(item, f"{name}.{key}", arrays) for key, item in value.items()}
+        return {"items": [[key, flatten(item, f"{name}.{key}", arrays)] for key, item in value.items()]}
     if isinstance(value, tuple | list):
-        return [flatten(item, f"{name}.{index}", arrays) for index, item in enumerate(value)]
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [flatten(item, f"{name}.{index}", arrays) for index, item in enumerate(value)]}
     if hasattr(value, "shape"):
         arrays[name] = value
         return {"array": name}
@@ -92,16 +107,20 @@ def flatten(value: Any, name: str, arrays: dict[str, Any]) -> Any:
 
 
 def restore(template: Any, saved: Any, arrays: Mapping[str, Any]) -> Any:
-    """A value of the template's structure with the leaves that `flatten` saved."""
-    if dataclasses.is_dataclass(template) and not isinstance(template, type):
-        leaves = {key: restore(getattr(template, key), item, arrays) for key, item in saved.items()}
+    """What `flatten` saved; the template lends its dataclasses and named tuples."""
+    if not isinstance(saved, dict):
+        return saved
+    ((tag, content),) = saved.items()
+    if tag == "array":
+        return arrays[content]
+    if tag == "fields":
+        leaves = {key: restore(getattr(template, key, None), item, arrays) for key, item in content.items()}
         return dataclasses.replace(template, **leaves)
-    if isinstance(saved, dict) and set(saved) == {"array"}:
-        return arrays[saved["array"]]
-    if isinstance(template, dict):
-        return {key: restore(template.get(key), item, arrays) for key, item in saved.items()}
-    if isinstance(template, tuple) and hasattr(template, "_fields"):
-        return type(template)(*(restore(t, item, arrays) for t, item in zip(template, saved, strict=True)))
-    if isinstance(template, tuple | list):
-        return type(template)(restore(t, item, arrays) for t, item in zip(template, saved, strict=True))
-    return saved
+    if tag == "items":
+        known = template if isinstance(template, dict) else {}
+        return {key: restore(known.get(key), item, arrays) for key, item in content}
+    templates = template if isinstance(template, tuple | list) else ()
+    parts = [restore(part, item, arrays) for part, item in itertools.zip_longest(templates, content)][: len(content)]
+    if tag == "list":
+        return parts
+    return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)

@@ -1,15 +1,13 @@
 """Edge lists of named networks. Each function returns the pairs (e, 2) of a graph on nodes 0 .. m-1."""
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
+from gradslide._random import Seed, generator
 from gradslide._types import Array
 from gradslide.errors import InputError, require
-
-Seed: TypeAlias = int | np.random.Generator
 
 _DRAWS = 100  # attempts at a connected draw before giving up
 
@@ -68,7 +66,7 @@ def regular(m: int, degree: int, seed: Seed) -> Array:
         f"m = {m}, degree = {degree}",
         "raise the degree",
     )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     if degree == m - 1:
         return complete(m)
     if degree == 2:  # the ring is the only connected one; a random draw would seldom be connected
@@ -96,7 +94,7 @@ def small_world(m: int, neighbours: int, rewire: float, seed: Seed) -> Array:
     require(0 <= rewire <= 1, "rewire must be a probability", rewire, "choose it between 0 and 1")
     import networkx
 
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
 
     def draw() -> Array:
         graph = networkx.watts_strogatz_graph(m, neighbours, rewire, seed=int(rng.integers(2**32)))
@@ -111,7 +109,7 @@ def geometric(m: int, radius: float | None, seed: Seed) -> Array:
     require(radius is None or radius > 0, "radius must be positive", radius, "leave it out for one that connects")
     # The graph becomes connected near sqrt(log m / (pi m)); twice that area connects nearly every draw.
     reach = float(np.sqrt(2 * np.log(max(m, 2)) / (np.pi * m))) if radius is None else radius
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
 
     def draw() -> Array:
         return KDTree(rng.random((m, 2))).query_pairs(reach, output_type="ndarray")

@@ -4,9 +4,9 @@ import heapq
 
 import numpy as np
 
+from gradslide._random import Seed, generator
 from gradslide._types import Array
 from gradslide.errors import require, unknown_name
-from gradslide.topologies import Seed
 
 KINDS = ("contiguous", "shuffled", "dirichlet", "sorted")
 
@@ -35,7 +35,7 @@ def split_contiguous(n: int, m: int) -> list[Array]:
 
 def split_shuffled(n: int, m: int, seed: Seed) -> list[Array]:
     """n rows at random, sizes differing by at most one."""
-    order = np.random.default_rng(seed).permutation(n)
+    order = generator(seed).permutation(n)
     return [np.sort(order[block]) for block in split_contiguous(n, m)]
 
 
@@ -47,7 +47,7 @@ def split_by_label(labels: Array, m: int, alpha: float, seed: Seed) -> list[Arra
     values = np.asarray(labels)
     split_contiguous(len(values), m)  # refuses more agents than rows
     require(0 < alpha < np.inf, "alpha must be positive and finite", alpha, "0.1 is uneven, 100 nearly even")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     owner = np.empty(len(values), dtype=np.int64)
     for label in np.unique(values):
         rows = rng.permutation(np.flatnonzero(values == label))

@@ -9,7 +9,7 @@ import numpy as np
 from gradslide import data as datasets
 from gradslide import domains, losses, penalties
 from gradslide._types import Array
-from gradslide.errors import InputError, require, unknown_name
+from gradslide.errors import InputError, require, require_number, unknown_name
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec
 from gradslide.graph import Graph
@@ -91,6 +91,8 @@ def _split_data(spec: Spec, data_dir: Path | None) -> tuple[Array, Array, list[A
     )
     dtype = table.take("dtype", str, "float64")
     table.finish()
+    if rows is not None:
+        require_number("rows in [data]", rows, "leave it out for all rows", least=1, whole=True)
     if dtype not in ("float32", "float64"):
         raise unknown_name("dtype in [data]", dtype, ["float32", "float64"])
     if name is not None and file is None:
@@ -136,6 +138,7 @@ def build_graph(section: Section, m: int, folder: Path) -> Graph:
 def describe_topology(topology: str, m: int, options: list[str]) -> Graph:
     """A network from the words of a command line: a topology with name=value options, or an edge list file."""
     if topology not in TOPOLOGIES and Path(topology).exists():
+        require(not options, "an edge list file takes no --set", ", ".join(options), "leave it out")
         return Graph.load(topology)
     table: dict[str, Any] = {"topology": topology}
     for option in options:
@@ -154,8 +157,11 @@ def describe_topology(topology: str, m: int, options: list[str]) -> Graph:
 def build_method(spec: Spec, theory_R: Callable[[str], float]) -> Method:
     """The method; R = "theory" asks for the R of Theorem 1 from a reference optimum, for the method's coupling."""
     table = Section("method", spec.method)
-    if spec.method.get("R") == "theory":
-        table.take("R", str)
+    if isinstance(spec.method.get("R"), str):
+        if (word := table.take("R", str)) != "theory":
+            raise InputError(
+                'R in [method] must be a number or "theory"', repr(word), "or leave it out for an estimate"
+            )
         return table.construct("method", METHODS, R=theory_R(spec.method.get("coupling", "incidence")))
     return table.construct("method", METHODS)
 

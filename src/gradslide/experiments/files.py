@@ -29,7 +29,7 @@ def write_results(results: Results) -> list[Path]:
         # Without matplotlib the figures are still in the CSV.
         with suppress(InputError):
             written.insert(0, _plot(results, folder / "curves.png"))
-    written += [run.solution.save(folder / f"{run.name.replace(' ', '-')}.solution.npz") for run in results.runs]
+    written += [run.solution.save(folder / f"{run.stem}.solution.npz") for run in results.runs]
     return written
 
 

@@ -1,14 +1,15 @@
 """Run a spec: one solve per network, with errors and bounds where a reference optimum is known."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gradslide import guarantees
+from gradslide import guarantees, storage
 from gradslide.experiments import build
-from gradslide.experiments.spec import Spec
+from gradslide.experiments.spec import Spec, unused
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
 from gradslide.problem import Problem
@@ -23,11 +24,13 @@ from gradslide.status import Status
 class NetworkRun:
     """One network's solution; errors and bounds are against the reference optimum.
 
+    stem: how the names of its files begin.
     objective_error: at the mean of the agents; local_error: with each agent at its own point. bound: on the local error
     and on ||A x||; bound_at_mean: on the objective error.
     """
 
     name: str
+    stem: str
     graph: Graph
     solution: Solution
     objective_error: float | None = None
@@ -80,6 +83,7 @@ def run_spec(
     *,
     data_dir: Path | None = None,
     progress: bool = False,
+    resume: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> Results:
     """Everything a spec asks for but the files."""
@@ -87,29 +91,45 @@ def run_spec(
     graphs = {
         name: build.build_graph(section, problem.m, spec.folder) for name, section in spec.networks_by_name().items()
     }
+    # With stand-ins for the optimum, so that a mistake shows before anything long starts.
+    build.build_stop(spec, lambda: 1.0)
+    build.build_method(spec, lambda coupling: 1.0)
+    storage.require_writable(spec.output.dir)
     optimum: Reference | None = None
     if build.needs_reference(spec):
         say("finding the reference optimum with all data in one place")
         optimum = reference(problem)
     stop = build.build_stop(spec, lambda: _known(optimum).objective)
     runs = []
+    stems: list[str] = []
     for name, graph in graphs.items():
         method = build.build_method(spec, partial(_theory_R, problem, graph, optimum))
-        checkpoint = spec.output.dir / f"{name}.checkpoint.npz" if spec.output.checkpoint else None
-        solution = solve(problem, graph, method, stop=stop, progress=name if progress else False, checkpoint=checkpoint)
-        runs.append(_measured(name, problem, graph, solution, optimum))
+        stems.append(unused(re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "network", stems, "-{}"))
+        solution = solve(
+            problem,
+            graph,
+            method,
+            stop=stop,
+            progress=name if progress else False,
+            checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
+            resume=resume,
+        )
+        runs.append(_measured(name, stems[-1], problem, graph, solution, optimum))
         if solution.status is Status.INTERRUPTED:
             break
     return Results(spec, repr(problem), None if optimum is None else optimum.objective, stop.has_targets, runs)
 
 
-def _measured(name: str, problem: Problem, graph: Graph, solution: Solution, optimum: Reference | None) -> NetworkRun:
+def _measured(
+    name: str, stem: str, problem: Problem, graph: Graph, solution: Solution, optimum: Reference | None
+) -> NetworkRun:
     last = solution.history[-1] if len(solution.history) else None
     if optimum is None or last is None or last.objective is None or last.local_objective is None:
-        return NetworkRun(name, graph, solution)
+        return NetworkRun(name, stem, graph, solution)
     bound, bound_at_mean = _bounds(problem, graph, solution, optimum)
     return NetworkRun(
         name,
+        stem,
         graph,
         solution,
         objective_error=last.objective - optimum.objective,
@@ -124,8 +144,10 @@ def _bounds(
 ) -> tuple[Bound, float] | tuple[None, None]:
     """What Theorem 1 promised for the average after as many outer iterations.
 
-    None past the first stage, and for outputs that it says nothing of.
+    None past the first stage, for outputs that it says nothing of, and for runs that broke off.
     """
+    if not solution.parameters:
+        return None, None
     schedule = theorem_1(**solution.parameters)
     first, last = schedule.row(1), schedule.row(solution.history[-1].iteration)
     if last.stage > 0 or solution.output != "average":

@@ -74,7 +74,9 @@ class Section:
         self._table = {}
         try:
             return makers[name](**arguments)
-        except TypeError as error:
+        except InputError:
+            raise
+        except (TypeError, ValueError) as error:
             raise InputError(
                 f"[{self.name}] must hold values of the right types for {name}",
                 str(error),

@@ -1,6 +1,8 @@
 """A run as a TOML file: data, problem, networks, method, stop, output. Version 1 of the format."""
 
+import itertools
 import tomllib
+from collections.abc import Container
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -38,13 +40,17 @@ class Spec:
     def networks_by_name(self) -> dict[str, Section]:
         """One section per network, under its own name or a made one."""
         sections: dict[str, Section] = {}
-        for index, table in enumerate(self.networks, start=1):
+        for table in self.networks:
             section = Section("network", table)
-            name = section.take("name", str, table.get("topology", f"network {index}"))
-            if name in sections:
-                name = f"{name} ({index})"
-            sections[name] = section
+            wanted = section.take("name", str, str(table.get("topology", "network")))
+            sections[unused(wanted, sections, " ({})")] = section
         return sections
+
+
+def unused(wanted: str, taken: Container[str], numbering: str) -> str:
+    """The wanted name, or the first numbered one that is not taken."""
+    numbered = (wanted + numbering.format(n) for n in itertools.count(2))
+    return next(name for name in itertools.chain([wanted], numbered) if name not in taken)
 
 
 def read_spec(path: Path) -> Spec:
@@ -55,6 +61,8 @@ def read_spec(path: Path) -> Spec:
         raise InputError(
             "the spec must be a readable TOML file", f"{path} ({error.strerror})", "check the path"
         ) from None
+    except UnicodeDecodeError:
+        raise InputError("the spec must be UTF-8 text", f"{path}, which is not", "save it as UTF-8") from None
     return parse_spec(text, name=path.stem, folder=path.parent)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._types import Array
-from gradslide.errors import InputError, require
+from gradslide.errors import InputError, require, require_number
 
 
 def working_dtype(dtype: Any) -> np.dtype[Any]:
@@ -22,7 +22,10 @@ def is_sparse(values: Any) -> bool:
 def numeric_array(name: str, values: Any) -> Array:
     """Values as a dense array of real, finite numbers, in the type they came in."""
     require(not is_sparse(values), f"{name} must be dense", "a sparse array", "convert it with .toarray()")
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{name} must be a full array", str(error), "give rows of equal length") from None
     require(
         array.dtype.kind in "biuf",
         f"{name} must hold real numbers",
@@ -107,9 +110,8 @@ def class_numbers(labels: Any, n: int, classes: int | None) -> tuple[Array, int]
 
 def positive(name: str, value: Any) -> float:
     """A finite number above zero, as a Python float so that float32 data stays float32."""
-    number = float(value)
-    require(0 < number < np.inf, f"{name} must be positive and finite", value, f"choose {name} > 0")
-    return number
+    require_number(name, value, f"choose {name} > 0", above=0)
+    return float(value)
 
 
 def _require_finite(name: str, array: Array) -> None:

@@ -2,7 +2,6 @@
 complexity for decentralized and stochastic optimization"."""
 
 import copy
-import math
 from dataclasses import dataclass, replace
 
 from array_api_compat import array_namespace
@@ -10,7 +9,7 @@ from array_api_compat import array_namespace
 from gradslide import schedules
 from gradslide._types import Array
 from gradslide.coupling import COUPLINGS, Dual
-from gradslide.errors import require, unknown_name
+from gradslide.errors import unknown_name
 from gradslide.methods import defaults
 from gradslide.methods.base import Context
 from gradslide.schedules import Row, Schedule
@@ -60,13 +59,9 @@ class PDS:
     growth: float = 64.0
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("L", self.L, 0.0),
-            ("R", self.R, math.ulp(0.0)),
-            ("norm", self.norm, 0.0),
-        ):
-            rule = f"{name} must be {'>= 0' if least == 0 else '> 0'} and finite"
-            require(value is None or least <= value < math.inf, rule, value, f"leave {name} out to have it found")
+        # What is left out is found later: 1 stands in for it.
+        L, R, A_norm = (1.0 if value is None else value for value in (self.L, self.R, self.norm))
+        schedules.theorem_1(L=L, mu=0.0, A_norm=A_norm, R=R, growth=self.growth)
         if self.coupling not in COUPLINGS:
             raise unknown_name("coupling", self.coupling, COUPLINGS)
 

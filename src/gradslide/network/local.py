@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.errors import unknown_name
+from gradslide.errors import kind_of, require, unknown_name
 from gradslide.graph import Graph
 from gradslide.network.base import Reduction
 
@@ -18,6 +18,7 @@ class Local:
     """
 
     def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
+        require(isinstance(graph, Graph), "Local needs a graph", kind_of(graph), "for example gs.Graph.ring(10)")
         self.graph = graph
         self.agents = range(graph.m)
         self.laplacian: Array = graph.laplacian
