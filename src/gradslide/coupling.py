@@ -57,14 +57,32 @@ class Coupling(Protocol):
         ...
 
 
-class Incidence:
+class _NodeForm:
+    """What the couplings of a network share: their dual is kept at the nodes."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def start(self, x: Array, s: Array | None = None) -> Dual:
+        if s is None:
+            xp = array_namespace(x)
+            return Dual(xp.zeros_like(x), xp.zeros_like(x))
+        return Dual(s, self._laplace(s))
+
+    def _laplace(self, v: Array) -> Array:
+        """Lap v: one exchange."""
+        return self._network.combine(v, self._network.laplacian)
+
+    def _inner(self, a: Array, b: Array) -> float:
+        """<a, b> over all agents, in double precision: an observation."""
+        return float(self._network.observe(np.sum(a * b, axis=1, dtype=np.float64), "sum"))
+
+
+class Incidence(_NodeForm):
     """A = B^T (x) I, one row per edge, kept in node form: w <- w + Lap u / q takes one exchange."""
 
     name: ClassVar[str] = "incidence"
     exchanges: ClassVar[int] = 1
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
 
     def norm(self) -> float:
         return math.sqrt(self._network.norm_bound())
@@ -72,30 +90,24 @@ class Incidence:
     def smallest_singular_value(self) -> float:
         return math.sqrt(self._network.graph.algebraic_connectivity)
 
-    def start(self, x: Array, s: Array | None = None) -> Dual:
-        return _start(self._network, x, s)
-
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
         step = 1 / q
-        return Dual(dual.s + step * u, dual.w + step * self._network.combine(u, self._network.laplacian))
+        return Dual(dual.s + step * u, dual.w + step * self._laplace(u))
 
     def residual(self, x: Array) -> float:
         # <x, Lap x> loses half the digits near consensus unless the mean is taken off first.
         x = x - self._network.observe(x, "sum") / self._network.graph.m
-        return math.sqrt(max(0.0, _inner(self._network, x, self._network.combine(x, self._network.laplacian))))
+        return math.sqrt(max(0.0, self._inner(x, self._laplace(x))))
 
     def dual_norm(self, dual: Dual) -> float:
-        return math.sqrt(max(0.0, _inner(self._network, dual.s, dual.w)))
+        return math.sqrt(max(0.0, self._inner(dual.s, dual.w)))
 
 
-class Laplacian:
+class Laplacian(_NodeForm):
     """A = Lap (x) I, as in the paper's experiments: two exchanges per inner iteration."""
 
     name: ClassVar[str] = "laplacian"
     exchanges: ClassVar[int] = 2
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
 
     def norm(self) -> float:
         return self._network.norm_bound()
@@ -103,19 +115,16 @@ class Laplacian:
     def smallest_singular_value(self) -> float:
         return self._network.graph.algebraic_connectivity
 
-    def start(self, x: Array, s: Array | None = None) -> Dual:
-        return _start(self._network, x, s)
-
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
-        z = dual.s + (1 / q) * self._network.combine(u, self._network.laplacian)
-        return Dual(z, self._network.combine(z, self._network.laplacian))
+        z = dual.s + (1 / q) * self._laplace(u)
+        return Dual(z, self._laplace(z))
 
     def residual(self, x: Array) -> float:
-        Ax = self._network.combine(x, self._network.laplacian)
-        return math.sqrt(_inner(self._network, Ax, Ax))
+        Ax = self._laplace(x)
+        return math.sqrt(self._inner(Ax, Ax))
 
     def dual_norm(self, dual: Dual) -> float:
-        return math.sqrt(_inner(self._network, dual.s, dual.s))
+        return math.sqrt(self._inner(dual.s, dual.s))
 
 
 COUPLINGS: dict[str, type[Incidence] | type[Laplacian]] = {"incidence": Incidence, "laplacian": Laplacian}
@@ -126,15 +135,3 @@ def make(name: str, network: Network) -> Coupling:
     if name not in COUPLINGS:
         raise unknown_name("coupling", name, COUPLINGS)
     return COUPLINGS[name](network)
-
-
-def _start(network: Network, x: Array, s: Array | None) -> Dual:
-    if s is None:
-        xp = array_namespace(x)
-        return Dual(xp.zeros_like(x), xp.zeros_like(x))
-    return Dual(s, network.combine(s, network.laplacian))
-
-
-def _inner(network: Network, a: Array, b: Array) -> float:
-    """<a, b> over all agents, in double precision."""
-    return float(network.observe(np.sum(a * b, axis=1, dtype=np.float64), "sum"))

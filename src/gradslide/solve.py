@@ -77,12 +77,12 @@ def solve(
         while status is None:
             try:
                 status = run.advance(line.show)
+                if saver is not None and run.is_whole:
+                    saver.write_if_due(run.now)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
             if status is None and interrupt.requested:
                 status = Status.INTERRUPTED
-            if saver is not None and run.is_whole:
-                saver.write_if_due(run.now)
     if saver is not None and run.is_whole:
         saver.write(run.now)
     return run.solution(status)

@@ -133,9 +133,9 @@ class PDS:
         return state.dual_bar.s
 
     def parameters(self, state: State) -> dict[str, float]:
-        """What was given or found: L, R, ||A||, mu."""
+        """What was given or found: all that `schedules.theorem_1` takes."""
         s = state.schedule
-        return {"L": s.L, "R": s.R, "A_norm": s.A_norm, "mu": s.mu}
+        return {"L": s.L, "R": s.R, "A_norm": s.A_norm, "mu": s.mu, "growth": self.growth}
 
 
 def _average(bar: Array, new: Array, row: Row) -> Array:
