@@ -78,7 +78,7 @@ class PerAgent(Domain):
                 parts.append(part.take(place[here] - first))
                 members.append(here)
             first += part.m
-        return self.replaced(domains=tuple(self.domains[i] for i in chosen))._joined(parts, members)
+        return self.replaced(domains=tuple(self.domains[i] for i in chosen.tolist()))._joined(parts, members)
 
     def _bound(self, fit: Fit) -> dict[str, Any]:
         raise NotImplementedError("PerAgent binds its parts")
