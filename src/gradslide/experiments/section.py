@@ -54,21 +54,12 @@ class Section:
         name = self.take(key, str)
         if name not in makers:
             raise unknown_name(f"{what} in [{self.name}]", name, makers)
-        accepted = [
-            parameter
-            for parameter, details in inspect.signature(makers[name]).parameters.items()
-            if parameter not in given and details.kind is not details.VAR_KEYWORD
-        ]
-        self._known.update(accepted)
+        parameters = inspect.signature(makers[name]).parameters
+        self._known.update(parameter for parameter in parameters if parameter not in given)
         self.finish(of=f" for {name}")
         arguments = {**given, **self._table}
-        missing = [
-            parameter
-            for parameter, details in inspect.signature(makers[name]).parameters.items()
-            if details.default is details.empty
-            and parameter not in arguments
-            and details.kind is not details.VAR_KEYWORD
-        ]
+        required = (parameter for parameter, details in parameters.items() if details.default is details.empty)
+        missing = [parameter for parameter in required if parameter not in arguments]
         if missing:
             raise InputError(f"[{self.name}] needs {', '.join(missing)} for {name}", "none", f"add {missing[0]} = ...")
         self._table = {}
