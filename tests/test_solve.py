@@ -159,7 +159,7 @@ def test_callback_stops_and_record_every_thins(problem, graph):
     assert solution.status is gs.Status.STOPPED
     assert [record.iteration for record in calls] == list(range(1, 8))
     assert [record.objective is None for record in calls] == [True, True, True, False, True, True, True]
-    assert [record.iteration for record in solution.history] == [4]
+    assert [record.iteration for record in solution.history] == [4, 7]
     thinned = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=10), record_every=4)
     assert [record.iteration for record in thinned.history] == [4, 8, 10]
 

@@ -1,6 +1,8 @@
 """A run on disk: written now and then, picked up to the bit."""
 
+import json
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ class Checkpoint:
     """Writes snapshots to one file, at most every so many seconds. `run` says which run the file belongs to."""
 
     def __init__(self, path: Path, run: dict[str, Any], every_seconds: float) -> None:
+        storage.require_writable(path.parent)
         self.path = path
         self._run = run
         self._every = every_seconds
@@ -37,6 +40,23 @@ class Checkpoint:
             self.write(snapshot)
 
     def write(self, snapshot: Snapshot) -> None:
+        """Write the snapshot; a disk that fails costs the checkpoint, not the run."""
+        meta, arrays = self._content(snapshot)
+        try:
+            storage.write(self.path, _KIND, _VERSION, meta, arrays)
+        except OSError as error:
+            warnings.warn(f"the checkpoint {self.path} could not be written: {error}", RuntimeWarning, stacklevel=2)
+        self._written = time.monotonic()
+
+    def require_storable(self, snapshot: Snapshot) -> None:
+        """Refuse a method whose state cannot be written, before the run starts."""
+        try:
+            json.dumps(self._content(snapshot)[0])
+        except TypeError as error:
+            rule = "a method's state must be made of arrays, numbers, strings, tuples, lists, dicts and dataclasses"
+            raise InputError(rule, str(error), "or run without a checkpoint") from None
+
+    def _content(self, snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays: dict[str, Any] = {}
         meta = {
             "run": self._run,
@@ -45,8 +65,7 @@ class Checkpoint:
             "costs": snapshot.costs.to_dict(),
             "history": snapshot.history.to_dict(),
         }
-        storage.write(self.path, _KIND, _VERSION, meta, arrays)
-        self._written = time.monotonic()
+        return meta, arrays
 
     def read(self, template: Any) -> Snapshot | None:
         """The snapshot on disk, if there is one; `template` is a fresh state of the same method."""

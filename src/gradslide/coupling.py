@@ -48,6 +48,10 @@ class Coupling(Protocol):
         """z <- z + A u / q, and w = A^T z (`eq:zkt`)."""
         ...
 
+    def pull(self, dual: Dual) -> Array:
+        """A^T z, as it enters the x step (`eq:xkt`)."""
+        ...
+
     def residual(self, x: Array) -> float:
         """||A x||: an observation."""
         ...
@@ -69,6 +73,9 @@ class _NodeForm:
             return Dual(xp.zeros_like(x), xp.zeros_like(x))
         return Dual(s, self._laplace(s))
 
+    def pull(self, dual: Dual) -> Array:
+        return dual.w
+
     def _laplace(self, v: Array) -> Array:
         """Lap v: one exchange."""
         return self._network.combine(v, self._network.laplacian)
@@ -87,6 +94,11 @@ class Incidence(_NodeForm):
     def norm(self) -> float:
         return math.sqrt(self._network.norm_bound())
 
+    def start(self, x: Array, s: Array | None = None) -> Dual:
+        # s gathers the mean of all u as well, which w = Lap s does not see: it needs digits to spare.
+        s, w = super().start(x, s)
+        return Dual(array_namespace(s).astype(s, np.float64), w)
+
     def smallest_singular_value(self) -> float:
         return math.sqrt(self._network.graph.algebraic_connectivity)
 
@@ -100,7 +112,8 @@ class Incidence(_NodeForm):
         return math.sqrt(max(0.0, self._inner(x, self._laplace(x))))
 
     def dual_norm(self, dual: Dual) -> float:
-        return math.sqrt(max(0.0, self._inner(dual.s, dual.w)))
+        s = dual.s - self._network.observe(dual.s, "sum") / self._network.graph.m
+        return math.sqrt(max(0.0, self._inner(s, dual.w)))
 
 
 class Laplacian(_NodeForm):

@@ -2,10 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from itertools import islice
 
 from gradslide.errors import require_number
-from gradslide.schedules import Row, Schedule, theorem_1
+from gradslide.schedules import Row, Schedule, StronglyConvex, theorem_1
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,10 @@ def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: fl
 def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, mu: float = 0.0) -> Bound:
     """Theorem 1 (`eq:fest_T`, `eq:Axest_T`) after N outer iterations of one stage, with the exact sum of beta."""
     require_number("N", N, "the theorem speaks of the average after at least one outer iteration", least=1, whole=True)
-    rows = list(islice(theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=9e8).rows(), N))
-    return proposition_1(rows[0], rows[-1], V=V, z_star=z_star)
+    schedule = theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=9e8)
+    # Past what double precision can hold of a stage its last row stands for all later ones: its bound is larger.
+    longest = schedule.stage_length if isinstance(schedule, StronglyConvex) else N
+    return proposition_1(schedule.row(1), schedule.row(min(N, longest)), V=V, z_star=z_star)
 
 
 def theory_R(*, V: float, z_star: float) -> float:

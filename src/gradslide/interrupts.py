@@ -23,10 +23,12 @@ class Interrupt:
 def deferred_interrupt() -> Iterator[Interrupt]:
     """Defer Ctrl-C while the block runs (in the main thread; elsewhere signals do not arrive)."""
     interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
+    previous = signal.getsignal(signal.SIGINT)
+    # A job in the background ignores Ctrl-C: leave it so. Handlers that are not Python's are left alone too.
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield interrupt
         return
-    previous = signal.signal(signal.SIGINT, interrupt._handle)
+    signal.signal(signal.SIGINT, interrupt._handle)
     try:
         yield interrupt
     finally:

@@ -9,6 +9,7 @@ from gradslide import losses
 from gradslide._types import Array
 from gradslide.domains import Domain, Free, PerAgent
 from gradslide.errors import InputError, kind_of, require, require_number
+from gradslide.graph import Graph
 from gradslide.losses import Loss
 from gradslide.network.base import Network
 
@@ -35,12 +36,19 @@ class Problem:
         self.domain = domain.bind(loss.m, loss.d, loss.dtype)
 
     @classmethod
-    def build(cls, network: Network, builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
+    def build(cls, network: Graph | Network, builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
         """The problem of the agents that live here; `builder(i)` gives agent i's loss, or (loss, domain), and
         is called for no other."""
-        parts = [builder(i) for i in network.agents]
+        agents = range(network.m) if isinstance(network, Graph) else network.agents
+        parts = [builder(i) for i in agents]
         pairs = [part if isinstance(part, tuple) else (part, Free()) for part in parts]
-        for i, (loss, _) in zip(network.agents, pairs, strict=True):
+        for i, (loss, _) in zip(agents, pairs, strict=True):
+            require(
+                isinstance(loss, Loss),
+                "the builder must return a loss, or a loss and a domain",
+                f"{kind_of(loss)} for agent {i}",
+                "return agent i's own",
+            )
             require(
                 loss.m == 1,
                 "the builder must return the loss of one agent",
@@ -64,7 +72,8 @@ class Problem:
 
     def objective(self, x: Array) -> Array:
         """f_i(x_i) for every agent here, shape (agents,)."""
-        return self.loss.value(x) + self.mu * self.domain.nu(x) + self.domain.r(x)
+        values = self.loss.value(x) + self.domain.r(x)
+        return values + self.mu * self.domain.nu(x) if self.mu > 0 else values
 
     def smoothness(self) -> Array:
         """The smoothness constants of ft_i, per agent, in nu's norm."""
@@ -75,6 +84,7 @@ class Problem:
         if x0 is None:
             return self.domain.start()
         x0 = np.asarray(x0)
+        require(x0.dtype.kind in "fiu", "x0 must hold real numbers", f"type {x0.dtype}", "convert it to float")
         try:
             x = np.array(np.broadcast_to(x0, (self.m, self.d)), dtype=self.dtype)
         except ValueError:

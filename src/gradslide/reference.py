@@ -3,6 +3,7 @@ a method."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,8 @@ class Reference:
 
 def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> float:
     """The smallest ||z|| with A^T z = mean(g) - g_i, g_i the gradient of f_i at the one point x (d,)."""
+    _require_common(problem)
+    # mu nu and r are the same for all agents: their gradients cancel.
     g = np.asarray(problem.loss.gradient(_stacked(problem, x)), dtype=np.float64)
     return _smallest_multiplier(graph, coupling, g.mean(axis=0) - g)
 
@@ -55,12 +58,7 @@ def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> fl
 def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
     """Minimise sum_i f_i over the common set by L-BFGS (X = R^d, no penalty) or by restarted FISTA."""
     domain = problem.domain
-    if not domain.common:
-        raise InputError(
-            "a reference optimum needs one domain common to all agents",
-            "a domain per agent",
-            "leave the reference out",
-        )
+    _require_common(problem)
     if isinstance(domain, EntropySimplex) and problem.mu == 0:
         # The same set and objective; projections reach its boundary, entropy only creeps up to it.
         return reference(Problem(problem.loss, Simplex()), tolerance=tolerance, iterations=iterations)
@@ -81,6 +79,15 @@ def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20
     return Reference(x=x, objective=pooled.objective(x), stationarity=stationarity)
 
 
+def _require_common(problem: Problem) -> None:
+    if not problem.domain.common:
+        raise InputError(
+            "a reference optimum needs one domain common to all agents",
+            "a domain per agent",
+            "leave the reference out",
+        )
+
+
 def _stacked(problem: Problem, x: Array) -> Array:
     """One point for all agents."""
     return np.broadcast_to(np.asarray(x, dtype=problem.dtype), (problem.m, problem.d))
@@ -94,6 +101,14 @@ class _Pooled:
 
     def start(self) -> Array:
         return np.array(self._problem.domain.start()[0], dtype=np.float64)
+
+    @property
+    def dtype(self) -> Any:
+        return self._problem.dtype
+
+    def rounded(self, x: Array) -> Array:
+        """x as the loss sees it."""
+        return np.asarray(np.asarray(x, dtype=self.dtype), dtype=np.float64)
 
     def objective(self, x: Array) -> float:
         return float(np.sum(self._problem.objective(self._all(x)), dtype=np.float64))
@@ -133,18 +148,23 @@ def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentu
 
     Without momentum every point stays in X, as entropy needs it.
     """
-    L, t, momentum_point = 1.0, 1.0, x
+    eps = float(np.finfo(pooled.dtype).eps)
+    tolerance, slack = max(tolerance, 4 * eps), max(1e-13, 4 * eps)
+    L, t, momentum_point = 1.0, 1.0, pooled.rounded(x)
     stationarity = math.inf
     for _ in range(iterations):
         value, gradient = pooled.value_and_gradient(momentum_point)
         L *= 0.9
-        while True:
+        # Far more doublings than a smooth loss can ask for: past them only rounding is left.
+        for _ in range(100):
             candidate = pooled.prox_step(momentum_point, gradient, L)
             moved = candidate - momentum_point
             expected = value + gradient @ moved + L * pooled.distance(momentum_point, candidate)
-            if pooled.value(candidate) <= expected + 1e-13 * abs(value):
+            if pooled.value(candidate) <= expected + slack * abs(value):
                 break
             L *= 2
+        else:
+            return x, stationarity
         stationarity = float(np.linalg.norm(moved))
         if stationarity <= tolerance * (1 + float(np.linalg.norm(candidate))):
             return candidate, stationarity
@@ -152,7 +172,7 @@ def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentu
             t, momentum_point = 1.0, candidate
         else:
             t, t_before = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
-            momentum_point = candidate + (t_before - 1) / t * (candidate - x)
+            momentum_point = pooled.rounded(candidate + (t_before - 1) / t * (candidate - x))
         x = candidate
     return x, stationarity
 

@@ -5,6 +5,7 @@ A schedule is a frozen object; `schedule.row(n)` is the frozen `Row` of outer it
 """
 
 import abc
+import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -124,10 +125,9 @@ class StronglyConvex(Schedule):
     def stage_length(self) -> int:
         """Rows before T_k, or the precision of beta_k, would run away."""
         T_most = self.growth * self._T(self.Delta + 1)
-        too_far = (
-            k for k in itertools.count(self.Delta + 1) if self._T(k) > T_most or self._growth(k) > _PRECISION_GROWTH
-        )
-        return next(too_far) - 1
+        most = self.Delta + 2 + math.ceil(2 * math.log(_PRECISION_GROWTH) / math.log1p(1 / self.tau))
+        later = range(self.Delta + 1, most)
+        return self.Delta + bisect.bisect_left(later, True, key=lambda k: self._T(k) > T_most)
 
     def row(self, n: int) -> Row:
         stage, k = divmod(n - 1, self.stage_length)
@@ -206,11 +206,13 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
     require_number("mu", mu, "use mu=0 for convex problems", least=0)
     require_number("||A||", A_norm, "check the network", least=0)
     require_number("growth", growth, "leave it out for the default", above=1, most=1e9)
+    L, mu, A_norm, R, growth = float(L), float(mu), float(A_norm), float(R), float(growth)
     if L == 0:
         return Linear(A_norm=A_norm, R=R, mu=mu)
     if mu == 0:
         return Convex(L=L, A_norm=A_norm, R=R)
-    return StronglyConvex(L=L, mu=mu, A_norm=A_norm, R=R, growth=growth)
+    # A larger L is a valid one too; below mu/8 it would leave tau as it is and only make T_k larger.
+    return StronglyConvex(L=max(L, mu / 8), mu=mu, A_norm=A_norm, R=R, growth=growth)
 
 
 def violations(rows: Iterable[Row], *, L: float, mu: float, A_norm: float, tolerance: float = 1e-9) -> list[str]:

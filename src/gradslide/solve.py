@@ -64,16 +64,19 @@ def solve(
     stop = Stop(iterations=1000) if stop is None else stop
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
+    require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
+    require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
     run = _Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)
     saver = None
     if checkpoint is not None:
         saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
+        saver.require_storable(run.now)
         if resume:
             run.resume(saver)
 
     label = progress if isinstance(progress, str) else type(method).__name__
     with deferred_interrupt() as interrupt, progress_line(bool(progress), label, stop) as line:
-        status = run.ended()
+        status = run.begin()
         while status is None:
             try:
                 status = run.advance(line.show)
@@ -83,6 +86,7 @@ def solve(
                 status = Status.INTERRUPTED
             if status is None and interrupt.requested:
                 status = Status.INTERRUPTED
+    run.observe_last()
     if saver is not None and run.is_whole:
         saver.write(run.now)
     return run.solution(status)
@@ -115,9 +119,7 @@ class _Run:
             network=counted,
             coupling=couplings.make(coupling, counted),
             x0=problem.start(x0 if warm_start is None else warm_start.x),
-            s0=None
-            if warm_start is None or warm_start.dual is None
-            else np.asarray(warm_start.dual, dtype=problem.dtype),
+            s0=_multipliers(problem, warm_start),
         )
         clock = time.perf_counter()
         state = method.init(self._context)
@@ -128,6 +130,7 @@ class _Run:
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
         self._good = np.array(outputs[self._output])
+        self._parameters = method.parameters(state) if hasattr(method, "parameters") else {}
         self.is_whole = True
 
     def resume(self, saver: Checkpoint) -> None:
@@ -140,12 +143,27 @@ class _Run:
         found.costs = costs
         self.now = found
         self._good = np.array(self._outputs()[self._output])
+        if hasattr(self._method, "parameters"):
+            self._parameters = self._method.parameters(found.state)
 
-    def ended(self) -> Status | None:
-        """Whether there is nothing left to do before the first step."""
-        if len(self.now.history) and self._stop.reached(self.now.history[-1], self._context.network.graph.m):
+    def begin(self) -> Status | None:
+        """The status, if there is nothing left to do before the first step."""
+        history = self.now.history
+        if len(history) and self._stop.reached(history[-1], self._context.network.graph.m):
             return Status.CONVERGED
-        return self._stop.exhausted(self.now.iteration, self.now.costs)
+        status = self._stop.exhausted(self.now.iteration, self.now.costs)
+        if status is None and len(history) and history[-1].iteration % self._record_every:
+            # A record that was only taken because an earlier run ended there.
+            self.now.history = history[:-1]
+        return status
+
+    def observe_last(self) -> None:
+        """See to it that the last record is of the last iteration."""
+        history = self.now.history
+        if self.is_whole and self.now.iteration and not (len(history) and history[-1].iteration == self.now.iteration):
+            record = self._record(self._good, observed=True)
+            if record is not None:
+                history.append(record)
 
     def advance(self, show: Callable[[Record], None]) -> Status | None:
         """One outer iteration; the status if it was the last."""
@@ -168,7 +186,8 @@ class _Run:
         if observed:
             now.history.append(record)
         show(record)
-        asked_to_stop = self._callback is not None and self._callback(record, x)
+        # The copy: what a callback keeps or changes is its own.
+        asked_to_stop = self._callback is not None and self._callback(record, self._good)
         if self._stop.reached(record, self._context.network.graph.m):
             return Status.CONVERGED
         return Status.STOPPED if asked_to_stop else exhausted
@@ -178,8 +197,6 @@ class _Run:
         outputs = (
             {name: np.array(x) for name, x in self._outputs().items()} if self.is_whole else {self._output: self._good}
         )
-        dual = getattr(self._method, "dual", None)
-        parameters = getattr(self._method, "parameters", None)
         context = self._context
         return Solution(
             x=outputs[self._output],
@@ -189,9 +206,9 @@ class _Run:
             status=status,
             costs=self.now.costs,
             history=self.now.history,
-            dual=np.array(dual(self.now.state)) if dual is not None and self.is_whole else None,
+            dual=self._dual() if self.is_whole else None,
             certificate_reason=f"{type(self._method).__name__} gives no certificate",
-            parameters=parameters(self.now.state) if parameters is not None and self.is_whole else {},
+            parameters=self._parameters,
             settings={
                 "method": repr(self._method),
                 "coupling": context.coupling.name,
@@ -212,7 +229,8 @@ class _Run:
         return {
             "method": repr(self._method),
             "network": context.network.graph.fingerprint,
-            "problem": repr(problem),
+            "problem": f"{problem!r}, mu={problem.mu!r}",
+            "output": self._output,
             "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
             "data": f"{self._observer.objective(inside):.7e}",
             "start": f"{float(np.vdot(weights, start)):.7e}",
@@ -222,20 +240,41 @@ class _Run:
         outputs = self._method.output(self.now.state)
         return outputs if isinstance(outputs, Mapping) else {"last": outputs}
 
+    def _dual(self) -> Array | None:
+        """Multipliers in node form; a part common to all agents says nothing and is taken off."""
+        if not hasattr(self._method, "dual"):
+            return None
+        dual = np.asarray(self._method.dual(self.now.state))
+        return (dual - self._observer.mean(dual)).astype(self._context.problem.dtype)
+
     def _record(self, x: Array, observed: bool) -> Record | None:
-        """The record of this iteration; None where something is not finite."""
-        if not np.all(np.isfinite(x)):
+        """The record of this iteration; None where the run has diverged."""
+        # Past the root of the largest number not even |x|^2 is finite.
+        if not float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max)):
             return None
         now = self.now
         costs = now.costs
         spent = Record(now.iteration, costs.gradients, costs.samples, costs.rounds, costs.control_rounds, costs.seconds)
         if not observed:
             return spent
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             metrics = asdict(self._observer.metrics(x))
-        if not all(map(math.isfinite, metrics.values())):
+        if not math.isfinite(metrics["local_objective"]):
             return None
+        if not math.isfinite(metrics["objective"]):
+            # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
+            metrics["objective"] = math.inf
         return Record(**{**asdict(spent), **metrics})
+
+
+def _multipliers(problem: Problem, warm_start: Solution | None) -> Array | None:
+    """The dual to start from, as a copy."""
+    if warm_start is None or warm_start.dual is None:
+        return None
+    dual = np.array(warm_start.dual, dtype=problem.dtype)
+    shape = (problem.m, problem.d)
+    require(dual.shape == shape, f"warm_start must have multipliers of shape {shape}", dual.shape, "give its x as x0")
+    return dual
 
 
 def _check(

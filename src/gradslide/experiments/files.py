@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import platform
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +41,16 @@ def to_json(results: Results) -> str:
         "scipy": scipy.__version__,
         "python": platform.python_version(),
     }
-    return json.dumps({"format": 1, "versions": versions, **results.to_dict()}, indent=1)
+    return json.dumps(_finite({"format": 1, "versions": versions, **results.to_dict()}), indent=1, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null stands for it."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _csv(results: Results) -> str:

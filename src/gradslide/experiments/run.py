@@ -144,9 +144,9 @@ def _bounds(
 ) -> tuple[Bound, float] | tuple[None, None]:
     """What Theorem 1 promised for the average after as many outer iterations.
 
-    None past the first stage, for outputs that it says nothing of, and for runs that broke off.
+    None past the first stage, for outputs that it says nothing of, and for runs that diverged.
     """
-    if not solution.parameters:
+    if not solution.parameters or solution.status is Status.DIVERGED:
         return None, None
     schedule = theorem_1(**solution.parameters)
     first, last = schedule.row(1), schedule.row(solution.history[-1].iteration)

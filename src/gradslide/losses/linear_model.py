@@ -21,7 +21,8 @@ Reduction = Literal["sum", "mean"]
 class LinearModel(Loss):
     """ft_i(x) = sum over agent i's rows a of w_row phi(a x, target), with phi convex and smooth.
 
-    features: (n, p), dense or scipy sparse. agents: number of contiguous blocks of rows, as equal as
+    features: (n, p), dense or scipy sparse; kept without a copy where their rows are in order, so do not change
+    them afterwards. agents: number of contiguous blocks of rows, as equal as
     possible. splits: instead of agents, each agent's row numbers or mask. sample_weight: w >= 0 per row, 1 by
     default. reduction: "sum", or "mean" for the weighted mean over each agent's rows.
     """

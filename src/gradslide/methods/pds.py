@@ -62,6 +62,10 @@ class PDS:
         # What is left out is found later: 1 stands in for it.
         L, R, A_norm = (1.0 if value is None else value for value in (self.L, self.R, self.norm))
         schedules.theorem_1(L=L, mu=0.0, A_norm=A_norm, R=R, growth=self.growth)
+        for name in ("L", "R", "norm", "growth"):
+            # A NumPy scalar would turn float32 arrays into float64 ones.
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, float(value))
         if self.coupling not in COUPLINGS:
             raise unknown_name("coupling", self.coupling, COUPLINGS)
 
@@ -71,6 +75,7 @@ class PDS:
         L = defaults.smoothness(context) if self.L is None else self.L
         y = array_namespace(x).zeros_like(x) if self.R is not None else context.oracle.gradient(x)
         R = defaults.balance(context, y, L=L, A_norm=A_norm) if self.R is None else self.R
+        L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
         dual = context.coupling.start(x, context.s0)
         return State(
             k=0,
@@ -102,7 +107,7 @@ class PDS:
         for t in range(1, row.T + 1):
             u = x + row.alpha(t) * (x - x_before)  # eq:tukt_agent
             dual = coupling.ascend(dual, u, row.q)  # eq:zkt_agent
-            theta = row.eta(t) * domain.grad_nu(x) + anchor - dual.w
+            theta = row.eta(t) * domain.grad_nu(x) + anchor - coupling.pull(dual)
             x, x_before = domain.prox(theta, context.problem.mu + row.eta(t) + row.p), x  # eq:xkt_agent
             x_sum += x
             dual_sum = Dual(dual_sum.s + dual.s, dual_sum.w + dual.w)

@@ -26,8 +26,10 @@ class Counted:
         return self._network.laplacian
 
     def combine(self, v: Array, weights: Array) -> Array:
-        self._costs.rounds += 1
-        self._costs.floats_sent += self._network.exchange_size(v)
+        # A lone agent has nobody to talk to.
+        if self.graph.m > 1:
+            self._costs.rounds += 1
+            self._costs.floats_sent += self._network.exchange_size(v)
         return self._network.combine(v, weights)
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
