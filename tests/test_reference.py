@@ -89,3 +89,22 @@ def test_a_domain_per_agent_is_refused():
     problem = gs.Problem(quadratic(np.random.default_rng(0), 3, 2), domain)
     with pytest.raises(gs.InputError, match="common to all agents"):
         reference(problem)
+
+
+@pytest.mark.parametrize("label", ["free", "l2 ball", "l1 penalty", "simplex"])
+def test_float32_data_reach_what_float32_can_hold(label):
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(60, 4)), np.sign(rng.normal(size=60))
+    single, double = (
+        reference(gs.Problem(gs.losses.Logistic(features.astype(dtype), labels, agents=6), DOMAINS[label](4)))
+        for dtype in (np.float32, np.float64)
+    )
+    assert single.objective == pytest.approx(double.objective, rel=1e-6)
+
+
+def test_a_problem_without_a_minimiser_is_refused():
+    loss = gs.losses.Custom(
+        gradient=lambda x: np.ones_like(x), value=lambda x: x[:, 0], smoothness=1.0, agents=2, dimension=1
+    )
+    with pytest.raises(gs.InputError, match="minimiser exists"):
+        reference(gs.Problem(loss), iterations=50)

@@ -1,6 +1,7 @@
 """The schedules against the conditions of the theorem, without any solver."""
 
 import dataclasses
+import itertools
 import math
 from itertools import islice
 
@@ -136,3 +137,17 @@ def test_rounds_of_theorem_1_a():
 def test_bad_parameters(wrong, rule):
     with pytest.raises(ValueError, match=rule):
         schedules.theorem_1(**{"L": 1.0, "mu": 0.0, "A_norm": 1.0, "R": 1.0, **wrong})
+
+
+def test_a_tiny_mu_and_a_tiny_L_are_no_trouble():
+    far = schedules.theorem_1(L=38.0, mu=1e-14, A_norm=2.0, R=1.0)
+    assert far.row(far.stage_length + 1).stage == 1
+    # Below mu/8 the theorem's tau does not change any more: L is raised to it, and T_k stays small.
+    flat = schedules.theorem_1(L=1e-9, mu=1.0, A_norm=1.0, R=1.0)
+    assert flat.L == 1 / 8
+    assert schedules.violations(one_stage(flat), L=1e-9, mu=1.0, A_norm=1.0) == []
+
+
+def test_the_bound_of_one_stage_never_rises():
+    bounds = [guarantees.pds(N, L=1.0, mu=1.0, R=1.0, V=1.0, z_star=1.0, A_norm=1.0).objective for N in range(1, 200)]
+    assert all(later <= earlier for earlier, later in itertools.pairwise(bounds))

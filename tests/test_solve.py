@@ -384,3 +384,118 @@ def test_history_is_a_table(problem, graph):
     assert gs.History.from_dict(columns)[-1] == solution.history[-1]
     assert "CONVERGED" not in repr(solution)
     assert "ITERATION_LIMIT" in repr(solution)
+
+
+def test_a_numpy_scalar_does_not_raise_the_precision(graph, tmp_path):
+    loss = logistic(np.random.default_rng(0), 8, 4)
+    features = np.random.default_rng(1).normal(size=(64, 4)).astype(np.float32)
+    problem = gs.Problem(gs.losses.Logistic(features, np.tile([-1, 1], 32), agents=8))
+    assert loss.dtype == np.float64
+    method = gs.PDS(L=problem.smoothness().max(), R=np.float64(1.0))
+    solution = gs.solve(problem, graph, method, stop=gs.Stop(iterations=3))
+    assert solution.x.dtype == np.float32
+    assert gs.load(solution.save(tmp_path / "solution.npz")).parameters == solution.parameters
+
+
+def test_float32_multipliers_keep_their_digits(graph):
+    """Far from the origin the sum of all u dwarfs what w = Lap s sees of it."""
+    features = np.random.default_rng(1).normal(size=(64, 4)).astype(np.float32)
+    problem = gs.Problem(gs.losses.Logistic(features, np.tile([-1, 1], 32), agents=8), gs.domains.Box(50, 51))
+    seen = []
+    method = gs.PDS(R=0.3)
+    gs.solve(
+        problem,
+        graph,
+        method,
+        stop=gs.Stop(iterations=600),
+        record_every=600,
+        callback=lambda record, x: seen.append(x),
+    )
+    solution = gs.solve(problem, graph, method, stop=gs.Stop(iterations=600), record_every=600)
+    exact = gs.Problem(
+        gs.losses.Logistic(features.astype(np.float64), np.tile([-1, 1], 32), agents=8), gs.domains.Box(50, 51)
+    )
+    double = gs.solve(exact, graph, method, stop=gs.Stop(iterations=600), record_every=600)
+    w, w_double = graph.laplacian @ solution.dual, graph.laplacian @ double.dual
+    assert np.linalg.norm(w - w_double) < 1e-2 * np.linalg.norm(w_double)
+
+
+def test_what_a_callback_does_to_x_stays_its_own(problem, graph):
+    def spoil(record, x):
+        x[:] = 7.0
+
+    spoiled = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=9), callback=spoil)
+    np.testing.assert_array_equal(spoiled.x, gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=9)).x)
+
+
+def test_an_unusable_checkpoint_is_refused_before_the_run(problem, graph, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    steps = []
+    with pytest.raises(gs.InputError, match="folder"):
+        gs.solve(problem, graph, METHOD, checkpoint=tmp_path / "file" / "run.npz", callback=lambda *_: steps.append(1))
+
+    class Stateful(gs.PDS):
+        def init(self, context):
+            return {"rng": np.random.default_rng(0)}
+
+        def output(self, state):
+            return problem.start()
+
+        def parameters(self, state):
+            return {}
+
+    with pytest.raises(gs.InputError, match="state must be made of"):
+        gs.solve(problem, graph, Stateful(), checkpoint=tmp_path / "run.npz")
+    assert steps == []
+
+
+def test_a_mean_outside_of_what_a_loss_is_defined_on_is_no_divergence():
+    with np.errstate(all="ignore"):
+        loss = gs.losses.Custom(
+            gradient=[lambda x: -1 / x, lambda x: x],
+            value=[lambda x: -float(np.log(x[0])), lambda x: 0.5 * float(x @ x)],
+            smoothness=1.0,
+            agents=2,
+            dimension=1,
+        )
+        domain = gs.domains.PerAgent([gs.domains.Box(1, 5), gs.domains.Box(-10, 5)])
+        solution = gs.solve(
+            gs.Problem(loss, domain), gs.Graph.path(2), gs.PDS(R=1.0), x0=[[1.0], [-9.0]], stop=gs.Stop(iterations=300)
+        )
+    assert solution.status is gs.Status.ITERATION_LIMIT
+    assert solution.history[0].objective == math.inf
+    np.testing.assert_allclose(solution.outputs["last"], 1.0, atol=1e-2)
+
+
+def test_a_job_that_ignores_ctrl_c_goes_on(problem, graph):
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        solution = gs.solve(
+            problem, graph, METHOD, stop=gs.Stop(iterations=5), callback=lambda *_: os.kill(os.getpid(), signal.SIGINT)
+        )
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert solution.status is gs.Status.ITERATION_LIMIT
+
+
+def test_a_tiny_L_does_not_make_the_first_step_endless(graph):
+    features = 1e-4 * np.random.default_rng(1).normal(size=(64, 4))
+    problem = gs.Problem(gs.losses.Logistic(features, np.tile([-1, 1], 32), agents=8), gs.domains.L2Ball(5.0))
+    solution = gs.solve(problem, graph, stop=gs.Stop(iterations=3))
+    assert solution.costs.rounds <= 50 * (1 + 2 + 3)
+
+
+def test_the_estimate_of_R_has_no_unit(graph):
+    """Multiplying the losses by a number multiplies L and R by it, and leaves the run as it is."""
+    runs = []
+    for factor in (1.0, 1e-6, 1e6):
+        loss = gs.losses.LeastSquares(
+            np.random.default_rng(0).normal(size=(32, 3)),
+            np.random.default_rng(1).normal(size=32),
+            agents=8,
+            sample_weight=np.full(32, factor),
+        )
+        runs.append(gs.solve(gs.Problem(loss), graph, stop=gs.Stop(iterations=30)))
+    assert {run.costs.rounds for run in runs} == {runs[0].costs.rounds}
+    np.testing.assert_allclose(runs[1].x, runs[0].x, rtol=1e-6)
+    np.testing.assert_allclose(runs[2].x, runs[0].x, rtol=1e-6)

@@ -63,7 +63,7 @@ def run(
     from gradslide.experiments.files import to_json, write_results
     from gradslide.experiments.run import run_spec
     from gradslide.experiments.spec import main_job, read_spec
-    from gradslide.experiments.tables import results_table, spread
+    from gradslide.experiments.tables import legend, results_table, spread
 
     parsed = main_job() if spec is None else read_spec(spec)
     if out is not None:
@@ -75,7 +75,9 @@ def run(
     if json_:
         print(to_json(results))
     elif show:
+        print(results.spec.title)
         _print(results_table(results))
+        print(legend(results))
         if moved := spread(results):
             print(moved)
         print("written:", *(f"  {path}" for path in written), sep="\n")
@@ -220,7 +222,7 @@ def main(arguments: list[str] | None = None) -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:
-            print(f"error: {error.format_message()}; see `gradslide --help`", file=sys.stderr)
+            print(f"error: {error.format_message().rstrip('.')}; see `gradslide --help`", file=sys.stderr)
         code = USER_ERROR
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -151,7 +151,7 @@ class Graph:
     def hypercube(cls, dimension: int) -> "Graph":
         """2^dimension agents; neighbours differ in one binary digit."""
         dimension = count(dimension, "dimension", least=0)
-        require(dimension <= 30, "dimension must be at most 30", dimension, "choose a smaller cube")
+        require(dimension <= 20, "dimension must be at most 20", dimension, "2^20 agents are a million")
         return cls(2**dimension, topologies.hypercube(dimension))
 
     @classmethod

@@ -15,6 +15,8 @@ from gradslide.problem import Problem
 
 # Up to here the shares of a multiplier are optimised, with dense matrices.
 _DENSE = 2_000
+# A point this far out is on its way to infinity.
+_ENDLESS = 1e10
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,10 @@ def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> fl
 
 
 def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
-    """Minimise sum_i f_i over the common set by L-BFGS (X = R^d, no penalty) or by restarted FISTA."""
+    """Minimise sum_i f_i over the common set by L-BFGS (X = R^d, no penalty) or by restarted FISTA.
+
+    A minimiser must exist: logistic regression on separable data has none without a set or mu > 0.
+    """
     domain = problem.domain
     _require_common(problem)
     if isinstance(domain, EntropySimplex) and problem.mu == 0:
@@ -76,6 +81,13 @@ def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20
         }
         x = minimize(pooled.smooth_value_and_gradient, x, jac=True, method="L-BFGS-B", options=options).x
     x, stationarity = _fista(pooled, x, tolerance, iterations, momentum=domain.euclidean)
+    far = float(np.linalg.norm(x))
+    if not (stationarity <= 1e-4 * (1 + far) and far < _ENDLESS):
+        raise InputError(
+            f"a reference optimum must be found within {iterations:,} iterations",
+            f"a point {far:.2g} away whose last step was {stationarity:.2g} long",
+            "check that a minimiser exists; a set or mu > 0 sees to that",
+        )
     return Reference(x=x, objective=pooled.objective(x), stationarity=stationarity)
 
 

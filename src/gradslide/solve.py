@@ -290,7 +290,9 @@ def _check(
     if not isinstance(problem, Problem):
         raise InputError("problem must be a gs.Problem", kind_of(problem), "wrap the loss: gs.Problem(loss)")
     if isinstance(network, type) or not hasattr(network, "combine"):
-        raise InputError("network must be a Graph or a network", kind_of(network), "for example gs.Graph.ring(10)")
+        raise InputError(
+            "network must be a Graph or a network", kind_of(network), "gs.Graph.ring(10), or Graph.from_networkx"
+        )
     if isinstance(method, type) or not isinstance(method, Method):
         raise InputError(
             "method must have init, step and output", kind_of(method), "for example gs.PDS() (with brackets)"

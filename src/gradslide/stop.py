@@ -35,10 +35,11 @@ Target = float | Relative | None
 class Stop:
     """Targets (all must hold) and limits (any ends the run).
 
-    objective: sum of all f_i at the mean of the agents. residual: ||A x||. disagreement: max_i ||x_i - mean||.
-    gap: certified optimality gap. Each is a number or a `Relative`. They look at all agents, which costs
-    nothing here and steers nothing but the end of the run. iterations: outer iterations; gradients, rounds: per
-    agent; seconds: in the method, metrics not counted.
+    objective: a level for the sum of all f_i at the mean of the agents, not an error (for an error, give
+    Relative(1e-3, to=optimum)). residual: ||A x||. disagreement: max_i ||x_i - mean||. gap: certified optimality gap.
+    Each is a number or a `Relative`. They look at all agents, which costs nothing here and steers nothing but the end
+    of the run. Targets without a limit may never be reached: give one as well.
+    iterations: outer iterations; gradients, rounds: per agent; seconds: in the method, metrics not counted.
     """
 
     objective: Target = None

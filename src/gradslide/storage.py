@@ -20,8 +20,12 @@ _META = "meta.json"
 def require_writable(folder: Path) -> None:
     """Refuse a folder that could not be made or written to, before there is anything to lose."""
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InputError("results need a folder that can be written to", existing, "choose another")
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        got = f"{existing} ({error.strerror})"
+        raise InputError("results need a folder that can be written to", got, "choose another") from None
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:

@@ -24,12 +24,16 @@ class Dataset:
 
 
 def load(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress: Progress = True) -> Dataset:
-    """A LIBSVM set by name: ijcnn1, a9a, mushrooms, w8a, phishing or covtype.binary.
+    """A set by name: misfire, which is built in, or of LIBSVM ijcnn1, a9a, mushrooms, w8a, phishing, covtype.binary.
 
     Looked for in `data_dir`, else in GRADSLIDE_DATA, else in the user's cache, and downloaded where it is missing.
     The content is checked each time: by the SHA-256 of its text, or, for w8a, phishing and covtype.binary, whose
     hashes are not published, by its numbers of rows and features. The smaller label becomes -1, the larger 1.
     """
+    if name == "misfire":
+        from gradslide.data.engine import misfire
+
+        return misfire()
     path = get(name, data_dir, base_url=base_url, progress=progress)
     features, labels = known(name).parse(path)
     values = np.unique(labels)

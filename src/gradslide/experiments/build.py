@@ -96,7 +96,7 @@ def _split_data(spec: Spec, data_dir: Path | None) -> tuple[Array, Array, list[A
     if dtype not in ("float32", "float64"):
         raise unknown_name("dtype in [data]", dtype, ["float32", "float64"])
     if name is not None and file is None:
-        dataset = datasets.misfire() if name == "misfire" else datasets.load(name, data_dir=data_dir)
+        dataset = datasets.load(name, data_dir=data_dir)
         features, labels = dataset.features[:rows], dataset.labels[:rows]
     elif file is not None and name is None:
         features, labels = _read_rows(spec.folder / file, rows)
@@ -137,7 +137,8 @@ def build_graph(section: Section, m: int, folder: Path) -> Graph:
 
 def describe_topology(topology: str, m: int, options: list[str]) -> Graph:
     """A network from the words of a command line: a topology with name=value options, or an edge list file."""
-    if topology not in TOPOLOGIES and Path(topology).exists():
+    is_file = topology not in TOPOLOGIES and ("." in topology or Path(topology).exists())
+    if is_file:
         require(not options, "an edge list file takes no --set", ", ".join(options), "leave it out")
         return Graph.load(topology)
     table: dict[str, Any] = {"topology": topology}

@@ -1,5 +1,6 @@
 """A table of a spec file, read key by key, so that nothing in it goes unnoticed."""
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -25,7 +26,9 @@ class Section:
         self._known.add(key)
         if key not in self._table:
             if default is _MISSING:
-                raise InputError(f"[{self.name}] needs the key {key!r}", "none", f"add {key} = ...")
+                close = difflib.get_close_matches(key, self._table, n=1)
+                remedy = f"is {close[0]!r} meant to be it?" if close else f"add {key}"
+                raise InputError(f"[{self.name}] needs {key!r}", "none", remedy)
             return default  # type: ignore[no-any-return]
         value = self._table.pop(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -53,7 +56,7 @@ class Section:
         """Call the maker that `key` names with the rest of the table as its arguments."""
         name = self.take(key, str)
         if name not in makers:
-            raise unknown_name(f"{what} in [{self.name}]", name, makers)
+            raise unknown_name(f"{key} in [{self.name}], a {what},", name, makers)
         parameters = inspect.signature(makers[name]).parameters
         self._known.update(parameter for parameter in parameters if parameter not in given)
         self.finish(of=f" for {name}")

@@ -80,7 +80,7 @@ def parse_spec(text: str, name: str, folder: Path) -> Spec:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError("the spec must be valid TOML", str(error), "correct that line") from None
-    top = Section(name, table)
+    top = Section("top level", table)
     version = top.take("version", int)
     if version != VERSION:
         raise InputError(f"version of the spec must be {VERSION}", version, f"write version = {VERSION}")

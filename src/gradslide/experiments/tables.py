@@ -9,12 +9,14 @@ from gradslide.status import Status
 
 def results_table(results: Results) -> Any:
     """One row per network: what it cost, what was reached, what the theorem promised."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     known = results.optimum is not None
-    table = Table(title=results.spec.title, title_justify="left", caption=_caption(known), caption_justify="left")
-    table.add_column("network")
-    headings = ["gradients", "rounds", "objective error" if known else "objective", "disagreement", "|Ax|"]
+    # Narrow enough for 80 columns.
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("network", no_wrap=True)
+    headings = ["gradients", "rounds", "error" if known else "objective", "apart", "|Ax|"]
     if known:
         headings.insert(3, "bound")
         headings.append("bound")
@@ -42,7 +44,7 @@ def data_table(entries: Sequence[Any]) -> Any:
     """The data sets that are known by name."""
     from rich.table import Table
 
-    table = Table(title="data sets", title_justify="left")
+    table = Table(title="data sets; misfire is built in", title_justify="left")
     for heading in ("name", "rows", "features", "here"):
         table.add_column(heading, justify="right" if heading in ("rows", "features") else "left")
     for entry in entries:
@@ -89,6 +91,12 @@ def _bound(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _caption(known: bool) -> str:
-    caption = "objective: sum of all losses at the mean of the agents; disagreement: max |x_i - mean|"
-    return caption + ("; bounds: Theorem 1, from the reference optimum" if known else "")
+def legend(results: Results) -> str:
+    """What the columns of the table mean."""
+    lines = ["gradients and communication rounds: per agent; apart: disagreement, max |x_i - mean|"]
+    if results.optimum is None:
+        lines.append("objective: sum of all losses at the mean of the agents")
+    else:
+        lines.append(f"error: objective error at the mean of the agents (reference optimum {results.optimum:.6g})")
+        lines.append("bound: what the theory promised, from the reference optimum (docs/guarantees.md)")
+    return "\n".join(lines)

@@ -22,6 +22,9 @@ class Loss(abc.ABC):
         self.dtype = np.dtype(dtype)
         self._constants: dict[int, Array] = {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(m={self.m}, d={self.d}, {self.dtype})"
+
     @abc.abstractmethod
     def value(self, x: Array) -> Array:
         """ft_i(x_i) of each agent, shape (m,)."""
