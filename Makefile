@@ -50,10 +50,10 @@ bench: $(VENV)/.installed-dev ## measure what the core costs
 	$(BIN)/python benchmarks/core.py
 
 docs: $(VENV)/.installed-docs ## build the site into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.installed-docs ## show the site while writing
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 clean: ## remove what the other commands made
 	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache gradslide-results
