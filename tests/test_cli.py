@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from real_data import DATA
 from specs import exit_code, write_spec
 
 import gradslide as gs
@@ -20,7 +21,6 @@ from gradslide.cli import app
 from gradslide.experiments import run as experiment
 from gradslide.experiments.spec import main_job, parse_spec
 
-SHARED = Path(os.environ.get("GRADSLIDE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 MODULE = [sys.executable, "-W", "error", "-m", "gradslide"]
 SCRIPT = Path(sysconfig.get_path("scripts")) / "gradslide"
 
@@ -524,12 +524,12 @@ def test_offline_the_error_says_which_file_goes_where(tmp_path):
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.skipif(not (SHARED / "mushrooms.svm.xz").exists(), reason="mushrooms is not in the data directory")
+@pytest.mark.skipif(not (DATA / "mushrooms.svm.xz").exists(), reason="mushrooms is not in the data directory")
 @pytest.mark.parametrize("by_option", [True, False])
 def test_a_named_data_set_is_run_from_the_data_directory(tmp_path, monkeypatch, capsys, by_option):
-    monkeypatch.setenv("GRADSLIDE_DATA", str(tmp_path if by_option else SHARED))
+    monkeypatch.setenv("GRADSLIDE_DATA", str(tmp_path if by_option else DATA))
     spec = write_spec(tmp_path, data='name = "mushrooms"\nagents = 5\nrows = 500')
-    options = ["--data-dir", SHARED] if by_option else []
+    options = ["--data-dir", DATA] if by_option else []
     assert exit_code("run", spec, "--json", "--out", tmp_path / "out", *options) == 0
     assert "d=112" in strict_json(capsys.readouterr().out)["problem"]
 

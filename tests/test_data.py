@@ -4,7 +4,6 @@ import bz2
 import gzip
 import hashlib
 import lzma
-import os
 import socket
 import sys
 import threading
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import DATA
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.linear_model import LogisticRegression
 
@@ -23,8 +23,6 @@ from gradslide import data
 from gradslide.data import store, svmlight
 from gradslide.data.known import KNOWN, Known
 from gradslide.errors import InputError
-
-SHARED = Path(os.environ.get("GRADSLIDE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 TEXT = b"1 1:0.5 3:-2\n-1 2:1e-3\n+1\n"
 DENSE = [[0.5, 0, -2], [0, 1e-3, 0], [0, 0, 0]]
@@ -165,10 +163,10 @@ def test_reader_decompresses(tmp_path, ending, compress):
     [("ijcnn1", {-1: 45137, 1: 4853}), ("a9a", {-1: 24720, 1: 7841}), ("mushrooms", {-1: 3916, 1: 4208})],
 )
 def test_real_files(name, labels):
-    path = data.find(name, SHARED)
+    path = data.find(name, DATA)
     if path is None:
         pytest.skip(f"{name} is not in the data directory")
-    loaded = data.load(name, SHARED)
+    loaded = data.load(name, DATA)
     with lzma.open(path) as file:
         theirs, raw = load_svmlight_file(file, zero_based=False)
     assert loaded.features.shape == theirs.shape

@@ -1,20 +1,17 @@
 """Graph: construction and its refusals, matrices, spectrum, distances, generators."""
 
-import os
 import pickle
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import DATA
 
 from gradslide import bounded_degree, distances, spectrum
 from gradslide.errors import InputError
 from gradslide.graph import Graph
-
-DATA = Path(os.environ.get("GRADSLIDE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 SMALL = {
     "lone": lambda: Graph.path(1),

@@ -1,14 +1,11 @@
 """The 100-agent ijcnn1 problem of the paper, on three networks: real data, found through the data directory."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from real_data import DATA
 
 import gradslide as gs
 
-DATA = Path(os.environ.get("GRADSLIDE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 OPTIMUM, DISTANCE = 3829.323064, 37.18914
 
 pytestmark = pytest.mark.skipif(gs.data.find("ijcnn1", DATA) is None, reason=f"ijcnn1 is not in {DATA}")

@@ -1,14 +1,13 @@
 """Losses with rows, and Quadratic: against naive twins written from the definitions, one agent at a time."""
 
 import lzma
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import DATA
 
 from gradslide.errors import InputError
 from gradslide.losses import Huber, LeastSquares, Logistic, Quadratic, SmoothedHinge, Softmax, stack
@@ -667,8 +666,7 @@ def test_norm_must_be_known():
 
 def test_ijcnn1_constants():
     datasets = pytest.importorskip("sklearn.datasets")
-    default = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-    path = Path(os.environ.get("GRADSLIDE_DATA", default)) / "ijcnn1.svm.xz"
+    path = DATA / "ijcnn1.svm.xz"
     if not path.exists():
         pytest.skip("ijcnn1.svm.xz is not in the data directory")
     with lzma.open(path, "rb") as file:

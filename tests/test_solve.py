@@ -401,16 +401,7 @@ def test_float32_multipliers_keep_their_digits(graph):
     """Far from the origin the sum of all u dwarfs what w = Lap s sees of it."""
     features = np.random.default_rng(1).normal(size=(64, 4)).astype(np.float32)
     problem = gs.Problem(gs.losses.Logistic(features, np.tile([-1, 1], 32), agents=8), gs.domains.Box(50, 51))
-    seen = []
     method = gs.PDS(R=0.3)
-    gs.solve(
-        problem,
-        graph,
-        method,
-        stop=gs.Stop(iterations=600),
-        record_every=600,
-        callback=lambda record, x: seen.append(x),
-    )
     solution = gs.solve(problem, graph, method, stop=gs.Stop(iterations=600), record_every=600)
     exact = gs.Problem(
         gs.losses.Logistic(features.astype(np.float64), np.tile([-1, 1], 32), agents=8), gs.domains.Box(50, 51)
@@ -426,6 +417,16 @@ def test_what_a_callback_does_to_x_stays_its_own(problem, graph):
 
     spoiled = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=9), callback=spoil)
     np.testing.assert_array_equal(spoiled.x, gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=9)).x)
+
+
+def test_a_callback_that_stops_cannot_spoil_the_last_record(problem, graph):
+    def spoil(record, x):
+        x[:] = 7.0
+        return record.iteration == 7
+
+    spoiled = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=9), record_every=4, callback=spoil)
+    whole = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=7))
+    assert spoiled.history[-1].objective == whole.history[-1].objective
 
 
 def test_an_unusable_checkpoint_is_refused_before_the_run(problem, graph, tmp_path):

@@ -303,17 +303,7 @@ def test_compressed_rows(tmp_path, ending):
         ({"stop": "iteration = 5"}, "iteration", "iterations"),
         ({"stop": "iterations = 5\nobjective = { relative = 1e-3, too = 1 }"}, "too", "to"),
         ({"output": "plots = false"}, "plots", "plot"),
-    ],
-)
-def test_an_unknown_key_gets_the_nearest_known_one(tmp_path, tables, wrong, nearest):
-    with pytest.raises(gs.InputError) as caught:
-        run_spec(read_spec(write_spec(tmp_path, **tables)))
-    assert f"got {wrong!r}; did you mean {nearest!r}?" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("tables", "wrong", "nearest"),
-    [
+        # names
         ({"problem": 'loss = "logisitc"'}, "logisitc", "logistic"),
         ({"problem": 'loss = "logistic"\ndomain = { set = "simplx" }'}, "simplx", "simplex"),
         ({"problem": 'loss = "logistic"\npenalty = { kind = "elasticnet" }'}, "elasticnet", "elastic_net"),
@@ -325,7 +315,7 @@ def test_an_unknown_key_gets_the_nearest_known_one(tmp_path, tables, wrong, near
         ({"method": 'name = "pds"\ncoupling = "laplace"'}, "laplace", "laplacian"),
     ],
 )
-def test_an_unknown_name_gets_the_nearest_known_one(tmp_path, tables, wrong, nearest):
+def test_an_unknown_key_or_name_gets_the_nearest_known_one(tmp_path, tables, wrong, nearest):
     with pytest.raises(gs.InputError) as caught:
         run_spec(read_spec(write_spec(tmp_path, **tables)))
     assert f"got {wrong!r}; did you mean {nearest!r}?" in str(caught.value)

@@ -80,6 +80,10 @@ class _NodeForm:
         """Lap v: one exchange."""
         return self._network.combine(v, self._network.laplacian)
 
+    def _centred(self, v: Array) -> Array:
+        """v less its mean over all agents: an observation."""
+        return v - self._network.observe(v, "sum") / self._network.graph.m
+
     def _inner(self, a: Array, b: Array) -> float:
         """<a, b> over all agents, in double precision: an observation."""
         return float(self._network.observe(np.sum(a * b, axis=1, dtype=np.float64), "sum"))
@@ -108,12 +112,11 @@ class Incidence(_NodeForm):
 
     def residual(self, x: Array) -> float:
         # <x, Lap x> loses half the digits near consensus unless the mean is taken off first.
-        x = x - self._network.observe(x, "sum") / self._network.graph.m
+        x = self._centred(x)
         return math.sqrt(max(0.0, self._inner(x, self._laplace(x))))
 
     def dual_norm(self, dual: Dual) -> float:
-        s = dual.s - self._network.observe(dual.s, "sum") / self._network.graph.m
-        return math.sqrt(max(0.0, self._inner(s, dual.w)))
+        return math.sqrt(max(0.0, self._inner(self._centred(dual.s), dual.w)))
 
 
 class Laplacian(_NodeForm):

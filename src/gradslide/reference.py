@@ -41,11 +41,12 @@ class Reference:
         x = _stacked(problem, self.x)
         g = np.asarray(problem.loss.gradient(x) + problem.mu * problem.domain.grad_nu(x), dtype=np.float64)
         w = g.mean(axis=0) - g
-        if graph.m <= _DENSE:
-            for normal in _active_normals(problem, self.x):
-                pull = -g @ normal
-                if pull.sum() > 0:
-                    w += np.outer(_pull_left(pull, graph, coupling) - w @ normal, normal)
+        normals = _active_normals(problem, self.x) if graph.m <= _DENSE else []
+        root = _inverse_root(graph, coupling) if normals else None
+        for normal in normals:
+            pull = -g @ normal
+            if pull.sum() > 0:
+                w += np.outer(_pull_left(pull, root) - w @ normal, normal)
         return _smallest_multiplier(graph, coupling, w)
 
 
@@ -217,12 +218,16 @@ def _active_normals(problem: Problem, x: Array) -> list[Array]:
     return []
 
 
-def _pull_left(pull: Array, graph: Graph, coupling: str) -> Array:
-    """pull - shares, with shares >= 0 of the same sum, such that the multiplier of what is left is smallest."""
+def _inverse_root(graph: Graph, coupling: str) -> Array:
+    """A matrix whose product with w has the norm of the smallest multiplier of w."""
+    values, vectors = np.linalg.eigh(graph.laplacian.toarray())
+    return (vectors[:, 1:] / values[1:] ** (0.5 if coupling == "incidence" else 1.0)).T
+
+
+def _pull_left(pull: Array, root: Array) -> Array:
+    """pull - shares, with shares >= 0 of the same sum, such that root times what is left is smallest."""
     from scipy.optimize import nnls
 
-    values, vectors = np.linalg.eigh(graph.laplacian.toarray())
-    root = (vectors[:, 1:] / values[1:] ** (0.5 if coupling == "incidence" else 1.0)).T
     weight = 1e3 * float(np.linalg.norm(root, 2))
     system = np.vstack([root, np.full(len(pull), weight)])
     shares, _ = nnls(system, np.append(root @ pull, weight * pull.sum()))

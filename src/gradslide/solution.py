@@ -63,6 +63,7 @@ class Solution:
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
         }
+        storage.require_writable(Path(path).parent)
         return storage.write(path, _KIND, _VERSION, meta, arrays)
 
     def to_dict(self) -> dict[str, Any]:

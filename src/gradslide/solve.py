@@ -129,8 +129,12 @@ class _Run:
         self._output = next(iter(outputs)) if output is None else output
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
-        self._good = np.array(outputs[self._output])
-        self._parameters = method.parameters(state) if hasattr(method, "parameters") else {}
+        self._take_stock()
+
+    def _take_stock(self) -> None:
+        """What stays valid if the next step tears the state."""
+        self._good = np.array(self._x())
+        self._parameters = self._method.parameters(self.now.state) if hasattr(self._method, "parameters") else {}
         self.is_whole = True
 
     def resume(self, saver: Checkpoint) -> None:
@@ -142,9 +146,7 @@ class _Run:
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
         self.now = found
-        self._good = np.array(self._outputs()[self._output])
-        if hasattr(self._method, "parameters"):
-            self._parameters = self._method.parameters(found.state)
+        self._take_stock()
 
     def begin(self) -> Status | None:
         """The status, if there is nothing left to do before the first step."""
@@ -161,7 +163,7 @@ class _Run:
         """See to it that the last record is of the last iteration."""
         history = self.now.history
         if self.is_whole and self.now.iteration and not (len(history) and history[-1].iteration == self.now.iteration):
-            record = self._record(self._good, observed=True)
+            record = self._record(self._x(), observed=True)
             if record is not None:
                 history.append(record)
 
@@ -175,19 +177,18 @@ class _Run:
         now.costs.seconds += time.perf_counter() - clock
         now.iteration += 1
 
-        x = self._outputs()[self._output]
+        x = self._x()
         exhausted = self._stop.exhausted(now.iteration, now.costs)
         observed = now.iteration % self._record_every == 0 or exhausted is not None
         record = self._record(x, observed)
         if record is None:
             return Status.DIVERGED
-        self.is_whole = True
-        self._good = np.array(x)
+        self._take_stock()
         if observed:
             now.history.append(record)
         show(record)
-        # The copy: what a callback keeps or changes is its own.
-        asked_to_stop = self._callback is not None and self._callback(record, self._good)
+        # A copy: what a callback keeps or changes is its own.
+        asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
         if self._stop.reached(record, self._context.network.graph.m):
             return Status.CONVERGED
         return Status.STOPPED if asked_to_stop else exhausted
@@ -239,6 +240,10 @@ class _Run:
     def _outputs(self) -> Mapping[str, Array]:
         outputs = self._method.output(self.now.state)
         return outputs if isinstance(outputs, Mapping) else {"last": outputs}
+
+    def _x(self) -> Array:
+        """The output that is measured and returned."""
+        return self._outputs()[self._output]
 
     def _dual(self) -> Array | None:
         """Multipliers in node form; a part common to all agents says nothing and is taken off."""

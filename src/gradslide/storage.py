@@ -31,7 +31,6 @@ def require_writable(folder: Path) -> None:
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     """Either the whole file is there afterwards, or what was there before."""
     path = Path(path)
-    require_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

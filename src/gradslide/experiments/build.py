@@ -122,10 +122,8 @@ def build_graph(section: Section, m: int, folder: Path) -> Graph:
     if file is not None:
         section.finish()
         graph = Graph.load(folder / file)
-    elif section.peek("topology") in _SIZED_BY_SHAPE:
-        graph = section.construct("topology", TOPOLOGIES, key="topology")
     else:
-        graph = section.construct("topology", TOPOLOGIES, key="topology", m=m)
+        graph = _generated(section, m)
     require(
         graph.m == m,
         "network and data must have the same number of agents",
@@ -147,12 +145,13 @@ def describe_topology(topology: str, m: int, options: list[str]) -> Graph:
         if not separator:
             raise InputError("a --set option must be name=value", repr(option), "for example --set max_degree=9")
         table[name] = _number(name, value)
-    section = Section("network", table)
-    return (
-        build_graph(section, m, Path())
-        if topology not in _SIZED_BY_SHAPE
-        else section.construct("topology", TOPOLOGIES, key="topology")
-    )
+    return _generated(Section("network", table), m)
+
+
+def _generated(section: Section, m: int) -> Graph:
+    """The topology that a section names, with m agents unless its shape says how many."""
+    size = {} if section.peek("topology") in _SIZED_BY_SHAPE else {"m": m}
+    return section.construct("topology", TOPOLOGIES, key="topology", **size)
 
 
 def build_method(spec: Spec, theory_R: Callable[[str], float]) -> Method:

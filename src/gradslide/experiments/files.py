@@ -76,6 +76,7 @@ def write_figure(figure: Any, path: Path) -> Path:
     formats = figure.canvas.get_supported_filetypes()
     if kind not in formats:
         raise unknown_name("the file type of a plot", kind, formats)
+    storage.require_writable(path.parent)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150)
     pyplot().close(figure)

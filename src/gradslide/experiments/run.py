@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,12 @@ class NetworkRun:
     bound_at_mean: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        bound = None if self.bound is None else {"objective": self.bound.objective, "residual": self.bound.residual}
         return {
             "network": self.name,
             "graph": self.graph.describe(),
             "objective_error": self.objective_error,
             "local_error": self.local_error,
-            "bound": bound,
+            "bound": None if self.bound is None else asdict(self.bound),
             "bound_at_mean": self.bound_at_mean,
             **self.solution.to_dict(),
         }

@@ -1,0 +1,6 @@
+"""Where tests look for real data sets and networks."""
+
+import os
+from pathlib import Path
+
+DATA = Path(os.environ.get("GRADSLIDE_DATA", Path(__file__).parents[2] / "shared" / "data"))
