@@ -649,7 +649,7 @@ def test_sampling_refuses_bad_arguments():
     with pytest.raises(InputError, match="one random generator per agent, 2 in all; got 3"):
         loss.sample_gradient(x, 1, streams(3))
     for rows in ([[0]], [0, 1], np.zeros((2, 1)), np.zeros((2, 0), int)):
-        with pytest.raises(InputError, match="rows must be an integer array"):
+        with pytest.raises(InputError, match="rows must be one or more integers for each agent"):
             loss.gradient_of_rows(x, rows)
     for rows in ([[0], [2]], [[-1], [0]]):
         with pytest.raises(InputError, match=r"rows must lie in 0..n_i - 1"):

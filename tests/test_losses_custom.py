@@ -135,7 +135,7 @@ def test_results_of_wrong_shape_are_refused(changes, method, message):
             "gradient must be a function, or a list with one function per agent, 3 in all",
         ),
         ({"gradient": [np.sin, np.sin, 0]}, "gradient must be a function, or a list"),
-        ({"value": None}, "value must be a function"),
+        ({"value": 1.0}, "value must be a function"),
         ({"sample_gradient": [np.sin]}, "sample_gradient must be a function"),
         ({"agents": 0}, "agents must be an integer of at least 1"),
         ({"agents": 2.0}, "agents must be an integer of at least 1"),

@@ -1,12 +1,12 @@
 """Convex optimization by many agents on a network without a centre."""
 
-from gradslide import coupling, data, domains, guarantees, losses, network, reference, schedules
+from gradslide import coupling, data, domains, guarantees, losses, network, oracles, reference, schedules
 from gradslide._version import __version__
 from gradslide.costs import Costs
-from gradslide.errors import InputError
+from gradslide.errors import InputError, StreamError
 from gradslide.graph import Graph
 from gradslide.history import History, Record
-from gradslide.methods import PDS, Context
+from gradslide.methods import PDS, SPDS, Context
 from gradslide.penalties import L1, ElasticNet, GroupL1
 from gradslide.problem import Problem
 from gradslide.solution import Solution, load
@@ -17,6 +17,7 @@ from gradslide.stop import Relative, Stop
 __all__ = [
     "L1",
     "PDS",
+    "SPDS",
     "Context",
     "Costs",
     "ElasticNet",
@@ -30,6 +31,7 @@ __all__ = [
     "Solution",
     "Status",
     "Stop",
+    "StreamError",
     "__version__",
     "coupling",
     "data",
@@ -38,6 +40,7 @@ __all__ = [
     "load",
     "losses",
     "network",
+    "oracles",
     "reference",
     "schedules",
     "solve",

@@ -1,5 +1,6 @@
 """Randomness enters as a seed or a Generator."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -15,3 +16,23 @@ def generator(seed: Seed) -> np.random.Generator:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
         raise InputError("seed must be a whole number >= 0 or a Generator", repr(seed), "for example seed=0") from None
+
+
+class Streams:
+    """One random stream per agent, spawned from one seed: what agent i draws hangs on the seed, i and the position
+    alone, not on who else lives here or on what was drawn before."""
+
+    def __init__(self, seed: int, agents: Sequence[int]) -> None:
+        keys = [np.random.SeedSequence(seed, spawn_key=(agent,)).generate_state(2, np.uint64) for agent in agents]
+        self._bits = [np.random.Philox(key=key) for key in keys]
+        self._generators = [np.random.Generator(bits) for bits in self._bits]
+
+    def at(self, agent: int, position: int) -> np.random.Generator:
+        """The generator of the agent-th agent here, at a position >= 0; the last one asked for is used up."""
+        bits = self._bits[agent]
+        state = bits.state
+        # Positions are 2^128 numbers apart.
+        state["state"]["counter"][:] = (0, 0, position, 0)
+        state["buffer_pos"], state["has_uint32"] = len(state["buffer"]), 0
+        bits.state = state
+        return self._generators[agent]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 class Costs:
     """Counts per agent (the largest over the agents), except `floats_sent`, which adds up all agents here.
 
-    gradients: gradient evaluations; values: function values that steered the method; samples: sampled rows;
+    gradients: exact gradients; samples: samples whose gradients were taken; values: function values that steered it;
     rounds: neighbour exchanges of vectors; control_rounds: exchanges spent on agreeing;
     operator_products: products with A or A^T outside networks; seconds: time in the method, without metrics.
     """

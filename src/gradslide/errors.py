@@ -4,6 +4,7 @@ import difflib
 import math
 import numbers
 from collections.abc import Iterable
+from typing import Any
 
 
 class InputError(ValueError):
@@ -11,6 +12,31 @@ class InputError(ValueError):
 
     def __init__(self, rule: str, got: object, remedy: str) -> None:
         super().__init__(f"{rule}; got {got}; {remedy}")
+
+
+class StreamError(RuntimeError):
+    """A stream of samples failed: which agent's, in which outer iteration (0: before the first), and why.
+
+    `solution` is what had been reached, once there is something.
+    """
+
+    def __init__(self, agent: int | None, problem: str) -> None:
+        super().__init__(agent, problem)
+        self.agent = agent
+        self.problem = problem
+        self.iteration: int = 0
+        self.solution: Any = None
+
+    def __str__(self) -> str:
+        return f"the stream of agent {self.agent} failed in outer iteration {self.iteration}: {self.problem}"
+
+
+class StreamEnded(Exception):
+    """A stream of samples came to its end before all samples that were wanted."""
+
+    def __init__(self, agent: int) -> None:
+        super().__init__(f"the stream of agent {agent} ended")
+        self.agent = agent
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> InputError:

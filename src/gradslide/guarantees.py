@@ -1,10 +1,15 @@
 """Theorems as functions: what a method promises after a given row of its schedule."""
 
+import bisect
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from gradslide.errors import require_number
-from gradslide.schedules import Row, Schedule, StronglyConvex, theorem_1
+from gradslide.schedules import Row, Schedule, StronglyConvex, theorem_1, theorem_2
+
+# Candidates without progress after which a search gives up.
+_PATIENCE = 10
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,87 @@ def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, m
     # Past what double precision can hold of a stage its last row stands for all later ones: its bound is larger.
     longest = schedule.stage_length if isinstance(schedule, StronglyConvex) else N
     return proposition_1(schedule.row(1), schedule.row(min(N, longest)), V=V, z_star=z_star)
+
+
+def proposition_2(rows: Iterable[Row], *, V: float, z_star: float, variance: float) -> Bound:
+    """Bounds on the expectations of f(x_bar) - f* and ||A x_bar|| after these rows (`eq:fest_S`, `eq:Axbest_S`).
+
+    V: V(x_0, x*) = |x_0 - x*|^2 / 2, summed over the agents. variance: m sigma^2, of the stacked gradient of one sample
+    per agent (the paper's sigma^2 lacks the m).
+    """
+    rows = list(rows)
+    exact = proposition_1(rows[0], rows[-1], V=V, z_star=z_star)
+    noise = sampling_error(rows, variance=variance)
+    return Bound(exact.objective + noise, exact.residual + noise)
+
+
+def sampling_error(rows: Sequence[Row], *, variance: float) -> float:
+    """What sampling adds to every bound after these rows: sum_k beta_k m sigma^2 / (p_k c_k), over the sum of beta."""
+    return math.fsum(row.beta * variance / (row.p * row.c) for row in rows) / rows[-1].S
+
+
+def spds(
+    N: int,
+    *,
+    L: float,
+    R: float,
+    c: float,
+    sigma: float,
+    m: int,
+    V: float,
+    z_star: float,
+    A_norm: float,
+    mu: float = 0.0,
+) -> Bound:
+    """Theorem 2 (`eq:fest_T_S`, `eq:Axest_T_S`), in expectation, with the exact sums of beta and of the noise."""
+    schedule = theorem_2(N=N, L=L, mu=mu, A_norm=A_norm, R=R, c=c)
+    return proposition_2(map(schedule.row, range(1, N + 1)), V=V, z_star=z_star, variance=m * sigma**2)
+
+
+def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
+    """Outer iterations after which Theorem 2, with its R and c, promises an eps-solution in expectation.
+
+    mu = 0: ceil(sqrt(13 L D^2 / eps)), D = distance = |x_0 - x*|, stacked. mu > 0: past Delta the first N with
+    7 L D^2 / S_N <= eps, S_N the sum of beta; that is at most the theorem's N.
+    """
+    require_number("eps", eps, "the accuracy that is wanted", above=0)
+    require_number("L", L, "every constant larger than the smoothness of the losses will do", above=0)
+    require_number("distance", distance, "an estimate of |x_0 - x*|, stacked over the agents", above=0)
+    N = max(1, math.ceil(math.sqrt(13 * L * distance**2 / eps)))
+    if mu == 0:
+        return N
+    schedule = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0)
+    if schedule.Delta >= N:
+        return N
+    later = range(int(schedule.Delta) + 1, int(schedule.longest))
+    return later.start + bisect.bisect_left(
+        later, True, key=lambda k: 7 * schedule.L * distance**2 <= eps * schedule.row(k).S
+    )
+
+
+def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: float = 0.0) -> int:
+    """Outer iterations that make the most of so many samples per agent: where what is left of the way to x* and what
+    sampling adds are smallest together. A guess: agents that agree share their noise, so it is taken as sigma^2/m each.
+    """
+    best, best_N, N, worse = math.inf, 1, 1, 0
+    longest = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).longest
+    while N <= min(samples, longest) and worse < _PATIENCE:
+        schedule = theorem_2(N=N, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0)
+        shares = [schedule.batch_share(n) for n in range(1, N + 1)]
+        c = samples / math.fsum(shares)
+        rows = [replace(schedule.row(n), c=max(1, round(share * c))) for n, share in enumerate(shares, 1)]
+        bound = proposition_2(rows, V=distance**2 / 2, z_star=0.0, variance=sigma**2).objective
+        worse = worse + 1 if bound >= best else 0
+        best, best_N = min((best, best_N), (bound, N))
+        N = max(N + 1, round(1.1 * N))
+    return best_N
+
+
+def spds_c(sigma: float, *, m: int, distance: float) -> float:
+    """Theorem 2's scale of the batch sizes, with the variance of all m agents: 2 m sigma^2 / D^2."""
+    require_number("sigma", sigma, "see gs.oracles.estimate_sigma", least=0)
+    require_number("distance", distance, "an estimate of |x_0 - x*|, stacked over the agents", above=0)
+    return 2 * m * sigma**2 / distance**2
 
 
 def theory_R(*, V: float, z_star: float) -> float:

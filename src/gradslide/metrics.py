@@ -13,8 +13,8 @@ from gradslide.problem import Problem
 
 @dataclass(frozen=True)
 class Metrics:
-    objective: float
-    local_objective: float
+    objective: float | None
+    local_objective: float | None
     residual: float
     disagreement: float
     mean_norm: float
@@ -36,12 +36,13 @@ class Observer:
         return float(self._network.observe(np.asarray(self._problem.objective(x), dtype=np.float64), "sum"))
 
     def metrics(self, x: Array) -> Metrics:
+        known = self._problem.loss.has_value
         mean = self.mean(x)
         at_mean = np.broadcast_to(mean, x.shape)
         distances = np.sqrt(np.sum((x - mean) ** 2, axis=1))
         return Metrics(
-            objective=self.objective(at_mean),
-            local_objective=self.objective(x),
+            objective=self.objective(at_mean) if known else None,
+            local_objective=self.objective(x) if known else None,
             residual=self._coupling.residual(x),
             disagreement=float(self._network.observe(distances, "max")),
             mean_norm=math.sqrt(float(np.sum(mean**2))),

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from gradslide.history import Record
-from gradslide.stop import Stop
 
 
 class Progress(Protocol):
@@ -26,19 +25,25 @@ class _Line:
 
     def show(self, record: Record) -> None:
         seen = ""
-        if record.objective is not None and record.disagreement is not None:
-            seen = f"f {record.objective:.6g}  apart {record.disagreement:.1e}"
+        if record.disagreement is not None:
+            objective = "" if record.objective is None else f"f {record.objective:.6g}  "
+            seen = f"{objective}apart {record.disagreement:.1e}"
         self._bar.update(  # type: ignore[attr-defined]
             self._task,
             completed=record.iteration,
-            costs=f"{record.gradients} gradients, {record.rounds} rounds",
+            costs=f"{_work(record)}, {record.rounds} rounds",
             seen=seen,
         )
 
 
+def _work(record: Record) -> str:
+    """Gradients, or samples for a method that takes no exact gradients."""
+    return f"{record.samples} samples" if record.samples and not record.gradients else f"{record.gradients} gradients"
+
+
 @contextmanager
-def progress_line(enabled: bool, label: str, stop: Stop) -> Iterator[Progress]:
-    """Shows where a run is; a bar where the number of iterations is limited."""
+def progress_line(enabled: bool, label: str, length: int | None) -> Iterator[Progress]:
+    """Shows where a run is; a bar where its number of outer iterations is known."""
     if not enabled:
         yield _Silent()
         return
@@ -49,9 +54,9 @@ def progress_line(enabled: bool, label: str, stop: Stop) -> Iterator[Progress]:
     columns = [
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        *([BarColumn()] if stop.iterations and not stop.has_targets else []),
+        *([] if length is None else [BarColumn()]),
         TextColumn("{task.fields[costs]}  {task.fields[seen]}"),
         TimeElapsedColumn(),
     ]
     with RichProgress(*columns, console=Console(stderr=True)) as bar:
-        yield _Line(bar, bar.add_task(label, total=stop.iterations, costs="", seen=""))
+        yield _Line(bar, bar.add_task(label, total=length, costs="", seen=""))

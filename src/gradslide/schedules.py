@@ -9,13 +9,16 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gradslide.errors import require_number
+from gradslide.errors import require, require_number
 
 # Past this growth of sqrt(beta_k) a stage gains nothing in double precision.
 _PRECISION_GROWTH = 1e8
+# T_k may grow as far as double precision goes.
+_ONE_STAGE = 9e8
+_MOST_SAMPLES = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class Row:
     """Parameters of outer iteration k of a stage.
 
     `S` is the sum of beta up to k. `q` and `eta(t)` weigh the dual and the primal prox terms of inner iteration t.
+    `c` is the number of samples per agent; 0 where gradients are exact.
     """
 
     k: int
@@ -38,6 +42,7 @@ class Row:
     eta_1: float
     eta_slope: float
     keeps_gradient: bool = False
+    c: int = 0
 
     @property
     def weight(self) -> float:
@@ -215,8 +220,98 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
     return StronglyConvex(L=max(L, mu / 8), mu=mu, A_norm=A_norm, R=R, growth=growth)
 
 
+@dataclass(frozen=True)
+class Sampled(Schedule):
+    """Theorem 2: sampled gradients, N outer iterations fixed ahead (`eq:par_beforeDelta_S` to `eq:par_allk_S`).
+
+    All but the batch sizes c_k is Theorem 1 at 2 L and 2 R: p_k = 4 L/k, then 2 L/(1 + tau), tau = 2 sqrt(L/mu), q_k =
+    L T_k/(4 beta_k R^2), and the same T_k. One stage, however large T_k grows: N is the caller's.
+    """
+
+    L: float
+    mu: float
+    A_norm: float
+    R: float
+    N: int
+    c: float
+
+    @cached_property
+    def exact(self) -> Schedule:
+        """The rows without batch sizes."""
+        return theorem_1(L=2 * self.L, mu=self.mu, A_norm=self.A_norm, R=2 * self.R, growth=_ONE_STAGE)
+
+    @cached_property
+    def Delta(self) -> float:
+        return self.exact.Delta if isinstance(self.exact, StronglyConvex) else math.inf
+
+    @cached_property
+    def longest(self) -> float:
+        """The largest N: past it T_k is beyond all measure."""
+        return self.exact.stage_length if isinstance(self.exact, StronglyConvex) else math.inf
+
+    def row(self, n: int) -> Row:
+        row = self.exact.row(n)
+        return replace(row, c=_batch_size(self.batch_share(n) * self.c))
+
+    def batch_share(self, n: int) -> float:
+        """c_n / c, before it is rounded up."""
+        row = self.exact.row(n)
+        if row.k <= self.Delta:
+            return min(self.N, self.Delta) * row.beta / (row.p * self.L)
+        growth = math.pow(1 + 1 / row.tau, (row.k + self.N - 2 * self.Delta) / 2)
+        return (1 + row.tau) ** 2 * self.Delta * growth / self.L**2
+
+    def with_samples(self, samples: int) -> "Sampled":
+        """The same, with the largest c whose batches take no more than so many samples per agent in all."""
+        shares = [self.batch_share(n) for n in range(1, self.N + 1)]
+        # One batch alone must not take more than all.
+        low, high = 0.0, samples / shares[-1]
+        for _ in range(60):
+            middle = (low + high) / 2
+            if sum(_batch_size(share * middle) for share in shares) <= samples:
+                low = middle
+            else:
+                high = middle
+        return replace(self, c=low)
+
+
+def _batch_size(c_k: float) -> int:
+    return max(1, math.ceil(c_k))
+
+
+def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float) -> Sampled:
+    """The schedule of Theorem 2.
+
+    N: outer iterations, fixed ahead; L, mu, A_norm, R: as in `theorem_1`; c: scale of the batch sizes.
+    """
+    require_number("N", N, "give the number of outer iterations", least=1, whole=True)
+    require_number("L", L, "every constant larger than the smoothness of the losses will do", above=0)
+    require_number("c", c, "Theorem 2's choice is 2 m sigma^2 / |x_0 - x*|^2", least=0)
+    theorem_1(L=L, mu=mu, A_norm=A_norm, R=R)
+    # As in Theorem 1, whose L is twice this one.
+    L = max(float(L), float(mu) / 16)
+    schedule = Sampled(L=L, mu=float(mu), A_norm=float(A_norm), R=float(R), N=int(N), c=float(c))
+    require(
+        schedule.longest >= N,
+        f"N must be at most {schedule.longest} for L = {L:g} and mu = {mu:g}",
+        N,
+        "lower N; T_k grows past all measure",
+    )
+    most = schedule.batch_share(N) * schedule.c
+    require(
+        most <= _MOST_SAMPLES,
+        f"a batch can hold {_MOST_SAMPLES:g} samples",
+        f"{most:.3g} in outer iteration {N}",
+        "lower N or c",
+    )
+    return schedule
+
+
 def violations(rows: Iterable[Row], *, L: float, mu: float, A_norm: float, tolerance: float = 1e-9) -> list[str]:
-    """The conditions of Proposition 1 that the rows of one stage break, in words; none for a valid schedule."""
+    """The conditions of Proposition 1 that the rows of one stage break, in words; none for a valid schedule.
+
+    Those of Theorem 2 (`eq:cond_modified_S`) are the same with 2 L in place of L.
+    """
     broken: list[str] = []
 
     def check(label: str, k: int, smaller: float, larger: float) -> None:

@@ -81,16 +81,17 @@ class Solution:
         }
 
     def __repr__(self) -> str:
+        costs = self.costs
+        facts = [f"samples={costs.samples}"] if costs.samples else []
+        if costs.gradients or not costs.samples:
+            facts.insert(0, f"gradients={costs.gradients}")
+        facts.append(f"rounds={costs.rounds}")
         last = self.history[-1] if len(self.history) else None
-        seen = (
-            f", objective={last.objective:.6g}, disagreement={last.disagreement:.3g}"
-            if last and last.objective is not None
-            else ""
-        )
-        return (
-            f"Solution({self.status.name}: {self.status.value}; gradients={self.costs.gradients}, "
-            f"rounds={self.costs.rounds}{seen})"
-        )
+        if last and last.objective is not None:
+            facts.append(f"objective={last.objective:.6g}")
+        if last and last.disagreement is not None:
+            facts.append(f"disagreement={last.disagreement:.3g}")
+        return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"
 
 
 def load(path: str | os.PathLike[str]) -> Solution:

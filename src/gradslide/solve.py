@@ -4,6 +4,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +16,7 @@ from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.checkpoint import Checkpoint, Snapshot
 from gradslide.costs import Costs
-from gradslide.errors import InputError, kind_of, require, require_number, unknown_name
+from gradslide.errors import InputError, StreamEnded, StreamError, kind_of, require, require_number, unknown_name
 from gradslide.graph import Graph
 from gradslide.history import History, Record
 from gradslide.interrupts import deferred_interrupt
@@ -23,13 +24,14 @@ from gradslide.methods.base import Context, Method
 from gradslide.methods.pds import PDS
 from gradslide.metrics import Observer
 from gradslide.network import Counted, Local, Network
-from gradslide.oracles import Exact
+from gradslide.oracles import Oracle, Sampling
 from gradslide.problem import Problem
 from gradslide.progress import progress_line
 from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
 
+_DEFAULT_ITERATIONS = 1000
 Callback = Callable[[Record, Array], bool | None]
 
 
@@ -52,44 +54,51 @@ def solve(
     """Solve a problem over a network.
 
     network: a Graph (simulated in this process) or a network. method: `PDS()` by default. stop: targets and
-    limits; 1,000 outer iterations by default. x0: one point for all agents, or one each; the minimiser of nu by
-    default. warm_start: start from the point and the multipliers of an earlier solution. output: which of the
-    method's outputs to return and measure; its recommendation by default. callback(record, x): called once per
-    outer iteration; returning True stops. record_every: observe metrics every so many outer iterations (targets
-    are checked there). progress: a line on stderr, with a label if one is given. checkpoint: a file, written
-    about every `checkpoint_seconds` and at the end; if it is there already the run goes on from it, unless
-    resume=False. Ctrl-C ends the run after the current outer iteration with what was reached.
+    limits; by default the outer iterations of a method that fixes them ahead, else 1,000. x0: one point for all
+    agents, or one each; the minimiser of nu by default. warm_start: start from the point and the multipliers of an
+    earlier solution. output: which of the method's outputs to return and measure; its recommendation by default.
+    callback(record, x): called once per outer iteration; returning True stops. record_every: observe metrics every so
+    many outer iterations (targets are checked there). progress: a line on stderr, with a label if one is given.
+    checkpoint: a file, written about every `checkpoint_seconds` and at the end; if it is there already the run goes on
+    from it, unless resume=False. Ctrl-C ends the run after the current outer iteration with what was reached. A stream
+    of samples that ends does so too; one that fails raises StreamError, which carries what was reached.
     """
     method = PDS() if method is None else method
-    stop = Stop(iterations=1000) if stop is None else stop
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
-    run = _Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)
-    saver = None
-    if checkpoint is not None:
-        saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
-        saver.require_storable(run.now)
-        if resume:
-            run.resume(saver)
+    failure: StreamError | None = None
+    with closing(_Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)) as run:
+        saver = None
+        if checkpoint is not None:
+            saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
+            saver.require_storable(run.now)
+            if resume:
+                run.resume(saver)
 
-    label = progress if isinstance(progress, str) else type(method).__name__
-    with deferred_interrupt() as interrupt, progress_line(bool(progress), label, stop) as line:
-        status = run.begin()
-        while status is None:
-            try:
-                status = run.advance(line.show)
-                if saver is not None and run.is_whole:
-                    saver.write_if_due(run.now)
-            except KeyboardInterrupt:
-                status = Status.INTERRUPTED
-            if status is None and interrupt.requested:
-                status = Status.INTERRUPTED
-    run.observe_last()
-    if saver is not None and run.is_whole:
-        saver.write(run.now)
-    return run.solution(status)
+        label = progress if isinstance(progress, str) else type(method).__name__
+        with deferred_interrupt() as interrupt, progress_line(bool(progress), label, run.length) as line:
+            status = run.begin()
+            while status is None:
+                try:
+                    status = run.advance(line.show)
+                    if saver is not None and run.is_whole:
+                        saver.write_if_due(run.now)
+                except KeyboardInterrupt:
+                    status = Status.INTERRUPTED
+                except StreamError as error:
+                    failure, status = error, Status.STREAM_FAILED
+                if status is None and interrupt.requested:
+                    status = Status.INTERRUPTED
+        run.observe_last()
+        if saver is not None and run.is_whole:
+            saver.write(run.now)
+        solution = run.solution(status)
+    if failure is not None:
+        failure.solution = solution
+        raise failure
+    return solution
 
 
 class _Run:
@@ -100,14 +109,14 @@ class _Run:
         problem: Problem,
         network: Network,
         method: Method,
-        stop: Stop,
+        stop: Stop | None,
         x0: Array | None,
         warm_start: Solution | None,
         output: str | None,
         callback: Callback | None,
         record_every: int,
     ) -> None:
-        self._method, self._stop = method, stop
+        self._method = method
         self._callback, self._record_every = callback, record_every
         coupling = getattr(method, "coupling", "incidence")
         costs = Costs()
@@ -115,21 +124,46 @@ class _Run:
         self._observer = Observer(problem, network, couplings.make(coupling, network))
         self._context = Context(
             problem=problem,
-            oracle=Exact(problem.loss, costs),
+            oracle=_oracle(problem, network, method, costs),
             network=counted,
             coupling=couplings.make(coupling, counted),
             x0=problem.start(x0 if warm_start is None else warm_start.x),
             s0=_multipliers(problem, warm_start),
         )
         clock = time.perf_counter()
-        state = method.init(self._context)
+        try:
+            state = method.init(self._context)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, StreamEnded):
+                raise StreamError(error.agent, "it ended before the first outer iteration") from None
+            raise
         costs.seconds += time.perf_counter() - clock
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
+        # Outer iterations after which the method's schedule ends.
+        self._whole: int | None = method.iterations(state) if hasattr(method, "iterations") else None
+        self._stop = Stop(iterations=self._whole or _DEFAULT_ITERATIONS) if stop is None else stop
+        self._ended_by = ""
         outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
         self._take_stock()
+
+    def close(self) -> None:
+        self._context.oracle.close()
+
+    @property
+    def length(self) -> int | None:
+        """Outer iterations that the run is going to take, where that is known."""
+        if self._stop.has_targets:
+            return None
+        return min((n for n in (self._stop.iterations, self._whole) if n is not None), default=None)
+
+    def _exhausted(self) -> Status | None:
+        if self._whole is not None and self.now.iteration >= self._whole:
+            return Status.COMPLETED
+        return self._stop.exhausted(self.now.iteration, self.now.costs)
 
     def _take_stock(self) -> None:
         """What stays valid if the next step tears the state."""
@@ -153,7 +187,7 @@ class _Run:
         history = self.now.history
         if len(history) and self._stop.reached(history[-1], self._context.network.graph.m):
             return Status.CONVERGED
-        status = self._stop.exhausted(self.now.iteration, self.now.costs)
+        status = self._exhausted()
         if status is None and len(history) and history[-1].iteration % self._record_every:
             # A record that was only taken because an earlier run ended there.
             self.now.history = history[:-1]
@@ -172,13 +206,24 @@ class _Run:
         now = self.now
         self.is_whole = False
         clock = time.perf_counter()
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            now.state = self._method.step(self._context, now.state)
-        now.costs.seconds += time.perf_counter() - clock
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                now.state = self._method.step(self._context, now.state)
+        except StreamEnded as end:
+            # Methods ask for samples before they consume anything of the old state.
+            self.is_whole = True
+            self._ended_by = f"the stream of agent {end.agent}, in outer iteration {now.iteration + 1}"
+            return Status.STREAM_ENDED
+        except StreamError as error:
+            self.is_whole = True
+            error.iteration = now.iteration + 1
+            raise
+        finally:
+            now.costs.seconds += time.perf_counter() - clock
         now.iteration += 1
 
         x = self._x()
-        exhausted = self._stop.exhausted(now.iteration, now.costs)
+        exhausted = self._exhausted()
         observed = now.iteration % self._record_every == 0 or exhausted is not None
         record = self._record(x, observed)
         if record is None:
@@ -216,6 +261,7 @@ class _Run:
                 "problem": repr(context.problem),
                 "network": repr(context.network.graph),
                 "version": __version__,
+                **({"ended_by": self._ended_by} if self._ended_by else {}),
             },
         )
 
@@ -233,7 +279,7 @@ class _Run:
             "problem": f"{problem!r}, mu={problem.mu!r}",
             "output": self._output,
             "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
-            "data": f"{self._observer.objective(inside):.7e}",
+            "data": f"{self._observer.objective(inside):.7e}" if problem.loss.has_value else "no value",
             "start": f"{float(np.vdot(weights, start)):.7e}",
         }
 
@@ -264,12 +310,22 @@ class _Run:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             metrics = asdict(self._observer.metrics(x))
+        if metrics["objective"] is None:
+            return Record(**{**asdict(spent), **metrics})
         if not math.isfinite(metrics["local_objective"]):
             return None
         if not math.isfinite(metrics["objective"]):
             # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
             metrics["objective"] = math.inf
         return Record(**{**asdict(spent), **metrics})
+
+
+def _oracle(problem: Problem, network: Network, method: Method, costs: Costs) -> Oracle:
+    """The oracle, with the way of sampling that the method has, if it has one."""
+    sampling: Sampling | None = getattr(method, "oracle", None)
+    if sampling is None:
+        return Oracle(problem.loss, costs)
+    return Oracle(problem.loss, costs, sampling.open(problem.loss, network.agents, getattr(method, "seed", 0)))
 
 
 def _multipliers(problem: Problem, warm_start: Solution | None) -> Array | None:
@@ -302,7 +358,7 @@ def _check(
         raise InputError(
             "method must have init, step and output", kind_of(method), "for example gs.PDS() (with brackets)"
         )
-    if not isinstance(stop, Stop):
+    if not isinstance(stop, Stop | None):
         raise InputError("stop must be a gs.Stop", kind_of(stop), "for example gs.Stop(iterations=1000)")
     if not isinstance(warm_start, Solution | None):
         raise InputError("warm_start must be a Solution", kind_of(warm_start), "give a point as x0 instead")
@@ -315,6 +371,14 @@ def _check(
         "problem and network must have the same number of agents",
         f"{problem.m} and {agents}",
         "change the one or the other",
+    )
+    if stop is None:
+        return
+    require(
+        problem.loss.has_value or stop.objective is None,
+        "Stop(objective=...) needs a loss that has a value",
+        "Custom without it",
+        "use residual or disagreement, or give value=",
     )
     require(
         stop.gap is None,

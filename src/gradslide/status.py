@@ -7,12 +7,16 @@ class Status(Enum):
     """The value says it in words."""
 
     CONVERGED = "every target was reached"
+    COMPLETED = "all outer iterations of the method's schedule were done"
     ITERATION_LIMIT = "the limit on outer iterations was reached"
     GRADIENT_LIMIT = "the limit on gradients was reached"
+    SAMPLE_LIMIT = "the limit on samples was reached"
     ROUND_LIMIT = "the limit on communication rounds was reached"
     TIME_LIMIT = "the time limit was reached"
     STOPPED = "the callback asked to stop"
     INTERRUPTED = "interrupted from the keyboard; this is what had been reached"
+    STREAM_ENDED = "a stream of samples ended; this is what had been reached"
+    STREAM_FAILED = "a stream of samples failed; this is what had been reached"
     DIVERGED = "values stopped being finite; this is the last good output"
 
     @property

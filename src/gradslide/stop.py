@@ -39,7 +39,7 @@ class Stop:
     Relative(1e-3, to=optimum)). residual: ||A x||. disagreement: max_i ||x_i - mean||. gap: certified optimality gap.
     Each is a number or a `Relative`. They look at all agents, which costs nothing here and steers nothing but the end
     of the run. Targets without a limit may never be reached: give one as well.
-    iterations: outer iterations; gradients, rounds: per agent; seconds: in the method, metrics not counted.
+    iterations: outer iterations; gradients, samples, rounds: per agent; seconds: in the method, metrics not counted.
     """
 
     objective: Target = None
@@ -48,13 +48,14 @@ class Stop:
     gap: Target = None
     iterations: int | None = None
     gradients: int | None = None
+    samples: int | None = None
     rounds: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
         if all(getattr(self, field.name) is None for field in fields(self)):
             raise InputError("a Stop needs a target or a limit", "none", "for example Stop(iterations=1000)")
-        for name in ("iterations", "gradients", "rounds", "seconds"):
+        for name in ("iterations", "gradients", "samples", "rounds", "seconds"):
             limit = getattr(self, name)
             if limit is not None:
                 require_number(name, limit, f"or leave {name} out", above=0, whole=name != "seconds")
@@ -91,6 +92,7 @@ class Stop:
         for limit, spent, status in (
             (self.iterations, iteration, Status.ITERATION_LIMIT),
             (self.gradients, costs.gradients, Status.GRADIENT_LIMIT),
+            (self.samples, costs.samples, Status.SAMPLE_LIMIT),
             (self.rounds, costs.rounds, Status.ROUND_LIMIT),
             (self.seconds, costs.seconds, Status.TIME_LIMIT),
         ):

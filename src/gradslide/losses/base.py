@@ -14,7 +14,10 @@ class Loss(abc.ABC):
     """The convex, smooth losses ft_i of m agents; row i of x, of shape (m, d), belongs to agent i.
 
     m: number of agents. d: dimension of one agent's x_i. dtype: float32 or float64, in which it computes.
+    has_value: whether the value is known; a live stream may have gradients only.
     """
+
+    has_value = True
 
     def __init__(self, m: int, d: int, dtype: Any) -> None:
         self.m = m
@@ -44,6 +47,27 @@ class Loss(abc.ABC):
         batch: rows per agent, drawn uniformly with replacement. streams: one random generator per agent;
         agent i draws from its own only.
         """
+
+    @property
+    def rows_per_agent(self) -> Array | None:
+        """Number of rows n_i of each agent, shape (m,); None for a loss that is no sum over rows."""
+        return None
+
+    def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
+        """n_i times the mean of agent i's row gradients over rows[i]; shape (m, d).
+
+        rows: for each agent, row numbers within it. counts: how often each of them counts; once by default.
+        """
+        raise _no_rows(self)
+
+    def read_samples(self, agent: int, batch: Any) -> Any:
+        """A batch of samples, not among the rows that this agent (of 0..m-1) holds, checked for
+        `gradient_of_samples`: arrays whose leading axis counts samples."""
+        raise _no_rows(self)
+
+    def gradient_of_samples(self, x: Array, batches: Sequence[Any]) -> Array:
+        """The mean gradient of each agent's batch, on the scale of ft_i; shape (m, d)."""
+        raise _no_rows(self)
 
     def smoothness(self, norm: int = 2) -> Array:
         """Lipschitz constant of each agent's gradient, shape (m,).
@@ -102,6 +126,14 @@ class Loss(abc.ABC):
                 "give one row per agent of this loss",
             )
         return x
+
+
+def _no_rows(loss: Loss) -> InputError:
+    return InputError(
+        "this way of sampling needs a loss that is a sum over rows",
+        type(loss).__name__,
+        "use Logistic, LeastSquares, Huber, SmoothedHinge or Softmax, or give a gradient of your own",
+    )
 
 
 def checked_sampling(m: int, batch: int, streams: Sequence[np.random.Generator]) -> None:

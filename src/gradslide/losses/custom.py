@@ -20,14 +20,15 @@ class Custom(Loss):
     smoothness: Lipschitz constant(s) of the gradient: a number or m numbers, taken for whichever norm is
     asked, or a function norm -> (m,); None if unknown. sample_gradient: list of (x_i, batch, rng) -> (d,), or
     (x, batch, streams) -> (m, d); unbiased. agents, dimension: m and d. dtype: float32 or float64.
+    Give what there is: without value no objective is reported, without gradient only methods that sample run.
     `take` needs lists: a function for all agents cannot be restricted to some.
     """
 
     def __init__(
         self,
         *,
-        gradient: Functions,
-        value: Functions,
+        gradient: Functions | None = None,
+        value: Functions | None = None,
         smoothness: Any = None,
         sample_gradient: Functions | None = None,
         agents: int,
@@ -48,24 +49,22 @@ class Custom(Loss):
             "use one",
         )
         super().__init__(int(agents), int(dimension), dtype)
-        self._gradient = _Evaluator("gradient", gradient, (self.m, self.d), self.dtype)
-        self._value = _Evaluator("value", value, (self.m,), self.dtype)
-        self._sample = None
-        if sample_gradient is not None:
-            self._sample = _Evaluator("sample_gradient", sample_gradient, (self.m, self.d), self.dtype)
+        self._gradient = self._evaluator("gradient", gradient, (self.m, self.d))
+        self._value = self._evaluator("value", value, (self.m,))
+        self._sample = self._evaluator("sample_gradient", sample_gradient, (self.m, self.d))
+        self.has_value = value is not None
         self._given = smoothness if smoothness is None or callable(smoothness) else self._per_agent(smoothness)
 
     def value(self, x: Array) -> Array:
-        return self._value(self._checked(x))
+        return _given("value", self._value)(self._checked(x))
 
     def gradient(self, x: Array) -> Array:
-        return self._gradient(self._checked(x))
+        return _given("gradient", self._gradient)(self._checked(x))
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
-        if self._sample is None:
-            raise InputError("this loss cannot sample its gradient", "Custom without it", "give sample_gradient=")
+        sample = _given("sample_gradient", self._sample)
         checked_sampling(self.m, batch, streams)
-        return self._sample(self._checked(x), batch, streams)
+        return sample(self._checked(x), batch, streams)
 
     def _smoothness(self, norm: int) -> Array:
         if self._given is None:
@@ -77,14 +76,17 @@ class Custom(Loss):
             return self.smoothness(norm)[agents]
 
         return Custom(
-            gradient=self._gradient.taken(agents),
-            value=self._value.taken(agents),
+            gradient=self._gradient and self._gradient.taken(agents),
+            value=self._value and self._value.taken(agents),
             smoothness=None if self._given is None else smoothness,
-            sample_gradient=None if self._sample is None else self._sample.taken(agents),
+            sample_gradient=self._sample and self._sample.taken(agents),
             agents=len(agents),
             dimension=self.d,
             dtype=self.dtype,
         )
+
+    def _evaluator(self, name: str, functions: Functions | None, shape: tuple[int, ...]) -> "_Evaluator | None":
+        return None if functions is None else _Evaluator(name, functions, shape, self.dtype)
 
     def _per_agent(self, smoothness: Any) -> Array:
         constants = numeric_array("smoothness", smoothness).astype(np.float64)
@@ -140,3 +142,9 @@ class _Evaluator:
                 "correct that function",
             )
         return array.astype(self._dtype, copy=False)
+
+
+def _given(name: str, evaluator: _Evaluator | None) -> _Evaluator:
+    if evaluator is None:
+        raise InputError(f"this needs the {name} of the loss", "Custom without it", f"give {name}=")
+    return evaluator

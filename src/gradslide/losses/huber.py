@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.losses.inputs import feature_rows, per_row, positive
+from gradslide.losses.inputs import per_row, positive
 from gradslide.losses.linear_model import LinearModel, Reduction
 
 
@@ -29,9 +29,12 @@ class Huber(LinearModel):
         reduction: Reduction = "sum",
     ) -> None:
         self.delta = positive("delta", delta)
-        rows = feature_rows(features)
-        b = per_row("targets", targets, rows.shape[0]).astype(rows.dtype)
-        super().__init__(rows, b, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+        super().__init__(
+            features, targets, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
+        )
+
+    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+        return per_row("targets", targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:
         return 1.0

@@ -1,5 +1,6 @@
 """Checks and conversions of the data that users hand to a loss."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,11 @@ def feature_rows(features: Any) -> Array:
         "give one row per sample; reshape(-1, 1) makes a column",
     )
     return rows
+
+
+def stack_rows(parts: Sequence[Array]) -> Array:
+    """Rows of features below each other, dense or CSR."""
+    return sp.vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
 
 
 def per_row(name: str, values: Any, n: int) -> Array:

@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._types import Array
-from gradslide.errors import require, unknown_name
+from gradslide.errors import kind_of, require, unknown_name
 from gradslide.losses.base import Loss, checked_sampling
-from gradslide.losses.inputs import is_sparse, per_row
+from gradslide.losses.draws import with_replacement
+from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
 from gradslide.losses.partition import partition
 from gradslide.losses.rows import RowBlocks
 
@@ -31,18 +32,19 @@ class LinearModel(Loss):
 
     def __init__(
         self,
-        features: Array,
-        targets: Array,
+        features: Any,
+        targets: Any,
         *,
         agents: int | None,
         splits: Sequence[Any] | None,
         sample_weight: Any,
         reduction: Reduction,
     ) -> None:
-        """features and targets: checked and converted by the subclass."""
         if reduction not in ("sum", "mean"):
             raise unknown_name("reduction", str(reduction), ("sum", "mean"))
+        features = feature_rows(features)
         n, p = features.shape
+        targets = self.read_targets(targets, n, features.dtype)
         selected, sizes = partition(n, agents, splits)
         super().__init__(len(sizes), self.outputs * p, features.dtype)
         weights = None
@@ -64,6 +66,10 @@ class LinearModel(Loss):
     def rows_per_agent(self) -> Array:
         """Number of rows n_i of each agent, shape (m,)."""
         return self._blocks.sizes
+
+    @abc.abstractmethod
+    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+        """What belongs to n rows of features (labels, numbers), checked, in the form that phi takes."""
 
     @abc.abstractmethod
     def curvature(self, norm: int) -> float:
@@ -88,24 +94,49 @@ class LinearModel(Loss):
         scores = self._scores(self._blocks, self._checked(x))
         return self._sums(scores), self._pulled(self._blocks, scores, self._targets, self._weights)
 
-    def gradient_of_rows(self, x: Array, rows: Array) -> Array:
-        """(n_i / c) times the sum of agent i's row gradients over rows[i]; shape (m, d).
-
-        rows: integers (m, c), numbered within each agent.
-        """
-        x, rows = self._checked(x), np.asarray(rows)
-        chosen = self._blocks.row_numbers(rows)
-        c = rows.shape[1]
-        sample = RowBlocks(self._blocks.features[chosen], np.full(self.m, c))
-        weights = np.repeat((self.rows_per_agent / c).astype(self.dtype), c)
+    def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
+        x = self._checked(x)
+        chosen, sizes = self._blocks.row_numbers(rows)
+        weights = np.ones(sizes.sum()) if counts is None else np.concatenate(counts)
+        scales = self.rows_per_agent / np.add.reduceat(weights, np.cumsum(sizes) - sizes)
+        weights = (weights * np.repeat(scales, sizes)).astype(self.dtype)
         if self._weights is not None:
             weights *= self._weights[chosen]
-        return self._pulled(sample, self._scores(sample, x), self._targets[chosen], weights)
+        return self._gradient_on(RowBlocks(self._blocks.features[chosen], sizes), self._targets[chosen], weights, x)
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         checked_sampling(self.m, batch, streams)
-        draws = [rng.integers(n_i, size=batch) for rng, n_i in zip(streams, self.rows_per_agent.tolist(), strict=True)]
-        return self.gradient_of_rows(x, np.stack(draws))
+        sizes = self.rows_per_agent.tolist()
+        draws = [with_replacement(rng, n_i, batch) for rng, n_i in zip(streams, sizes, strict=True)]
+        return self.gradient_of_rows(x, [draw.rows for draw in draws], [draw.counts for draw in draws])
+
+    def read_samples(self, agent: int, batch: Any) -> tuple[Array, Array]:
+        require(
+            isinstance(batch, tuple | list) and len(batch) == 2,
+            "a batch must be a pair of features and labels (or targets)",
+            kind_of(batch),
+            "yield for example (features, labels), of shapes (b, p) and (b,)",
+        )
+        features = feature_rows(batch[0]).astype(self.dtype, copy=False)
+        n, p = features.shape
+        require(
+            p == self._blocks.p,
+            f"the features of a batch must have {self._blocks.p} columns, as the loss has",
+            p,
+            "yield one row per sample",
+        )
+        if is_sparse(features) != is_sparse(self._blocks.features):
+            features = features.toarray() if is_sparse(features) else sp.csr_array(features)
+        return features, self.read_targets(batch[1], n, self.dtype)
+
+    def gradient_of_samples(self, x: Array, batches: Sequence[tuple[Array, Array]]) -> Array:
+        x = self._checked(x)
+        features, targets = ([batch[part] for batch in batches] for part in (0, 1))
+        sizes = np.array([len(own) for own in targets])
+        # On the scale of ft_i: as if the samples were drawn from rows with the agent's total weight.
+        scales = self._blocks.sums(self._weights_or_ones().astype(np.float64)) / sizes
+        weights = np.repeat(scales, sizes).astype(self.dtype)
+        return self._gradient_on(RowBlocks(stack_rows(features), sizes), np.concatenate(targets), weights, x)
 
     def merge_key(self) -> Hashable:
         kind = "sparse" if is_sparse(self._blocks.features) else "dense"
@@ -113,8 +144,7 @@ class LinearModel(Loss):
 
     def merged(self, others: Sequence[Self]) -> Self:
         parts = [self, *others]
-        features = [part._blocks.features for part in parts]
-        stacked = sp.vstack(features, format="csr") if is_sparse(features[0]) else np.concatenate(features)
+        stacked = stack_rows([part._blocks.features for part in parts])
         weights = None
         if any(part._weights is not None for part in parts):
             weights = np.concatenate([part._weights_or_ones() for part in parts])
@@ -157,6 +187,9 @@ class LinearModel(Loss):
     def _sums(self, scores: Array) -> Array:
         values = self.row_values(scores, self._targets)
         return self._blocks.sums(values if self._weights is None else values * self._weights)
+
+    def _gradient_on(self, blocks: RowBlocks, targets: Array, weights: Array, x: Array) -> Array:
+        return self._pulled(blocks, self._scores(blocks, x), targets, weights)
 
     def _pulled(self, blocks: RowBlocks, scores: Array, targets: Array, weights: Array | None) -> Array:
         slopes = self.row_slopes(scores, targets).reshape(blocks.n, self.outputs)

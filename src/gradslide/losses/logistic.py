@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.losses.inputs import feature_rows, signs
+from gradslide.losses.inputs import signs
 from gradslide.losses.linear_model import LinearModel, Reduction
 
 
@@ -27,9 +27,12 @@ class Logistic(LinearModel):
         sample_weight: Any = None,
         reduction: Reduction = "sum",
     ) -> None:
-        rows = feature_rows(features)
-        y = signs(labels, rows.shape[0]).astype(rows.dtype)
-        super().__init__(rows, y, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+        super().__init__(
+            features, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
+        )
+
+    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+        return signs(targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:
         return 0.25

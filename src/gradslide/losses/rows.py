@@ -1,5 +1,6 @@
 """The rows of all agents, stacked: one linear map and its adjoint, without a loop over agents."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,21 +43,24 @@ class RowBlocks:
             return values.reshape(self.m, -1).sum(axis=1)
         return np.add.reduceat(values, self.starts)
 
-    def row_numbers(self, rows: Array) -> Array:
-        """Rows numbered within each agent (m, c) as numbers of stacked rows (m * c,)."""
+    def row_numbers(self, rows: Sequence[Array]) -> tuple[slice | Array, Array]:
+        """Rows numbered within each agent as numbers of stacked rows, and how many each agent has."""
+        numbers = [np.asarray(own) for own in rows]
         require(
-            rows.ndim == 2 and rows.shape[0] == self.m and rows.shape[1] > 0 and rows.dtype.kind in "iu",
-            f"rows must be an integer array of shape (m, c) with m = {self.m}",
-            f"type {rows.dtype} and shape {rows.shape}",
-            "give the same number of rows for every agent",
+            len(numbers) == self.m and all(own.ndim == 1 and own.size and own.dtype.kind in "iu" for own in numbers),
+            f"rows must be one or more integers for each agent, {self.m} in all",
+            f"{len(numbers)} of them, {'; '.join(f'{own.dtype} {own.shape}' for own in numbers[:3])}",
+            "give every agent's row numbers",
         )
+        sizes = np.array([len(own) for own in numbers])
+        flat = np.concatenate(numbers)
         require(
-            bool((rows >= 0).all() and (rows < self.sizes[:, None]).all()),
+            bool((flat >= 0).all() and (flat < np.repeat(self.sizes, sizes)).all()),
             "rows must lie in 0..n_i - 1 for each agent i",
-            f"entries from {rows.min()} to {rows.max()}",
+            f"entries from {flat.min()} to {flat.max()}",
             "see rows_per_agent",
         )
-        return (self.starts[:, None] + rows).reshape(-1)
+        return as_slice(flat + np.repeat(self.starts, sizes)), sizes
 
     def rows_of(self, agents: Array) -> slice | Array:
         """Numbers of the stacked rows of these agents, in their order."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.losses.inputs import feature_rows, positive, signs
+from gradslide.losses.inputs import positive, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
 
 
@@ -30,9 +30,12 @@ class SmoothedHinge(LinearModel):
         reduction: Reduction = "sum",
     ) -> None:
         self.gamma = positive("gamma", gamma)
-        rows = feature_rows(features)
-        y = signs(labels, rows.shape[0]).astype(rows.dtype)
-        super().__init__(rows, y, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+        super().__init__(
+            features, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
+        )
+
+    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+        return signs(targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:
         return 1 / self.gamma

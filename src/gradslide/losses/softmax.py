@@ -31,8 +31,11 @@ class Softmax(LinearModel):
         reduction: Reduction = "sum",
     ) -> None:
         rows = feature_rows(features)
-        numbers, self.outputs = class_numbers(labels, rows.shape[0], classes)
-        super().__init__(rows, numbers, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+        self.outputs = class_numbers(labels, rows.shape[0], classes)[1]
+        super().__init__(rows, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+
+    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+        return class_numbers(targets, n, self.outputs)[0]
 
     @property
     def classes(self) -> int:

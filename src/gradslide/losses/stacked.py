@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class Stacked(Loss):
     def __init__(self, parts: Sequence[Loss]) -> None:
         super().__init__(sum(part.m for part in parts), parts[0].d, np.result_type(*(part.dtype for part in parts)))
         self.parts = tuple(parts)
+        self.has_value = all(part.has_value for part in parts)
         ends = np.cumsum([part.m for part in parts])
         self._starts: Array = ends - [part.m for part in parts]
         self._slices = [slice(start, end) for start, end in zip(self._starts, ends, strict=True)]
@@ -57,6 +59,28 @@ class Stacked(Loss):
         x = self._checked(x)
         checked_sampling(self.m, batch, streams)
         return self._joined([part.sample_gradient(x[own], batch, streams[own]) for part, own in self._each()])
+
+    @property
+    def rows_per_agent(self) -> Array | None:
+        sizes = [size for part in self.parts if (size := part.rows_per_agent) is not None]
+        return np.concatenate(sizes) if len(sizes) == len(self.parts) else None
+
+    def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
+        x = self._checked(x)
+        return self._joined(
+            [
+                part.gradient_of_rows(x[own], rows[own], None if counts is None else counts[own])
+                for part, own in self._each()
+            ]
+        )
+
+    def read_samples(self, agent: int, batch: Any) -> Any:
+        k = int(np.searchsorted(self._starts, agent, side="right")) - 1
+        return self.parts[k].read_samples(agent - int(self._starts[k]), batch)
+
+    def gradient_of_samples(self, x: Array, batches: Sequence[Any]) -> Array:
+        x = self._checked(x)
+        return self._joined([part.gradient_of_samples(x[own], batches[own]) for part, own in self._each()])
 
     def _smoothness(self, norm: int) -> Array:
         return np.concatenate([part.smoothness(norm) for part in self.parts])

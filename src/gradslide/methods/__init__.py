@@ -2,5 +2,6 @@
 
 from gradslide.methods.base import Context, Method
 from gradslide.methods.pds import PDS
+from gradslide.methods.spds import SPDS
 
-__all__ = ["PDS", "Context", "Method"]
+__all__ = ["PDS", "SPDS", "Context", "Method"]

@@ -8,7 +8,7 @@ from gradslide._types import Array
 from gradslide.coupling import Coupling
 from gradslide.domains import Domain
 from gradslide.network.base import Network
-from gradslide.oracles import Exact
+from gradslide.oracles import Oracle
 from gradslide.problem import Problem
 
 
@@ -20,7 +20,7 @@ class Context:
     """
 
     problem: Problem
-    oracle: Exact
+    oracle: Oracle
     network: Network
     coupling: Coupling
     x0: Array
@@ -35,9 +35,11 @@ class Context:
 class Method(Protocol):
     """A frozen dataclass of parameters. It never stops, prints, times or measures: `solve` does.
 
-    `step` returns a new state and may consume the arrays of the old one. A method may also have `dual(state)`,
-    `parameters(state)` (numbers that it was given or found), and a field `coupling` that names the coupling it
-    wants in its context.
+    `step` returns a new state and may consume the arrays of the old one, but not before it has its samples: where a
+    stream ends, the old state is what was reached. A method may also have `dual(state)`, `parameters(state)` (numbers
+    that it was given or found), `iterations(state)` (outer iterations after which its schedule ends), a field
+    `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and `seed`
+    that say how its gradients are sampled.
     """
 
     def init(self, context: Context) -> Any: ...
@@ -47,3 +49,10 @@ class Method(Protocol):
     def output(self, state: Any) -> Array | Mapping[str, Array]:
         """The answer so far; or several by name, the recommended one first."""
         ...
+
+
+def as_floats(method: Any, *names: str) -> None:
+    """Given parameters as Python floats: a NumPy scalar would turn float32 arrays into float64 ones."""
+    for name in names:
+        if (value := getattr(method, name)) is not None:
+            object.__setattr__(method, name, float(value))

@@ -1,16 +1,20 @@
 """Parameters that a method finds by itself where the user gives none."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.methods.base import Context
+from gradslide.oracles.variance import moments
 
 # How many gradient steps of length 1/L the solution is guessed to be away.
 _STEPS_AWAY = 10.0
 # Exchanges that the first outer iteration may take where L was not given.
 _FIRST_SLIDES = 50
+# Samples per agent at x_0 from which sigma and R are estimated.
+_PROBE_SAMPLES = 64
 
 
 def smoothness(context: Context) -> float:
@@ -23,13 +27,20 @@ def first_slides(L: float, *, R: float, A_norm: float) -> float:
     return max(L, R * A_norm / _FIRST_SLIDES) if L > 0 else L
 
 
-def balance(context: Context, gradients: Array, *, L: float, A_norm: float) -> float:
+class Balance(NamedTuple):
+    """R, and the V(x_0, x*) that it was found with."""
+
+    R: float
+    V: float
+
+
+def balance(context: Context, gradients: Array, *, L: float, A_norm: float, V: float | None = None) -> Balance:
     """An estimate of Theorem 1's R = (||z*|| + 1) / (4 sqrt(V(x_0, x*))) from the gradients g_i at x_0.
 
     A^T z* = mean - g_i at the optimum, so ||z*|| lies between h/||A|| and h/sigma, with h^2 = sum_i |g_i -
     mean|^2 and sigma the smallest nonzero singular value of A: their geometric mean is taken, with h at x_0.
-    The distance to x* is taken as ten gradient steps, and V no larger than X allows. A guess: too large an R
-    costs rounds, too small a one costs gradients. It takes one sum over all agents.
+    Unless V is given, the distance to x* is taken as ten gradient steps, and V no larger than X allows. A guess:
+    too large an R costs rounds, too small a one costs gradients. It takes one sum over all agents.
     """
     network, domain = context.network, context.domain
     m = network.graph.m
@@ -37,12 +48,34 @@ def balance(context: Context, gradients: Array, *, L: float, A_norm: float) -> f
     widths = np.asarray(domain.distance_bound(context.x0), dtype=np.float64)[:, None]
     sums = network.agree(np.hstack([gradients, squares, widths]), "sum")
     total, square, width = sums[:-2], float(sums[-2]), float(sums[-1])
-    if square == 0 or L == 0 or A_norm == 0:
-        return 1.0
+    if V is None:
+        V = min(0.5 * square * (_STEPS_AWAY / L) ** 2, width) if L > 0 else width
+    if square == 0 or L == 0 or A_norm == 0 or V == 0:
+        return Balance(1.0, V)
     mean_part = float(total @ total) / m
     # The theorem's 1 has no unit: a tenth of the mean gradient takes its place.
     spread = math.sqrt(max(0.0, square - mean_part)) + 0.1 * math.sqrt(mean_part)
     scale = math.sqrt(context.coupling.smallest_singular_value() * A_norm)
-    V = min(0.5 * square * (_STEPS_AWAY / L) ** 2, width)
-    R = spread / scale / (4 * math.sqrt(V)) if V > 0 else 1.0
-    return R if 0 < R < math.inf else 1.0
+    R = spread / scale / (4 * math.sqrt(V))
+    return Balance(R if 0 < R < math.inf else 1.0, V)
+
+
+class Probe(NamedTuple):
+    """Theorem 2's R, sigma and |x_0 - x*| as far as so many samples at x_0 show them."""
+
+    R: float
+    sigma: float
+    distance: float
+    samples: int
+
+
+def probe(context: Context, *, L: float, A_norm: float, distance: float | None) -> Probe:
+    """Estimates from single samples at x_0, for what was not given. It takes two sums over all agents."""
+    mean, variances = moments(lambda j: context.oracle.sampled_gradient(context.x0, j, 1), _PROBE_SAMPLES)
+    V = None if distance is None else distance**2 / 2
+    R, V = balance(context, mean, L=L, A_norm=A_norm, V=V)
+    total = float(context.network.agree(variances[:, None], "sum")[0])
+    # Where no gradient pulls, any distance will do.
+    distance = math.sqrt(2 * V) or 1.0
+    # R of Theorem 2 has 4 |x_0 - x*| where Theorem 1 has 4 sqrt(V).
+    return Probe(R / math.sqrt(2), math.sqrt(total / context.network.graph.m), distance, _PROBE_SAMPLES)

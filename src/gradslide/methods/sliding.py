@@ -1,0 +1,117 @@
+"""One outer iteration of primal-dual sliding: Algorithm 1/2 of Lan, Ouyang, Zhou, "Graph topology invariant gradient
+and sampling complexity for decentralized and stochastic optimization". PDS and SPDS differ in how they come by y."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from array_api_compat import array_namespace
+
+from gradslide._types import Array
+from gradslide.coupling import Dual
+from gradslide.methods.base import Context
+from gradslide.schedules import Row, Schedule
+
+
+@dataclass(frozen=True)
+class State:
+    """x = x_{k-1}, x_prev = x_{k-2}, x_before = the inner iterate before x; k outer iterations are done.
+
+    Where gradients are sampled: `samples` per agent were drawn, each with variance sigma^2 as far as is known.
+    """
+
+    k: int
+    schedule: Schedule
+    x: Array
+    x_prev: Array
+    x_before: Array
+    x_hat: Array
+    x_under: Array
+    x_bar: Array
+    y: Array
+    y_is_known: bool
+    dual: Dual
+    dual_bar: Dual
+    samples: int = 0
+    sigma: float | None = None
+
+    def copy(self) -> "State":
+        """A state of its own, for who wants to keep it while the run goes on."""
+        return copy.deepcopy(self)
+
+    def outputs(self) -> dict[str, Array]:
+        return {"average": self.x_bar, "hat": self.x_hat, "last": self.x}
+
+
+def start(
+    context: Context, schedule: Schedule, *, y: Array | None = None, samples: int = 0, sigma: float | None = None
+) -> State:
+    """The state before the first outer iteration; y: the gradient at x_0, if it is known already."""
+    x = context.x0
+    dual = context.coupling.start(x, context.s0)
+    return State(
+        k=0,
+        schedule=schedule,
+        x=x,
+        x_prev=x,
+        x_before=x,
+        x_hat=x,
+        x_under=x,
+        x_bar=x,
+        y=array_namespace(x).zeros_like(x) if y is None else y,
+        y_is_known=y is not None,
+        dual=dual,
+        dual_bar=dual,
+        samples=samples,
+        sigma=sigma,
+    )
+
+
+def outer_iteration(context: Context, s: State, row: Row, gradient: Callable[[Array], Array]) -> State:
+    """The paper's lines, in their order; `gradient` gives y_k (or v_k) at x_under."""
+    domain, coupling = context.domain, context.coupling
+
+    x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
+    x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
+    y = gradient(x_under)  # eq:yk_agent
+
+    x, x_before, dual = s.x, s.x_before, s.dual
+    anchor = row.p * domain.grad_nu(s.x) - y
+    x_sum, dual_sum = 0 * x, Dual(0 * dual.s, 0 * dual.w)
+    for t in range(1, row.T + 1):
+        u = x + row.alpha(t) * (x - x_before)  # eq:tukt_agent
+        dual = coupling.ascend(dual, u, row.q)  # eq:zkt_agent
+        theta = row.eta(t) * domain.grad_nu(x) + anchor - coupling.pull(dual)
+        x, x_before = domain.prox(theta, context.problem.mu + row.eta(t) + row.p), x  # eq:xkt_agent
+        x_sum += x
+        dual_sum = Dual(dual_sum.s + dual.s, dual_sum.w + dual.w)
+    x_hat = x_sum / row.T
+    return State(
+        k=s.k + 1,
+        schedule=s.schedule,
+        x=x,
+        x_prev=s.x,
+        x_before=x_before,
+        x_hat=x_hat,
+        x_under=x_under,
+        x_bar=_average(s.x_bar, x_hat, row),
+        y=y,
+        y_is_known=False,
+        dual=dual,
+        dual_bar=Dual(
+            _average(s.dual_bar.s, dual_sum.s / row.T, row),
+            _average(s.dual_bar.w, dual_sum.w / row.T, row),
+        ),
+        samples=s.samples + row.c,
+        sigma=s.sigma,
+    )
+
+
+def restart(s: State) -> State:
+    """A new stage starts at the averages."""
+    x = s.x_bar
+    return replace(s, x=x, x_prev=x, x_before=x, x_hat=x, x_under=x, dual=s.dual_bar)
+
+
+def _average(bar: Array, new: Array, row: Row) -> Array:
+    return bar + row.weight * (new - bar)

@@ -1,0 +1,150 @@
+"""Stochastic primal-dual sliding: Algorithm 3/4 and Theorem 2 of Lan, Ouyang, Zhou, "Graph topology invariant
+gradient and sampling complexity for decentralized and stochastic optimization"."""
+
+from dataclasses import dataclass, field
+
+from gradslide import guarantees, schedules
+from gradslide._types import Array
+from gradslide.coupling import COUPLINGS
+from gradslide.errors import InputError, kind_of, require, require_number, unknown_name
+from gradslide.methods import defaults, sliding
+from gradslide.methods.base import Context, as_floats
+from gradslide.methods.sliding import State
+from gradslide.oracles import Sampling, WithReplacement
+from gradslide.schedules import Sampled
+
+
+@dataclass(frozen=True, kw_only=True)
+class SPDS:
+    """Primal-dual sliding with sampled gradients, for min sum_i f_i(x), x in X, with the schedule of Theorem 2.
+
+    Assumes ft_i convex and L-smooth in the Euclidean norm, and unbiased samples G_i with E|G_i - grad ft_i|^2 <=
+    sigma^2. After N outer iterations, which are fixed ahead, sum c_k samples per agent were used, whatever the network,
+    and E f(x_bar) - f* <= 2/N^2 [4 L D^2 + L m sigma^2/c], D = |x_0 - x*| stacked over the m agents (`eq:fest_T_S`).
+
+    Say how long to run by one of N, the outer iterations; samples, how many per agent there are to spend on all
+    batches; or eps, the accuracy wanted, with distance.
+
+    R: balances ||z*|| against D; Theorem 2's choice is (||z*|| + 1)/(4 D). c: scale of the batch sizes; by default what
+    `samples` allows, else Theorem 2's choice 2 m sigma^2/D^2. L: smoothness of every ft_i. sigma: root of the variance
+    of one sample, averaged over the agents. distance: an estimate of D, that is sqrt(m) times the distance of one
+    agent. What is left out is found: L from the losses; R, sigma and distance, where they are needed, from 64 further
+    samples per agent at x_0, which are counted. coupling, norm: as for PDS. oracle: how samples are drawn, one of
+    `gs.oracles`. seed: of the agents' random streams.
+    """
+
+    N: int | None = None
+    R: float | None = None
+    c: float | None = None
+    L: float | None = None
+    sigma: float | None = None
+    eps: float | None = None
+    distance: float | None = None
+    samples: int | None = None
+    coupling: str = "incidence"
+    norm: float | None = None
+    oracle: Sampling = field(default_factory=WithReplacement)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        given = f"N={self.N}, samples={self.samples}, eps={self.eps}, distance={self.distance}, c={self.c}"
+        rule, remedy = "SPDS needs N, or samples, or eps and distance", "for example N=100"
+        require(any(value is not None for value in (self.N, self.samples, self.eps)), rule, given, remedy)
+        require(self.eps is None or (self.N, self.samples) == (None, None), f"{rule}; eps alone finds N", given, remedy)
+        require(self.eps is None or self.distance is not None, "eps needs a distance", given, "an estimate will do")
+        require(self.samples is None or self.c is None, "c and samples exclude each other", given, "drop one of them")
+        # What is left out is found later: 1 stands in for it.
+        L, R, c, A_norm = (1.0 if value is None else value for value in (self.L, self.R, self.c, self.norm))
+        N = 1 if self.N is None else self.N
+        schedules.theorem_2(N=N, L=L, mu=0.0, A_norm=A_norm, R=R, c=c)
+        eps, sigma, distance = (1 if value is None else value for value in (self.eps, self.sigma, self.distance))
+        guarantees.spds_N(eps, L=1.0, distance=distance)
+        guarantees.spds_c(sigma, m=1, distance=distance)
+        if self.samples is not None:
+            require_number("samples", self.samples, "each outer iteration takes at least one", least=N, whole=True)
+        require_number("seed", self.seed, "for example seed=0", least=0, whole=True)
+        if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
+            raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
+        as_floats(self, "R", "c", "L", "sigma", "eps", "distance", "norm")
+        if self.coupling not in COUPLINGS:
+            raise unknown_name("coupling", self.coupling, COUPLINGS)
+
+    def init(self, context: Context) -> State:
+        require(
+            context.domain.euclidean,
+            "SPDS needs a Euclidean domain (Theorem 2)",
+            type(context.domain).__name__,
+            "use Simplex in place of EntropySimplex, or PDS",
+        )
+        A_norm = context.coupling.norm() if self.norm is None else self.norm
+        L = defaults.smoothness(context) if self.L is None else self.L
+        require_number("L of SPDS", L, "every constant larger than the smoothness of the losses will do", above=0)
+        R, sigma, distance, probed = self.R, self.sigma, self.distance, 0
+        settled = (self.N or self.eps) is not None and (self.samples if self.c is None else self.c) is not None
+        if R is None or not (settled or (sigma is not None and distance is not None)):
+            found = defaults.probe(context, L=L, A_norm=A_norm, distance=distance)
+            R = found.R if R is None else R
+            sigma = found.sigma if sigma is None else sigma
+            distance, probed = found.distance, found.samples
+        L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
+        schedule = schedules.theorem_2(
+            N=self._outer_iterations(L, context.problem.mu, sigma, distance),
+            L=L,
+            mu=context.problem.mu,
+            A_norm=A_norm,
+            R=R,
+            c=self._batch_scale(context.network.graph.m, sigma, distance),
+        )
+        if self.samples is not None:
+            schedule = schedule.with_samples(self.samples)
+        return sliding.start(context, schedule, samples=probed, sigma=sigma)
+
+    def step(self, context: Context, state: State) -> State:
+        row = state.schedule.row(state.k + 1)
+
+        def v(x_under: Array) -> Array:
+            v = context.oracle.sampled_gradient(x_under, state.samples, row.c)  # eq:vki
+            if row.k < self.iterations(state):
+                # They are collected while the inner loop communicates.
+                context.oracle.draw_ahead(state.samples + row.c, state.schedule.row(row.k + 1).c)
+            return v
+
+        return sliding.outer_iteration(context, state, row, v)
+
+    def iterations(self, state: State) -> int:
+        assert isinstance(state.schedule, Sampled)
+        return state.schedule.N
+
+    def output(self, state: State) -> dict[str, Array]:
+        return state.outputs()
+
+    def dual(self, state: State) -> Array:
+        """Average of the multipliers in node form: A^T z = Lap s."""
+        return state.dual_bar.s
+
+    def parameters(self, state: State) -> dict[str, float]:
+        """What was given or found: all that `schedules.theorem_2` takes, and sigma where it is known."""
+        s = state.schedule
+        assert isinstance(s, Sampled)
+        known = {} if state.sigma is None else {"sigma": state.sigma}
+        return {"N": s.N, "L": s.L, "R": s.R, "c": s.c, "A_norm": s.A_norm, "mu": s.mu, **known}
+
+    def _outer_iterations(self, L: float, mu: float, sigma: float | None, distance: float | None) -> int:
+        if self.N is not None:
+            return int(self.N)
+        assert distance is not None
+        if self.eps is not None:
+            return guarantees.spds_N(self.eps, L=L, distance=distance, mu=mu)
+        assert self.samples is not None
+        assert sigma is not None
+        return guarantees.spds_N_for(self.samples, L=L, distance=distance, sigma=sigma, mu=mu)
+
+    def _batch_scale(self, m: int, sigma: float | None, distance: float | None) -> float:
+        if self.c is not None:
+            return self.c
+        if self.samples is not None:
+            # Found once all else is known.
+            return 0.0
+        assert sigma is not None
+        assert distance is not None
+        return guarantees.spds_c(sigma, m=m, distance=distance)

@@ -1,0 +1,19 @@
+"""First-order information of the agents that live here, exact or sampled."""
+
+from gradslide.oracles.base import Sampler, Sampling
+from gradslide.oracles.noise import Noise
+from gradslide.oracles.oracle import Oracle
+from gradslide.oracles.rows import WithoutReplacement, WithReplacement
+from gradslide.oracles.stream import Stream
+from gradslide.oracles.variance import estimate_sigma
+
+__all__ = [
+    "Noise",
+    "Oracle",
+    "Sampler",
+    "Sampling",
+    "Stream",
+    "WithReplacement",
+    "WithoutReplacement",
+    "estimate_sigma",
+]

@@ -1,0 +1,68 @@
+"""Samples drawn on a thread, at the same time as other work."""
+
+import threading
+from typing import Any
+
+from gradslide._types import Array
+from gradslide.errors import StreamError
+from gradslide.oracles.base import Sampler
+
+
+class Ahead(Sampler):
+    """The same samples, drawn on a thread: from when they are announced (overlap), or else from when they are asked
+    for. timeout: seconds to wait after that while nothing arrives."""
+
+    def __init__(self, sampler: Sampler, *, overlap: bool, timeout: float | None = None) -> None:
+        self._sampler = sampler
+        self._overlap = overlap
+        self._timeout = timeout
+        self._pending: _Draw | None = None
+
+    def prepare(self, start: int, count: int) -> None:
+        if self._overlap:
+            self._pending = _Draw(self._sampler, start, count)
+
+    def draw(self, start: int, count: int) -> Any:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            pending = _Draw(self._sampler, start, count)
+        assert pending.wanted == (start, count), "the samples that were announced are the ones to ask for"
+        return pending.result(self._timeout)
+
+    def gradient(self, x: Array, samples: Any) -> Array:
+        return self._sampler.gradient(x, samples)
+
+    def close(self) -> None:
+        self._sampler.close()
+
+
+class _Draw:
+    """One draw under way. Its thread is a daemon: a stream that never answers does not keep the program alive."""
+
+    def __init__(self, sampler: Sampler, start: int, count: int) -> None:
+        self.wanted = start, count
+        self._sampler = sampler
+        self._done = threading.Event()
+        self._samples: Any = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="gradslide-samples", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._samples = self._sampler.draw(*self.wanted)
+        # Whatever it is, who waits must hear of it.
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    def result(self, timeout: float | None) -> Any:
+        arrived = self._sampler.waiting()[1]
+        while not self._done.wait(timeout):
+            agent, now = self._sampler.waiting()
+            if now == arrived:
+                raise StreamError(agent, f"it gave nothing for {timeout:g} seconds")
+            arrived = now
+        if self._error is not None:
+            raise self._error
+        return self._samples

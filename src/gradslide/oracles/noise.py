@@ -1,0 +1,44 @@
+"""Exact gradients with noise added, for studies."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradslide._random import Streams
+from gradslide._types import Array
+from gradslide.errors import require_number
+from gradslide.losses import Loss
+from gradslide.oracles.base import Sampler
+
+
+@dataclass(frozen=True)
+class Noise:
+    """grad ft_i plus normal noise whose expected squared norm is sigma^2 per sample, so sigma^2/c for a mean of c.
+
+    sigma = 0 gives exact gradients.
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        require_number("sigma", self.sigma, "0 gives exact gradients", least=0)
+
+    def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        return _Noisy(loss, float(self.sigma), Streams(seed, agents))
+
+
+class _Noisy(Sampler):
+    def __init__(self, loss: Loss, sigma: float, streams: Streams) -> None:
+        self._loss, self._sigma, self._streams = loss, sigma, streams
+
+    def draw(self, start: int, count: int) -> Array:
+        """The mean of the noise of so many samples."""
+        m, d = self._loss.m, self._loss.d
+        scale = self._sigma / math.sqrt(d * count)
+        noise = np.stack([self._streams.at(i, start).standard_normal(d) for i in range(m)])
+        return (scale * noise).astype(self._loss.dtype)
+
+    def gradient(self, x: Array, samples: Array) -> Array:
+        return self._loss.gradient(x) + samples

@@ -1,0 +1,51 @@
+"""The oracle that methods ask, and that counts what they ask for."""
+
+from gradslide._types import Array
+from gradslide.costs import Costs
+from gradslide.errors import InputError
+from gradslide.losses import Loss
+from gradslide.oracles.base import Sampler
+
+
+class Oracle:
+    """Gradients of ft_i, exact or sampled, every evaluation and every sample counted."""
+
+    def __init__(self, loss: Loss, costs: Costs, sampler: Sampler | None = None) -> None:
+        self._loss = loss
+        self._costs = costs
+        self._sampler = sampler
+
+    def gradient(self, x: Array) -> Array:
+        """grad ft_i(x_i) for every agent here, shape (agents, d)."""
+        self._costs.gradients += 1
+        return self._loss.gradient(x)
+
+    def value(self, x: Array) -> Array:
+        """ft_i(x_i) for every agent here, shape (agents,)."""
+        self._costs.values += 1
+        return self._loss.value(x)
+
+    def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        self._costs.values += 1
+        self._costs.gradients += 1
+        return self._loss.value_and_gradient(x)
+
+    def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
+        """Mean of the gradients of every agent's samples start, ..., start + count - 1; shape (agents, d)."""
+        sampler = self._given()
+        samples = sampler.draw(start, count)
+        self._costs.samples += count
+        return sampler.gradient(x, samples)
+
+    def draw_ahead(self, start: int, count: int) -> None:
+        """Say which samples come next, so that they can be collected while the network communicates."""
+        self._given().prepare(start, count)
+
+    def close(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
+
+    def _given(self) -> Sampler:
+        if self._sampler is None:
+            raise InputError("a method that samples needs a field `oracle`", "none", "gs.oracles.WithReplacement()")
+        return self._sampler

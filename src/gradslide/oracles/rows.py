@@ -1,0 +1,107 @@
+"""Samples from the rows that an agent holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradslide._random import Streams
+from gradslide._types import Array
+from gradslide.losses import Loss
+from gradslide.losses.draws import Draw, with_replacement
+from gradslide.oracles.ahead import Ahead
+from gradslide.oracles.base import Sampler
+
+
+@dataclass(frozen=True)
+class WithReplacement:
+    """Rows of an agent's own data, each drawn uniformly and independently: unbiased, what Theorem 2 covers.
+
+    A `Custom` loss is asked for its own sample_gradient. overlap: draw on a thread while the network communicates.
+    """
+
+    overlap: bool = field(default=False, repr=False)
+
+    def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        streams = Streams(seed, agents)
+        sizes = loss.rows_per_agent
+        if sizes is None:
+            return _Own(loss, streams)
+        return _overlapping(_Independent(loss, sizes.tolist(), streams), self.overlap)
+
+
+@dataclass(frozen=True)
+class WithoutReplacement:
+    """Rows of an agent's own data, none twice before each came once (an epoch), in a new random order each time.
+
+    Outside Theorem 2: the samples of an epoch depend on each other, so that gradients are not unbiased given the
+    past. Often good in practice. overlap: draw on a thread while the network communicates.
+    """
+
+    overlap: bool = field(default=False, repr=False)
+
+    def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        sizes = loss.rows_per_agent
+        if sizes is None:
+            # Says what is missing.
+            loss.gradient_of_rows(np.zeros((loss.m, loss.d)), [])
+            raise AssertionError("a loss without rows has no gradient of rows")
+        return _overlapping(_Epochs(loss, sizes.tolist(), Streams(seed, agents)), self.overlap)
+
+
+def _overlapping(sampler: Sampler, overlap: bool) -> Sampler:
+    return Ahead(sampler, overlap=True) if overlap else sampler
+
+
+class _Rows(Sampler):
+    """Samples are rows by number."""
+
+    def __init__(self, loss: Loss, sizes: list[int], streams: Streams) -> None:
+        self._loss, self._sizes, self._streams = loss, sizes, streams
+
+    def gradient(self, x: Array, samples: list[Draw]) -> Array:
+        return self._loss.gradient_of_rows(x, [draw.rows for draw in samples], [draw.counts for draw in samples])
+
+
+class _Independent(_Rows):
+    def draw(self, start: int, count: int) -> list[Draw]:
+        return [with_replacement(self._streams.at(i, start), n, count) for i, n in enumerate(self._sizes)]
+
+
+class _Epochs(_Rows):
+    def __init__(self, loss: Loss, sizes: list[int], streams: Streams) -> None:
+        super().__init__(loss, sizes, streams)
+        self._order: dict[int, tuple[int, Array]] = {}
+
+    def draw(self, start: int, count: int) -> list[Draw]:
+        return [self._of(i, n, start, start + count) for i, n in enumerate(self._sizes)]
+
+    def _of(self, i: int, n: int, start: int, end: int) -> Draw:
+        """Rows start, ..., end - 1 of one random order of the n rows after another."""
+        (first, skip), (last, rest) = divmod(start, n), divmod(end, n)
+        if first == last:
+            return Draw(self._shuffled(i, n, first)[skip:rest], np.ones(rest - skip))
+        counts = np.full(n, float(last - first - 1))
+        counts[self._shuffled(i, n, first)[skip:]] += 1
+        if rest:
+            counts[self._shuffled(i, n, last)[:rest]] += 1
+        return Draw(np.arange(n), counts)
+
+    def _shuffled(self, i: int, n: int, epoch: int) -> Array:
+        if i not in self._order or self._order[i][0] != epoch:
+            self._order[i] = epoch, self._streams.at(i, epoch).permutation(n)
+        return self._order[i][1]
+
+
+class _Own(Sampler):
+    """The loss draws and evaluates at once, with generators that stand for the samples."""
+
+    def __init__(self, loss: Loss, streams: Streams) -> None:
+        self._loss, self._streams = loss, streams
+
+    def draw(self, start: int, count: int) -> tuple[int, list[Any]]:
+        return count, [self._streams.at(i, start) for i in range(self._loss.m)]
+
+    def gradient(self, x: Array, samples: tuple[int, list[Any]]) -> Array:
+        return self._loss.sample_gradient(x, *samples)

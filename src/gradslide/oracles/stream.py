@@ -1,0 +1,200 @@
+"""Live streams: samples as they arrive."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import InputError, StreamEnded, StreamError, kind_of, require, require_number
+from gradslide.losses import Loss
+from gradslide.losses.inputs import stack_rows
+from gradslide.oracles.ahead import Ahead
+from gradslide.oracles.base import Sampler
+
+Sources = Sequence[Iterable[Any]] | Callable[[int], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Batches from an iterator of one's own per agent, which may block until there is something to give.
+
+    sources: one iterable (generator, iterator, list) of batches per agent of the network; or a function i -> iterable,
+    called for the agents that live here. A batch holds any number of samples: what is not needed yet is kept for later.
+    It is a pair (features, labels) as the loss takes them; or, with `gradient`, an array or a tuple of arrays whose
+    leading axis counts samples. gradient: (x_i, batch) -> (d,), the mean of the gradients of the batch's samples, for
+    losses of one's own. overlap: collect the samples of the next outer iteration while the network communicates.
+    timeout: give up when no batch arrives for so many seconds while the run waits; for ever by default. workers:
+    threads that draw side by side, each from its own share of the agents; more than one where streams block and share
+    nothing.
+
+    Gradients are unbiased if samples are independent of each other and of the past, with the distribution that ft_i is
+    the mean over. The loss's own rows then only serve to find L and to measure the objective.
+    """
+
+    sources: Sources
+    gradient: Callable[[Array, Any], Array] | None = None
+    overlap: bool = True
+    timeout: float | None = None
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        listed = isinstance(self.sources, Sequence) and not isinstance(self.sources, str | bytes)
+        if not (listed or callable(self.sources)):
+            raise InputError(
+                "sources must be a list with one iterable per agent, or a function of the agent's number",
+                kind_of(self.sources),
+                "for example [stream(i) for i in range(m)]",
+            )
+        if self.gradient is not None and not callable(self.gradient):
+            raise InputError("gradient must be callable", kind_of(self.gradient), "give a function of (x_i, batch)")
+        if self.timeout is not None:
+            require_number("timeout", self.timeout, "or leave it out to wait for ever", above=0)
+        require_number("workers", self.workers, "1 draws from one stream after the other", least=1, whole=True)
+
+    def __repr__(self) -> str:
+        return "Stream()"
+
+    def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        iterators = [_iterator(self.sources, agent) for agent in agents]
+        feeds = [
+            _Feed(agent, iterator, _reader(loss, i, self.gradient is not None))
+            for i, (agent, iterator) in enumerate(zip(agents, iterators, strict=True))
+        ]
+        return Ahead(_Live(loss, feeds, self.gradient, self.workers), overlap=self.overlap, timeout=self.timeout)
+
+
+class _Live(Sampler):
+    def __init__(self, loss: Loss, feeds: "list[_Feed]", gradient: Callable[..., Array] | None, workers: int) -> None:
+        self._loss, self._feeds, self._gradient = loss, feeds, gradient
+        self._workers = min(workers, len(feeds))
+
+    def draw(self, start: int, count: int) -> list[Any]:
+        """The next samples: a live stream cannot go back, so `start` is not looked at."""
+        shares = [self._feeds[first :: self._workers] for first in range(self._workers)]
+        outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        if len(shares) == 1:
+            _fill(self._feeds, count, outcomes)
+        else:
+            for share in shares:
+                threading.Thread(target=_fill, args=(share, count, outcomes), daemon=True).start()
+        for _ in shares:
+            # The first failure counts: other streams may block for long.
+            if (failure := outcomes.get()) is not None:
+                raise failure
+        return [feed.take(count) for feed in self._feeds]
+
+    def gradient(self, x: Array, samples: list[Any]) -> Array:
+        if self._gradient is None:
+            return self._loss.gradient_of_samples(x, samples)
+        return np.stack(
+            [self._own_gradient(feed.agent, *own) for feed, *own in zip(self._feeds, x, samples, strict=True)]
+        )
+
+    def waiting(self) -> tuple[int | None, int]:
+        agent = next((feed.agent for feed in self._feeds if feed.waiting), None)
+        return agent, sum(feed.arrived for feed in self._feeds)
+
+    def close(self) -> None:
+        for feed in self._feeds:
+            feed.closed = True
+
+    def _own_gradient(self, agent: int, x: Array, batch: Any) -> Array:
+        assert self._gradient is not None
+        result = np.asarray(self._gradient(x, batch))
+        if result.shape != x.shape or result.dtype.kind not in "biuf":
+            raise InputError(
+                f"gradient of a Stream must return real numbers of shape {x.shape} for agent {agent}",
+                f"type {result.dtype} and shape {result.shape}",
+                "return the mean over the batch",
+            )
+        return result.astype(self._loss.dtype, copy=False)
+
+
+class _Feed:
+    """The samples of one agent that have arrived and are not used yet."""
+
+    def __init__(self, agent: int, batches: Iterator[Any], read: Callable[[Any], tuple[Array, ...]]) -> None:
+        self.agent = agent
+        self.waiting = False
+        self.arrived = 0
+        self.closed = False
+        self._batches = batches
+        self._read = read
+        self._kept: list[tuple[Array, ...]] = []
+        self._count = 0
+
+    def fill(self, count: int) -> None:
+        """Wait until so many samples are there."""
+        while self._count < count and not self.closed:
+            self.waiting = True
+            try:
+                parts = self._read(next(self._batches))
+            except StopIteration:
+                raise StreamEnded(self.agent) from None
+            except Exception as error:
+                raise StreamError(self.agent, f"{type(error).__name__}: {error}") from error
+            self.waiting = False
+            self.arrived += 1
+            self._kept.append(parts)
+            self._count += parts[0].shape[0]
+
+    def take(self, count: int) -> Any:
+        columns = [stack_rows(column) for column in zip(*self._kept, strict=True)]
+        self._kept = [tuple(column[count:] for column in columns)]
+        self._count -= count
+        batch = tuple(column[:count] for column in columns)
+        return batch if len(batch) > 1 else batch[0]
+
+
+def _fill(feeds: list[_Feed], count: int, outcomes: "queue.SimpleQueue[BaseException | None]") -> None:
+    try:
+        for feed in feeds:
+            feed.fill(count)
+    # Whatever it is, who waits must hear of it.
+    except BaseException as error:
+        outcomes.put(error)
+    else:
+        outcomes.put(None)
+
+
+def _iterator(sources: Sources, agent: int) -> Iterator[Any]:
+    if callable(sources):
+        source = sources(agent)
+    else:
+        require(
+            agent < len(sources),
+            "sources must hold one stream per agent",
+            len(sources),
+            f"give one for agent {agent} too",
+        )
+        source = sources[agent]
+    try:
+        return iter(source)
+    except TypeError:
+        raise InputError(f"the stream of agent {agent} must be iterable", kind_of(source), "give a generator") from None
+
+
+def _reader(loss: Loss, i: int, is_own: bool) -> Callable[[Any], tuple[Array, ...]]:
+    """How a batch of the i-th agent here is checked."""
+    if not is_own:
+        return lambda batch: loss.read_samples(i, batch)
+    return _read_arrays
+
+
+def _read_arrays(batch: Any) -> tuple[Array, ...]:
+    parts = tuple(
+        part if hasattr(part, "shape") else np.asarray(part)
+        for part in (batch if isinstance(batch, tuple) else (batch,))
+    )
+    lengths = {part.shape[0] if part.ndim else None for part in parts}
+    require(
+        len(lengths) == 1 and None not in lengths,
+        "a batch must be an array, or a tuple of arrays, with one leading entry per sample",
+        f"shapes {', '.join(str(part.shape) for part in parts)}",
+        "give all parts the same length",
+    )
+    return parts
