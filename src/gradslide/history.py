@@ -65,8 +65,13 @@ class History(Sequence[Record]):
 
         return pd.DataFrame(self.to_dict())
 
-    def plot(self, against: str = "gradients", optimum: float | None = None) -> Any:
-        """Objective (or its error, if the optimum is given) and disagreement against costs; a matplotlib figure."""
+    def plot(self, against: str | None = None, optimum: float | None = None) -> Any:
+        """Objective (or its error, if the optimum is given) and disagreement against costs; a matplotlib figure.
+
+        against: gradients by default, or samples for a run that took no exact gradients.
+        """
         from gradslide.experiments.plots import plot_histories
 
+        if against is None:
+            against = "samples" if len(self) and self[-1].samples and not self[-1].gradients else "gradients"
         return plot_histories({"": self}, against=(against,), optimum=optimum)

@@ -1,20 +1,23 @@
 """From the tables of a spec to a problem, networks, a method and a stop."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gradslide import data as datasets
-from gradslide import domains, losses, penalties
+from gradslide import domains, losses, oracles, penalties
 from gradslide._types import Array
 from gradslide.errors import InputError, require, require_number, unknown_name
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec
 from gradslide.graph import Graph
 from gradslide.losses import Loss
-from gradslide.methods import PDS, Method
+from gradslide.methods import PDS, SPDS, Method
+from gradslide.oracles import Sampling
 from gradslide.problem import Problem
 from gradslide.stop import Relative, Stop
 
@@ -61,7 +64,13 @@ TOPOLOGIES: dict[str, Callable[..., Graph]] = {
 _DENSE_FROM = 0.2
 # Topologies whose parameters say how many agents there are.
 _SIZED_BY_SHAPE = ("grid", "torus", "hypercube")
-METHODS: dict[str, Callable[..., Method]] = {"pds": PDS}
+METHODS: dict[str, Callable[..., Method]] = {"pds": PDS, "spds": SPDS}
+# A live stream is no part of a file: it takes Python.
+ORACLES: dict[str, Callable[..., Sampling]] = {
+    "with_replacement": oracles.WithReplacement,
+    "without_replacement": oracles.WithoutReplacement,
+    "noise": oracles.Noise,
+}
 
 
 def build_problem(spec: Spec, data_dir: Path | None) -> Problem:
@@ -154,21 +163,48 @@ def _generated(section: Section, m: int) -> Graph:
     return section.construct("topology", TOPOLOGIES, key="topology", **size)
 
 
-def build_method(spec: Spec, theory_R: Callable[[str], float]) -> Method:
-    """The method; R = "theory" asks for the R of Theorem 1 from a reference optimum, for the method's coupling."""
+@dataclass(frozen=True)
+class Theory:
+    """What a theorem asks for, from a reference optimum: R of Theorem 1 for a coupling, and |x_0 - x*|."""
+
+    R: Callable[[str], float]
+    distance: Callable[[], float]
+
+
+def build_method(spec: Spec, theory: Theory) -> Method:
+    """The method; R = "theory" and distance = "theory" take them from a reference optimum."""
     table = Section("method", spec.method)
-    if isinstance(spec.method.get("R"), str):
-        if (word := table.take("R", str)) != "theory":
-            raise InputError(
-                'R in [method] must be a number or "theory"', repr(word), "or leave it out for an estimate"
-            )
-        return table.construct("method", METHODS, R=theory_R(spec.method.get("coupling", "incidence")))
-    return table.construct("method", METHODS)
+    given: dict[str, Any] = {}
+    if _is_word(table, "R"):
+        R = theory.R(spec.method.get("coupling", "incidence"))
+        # Theorem 2 has |x_0 - x*| where Theorem 1 has sqrt(V).
+        given["R"] = R / math.sqrt(2) if spec.method.get("name") == "spds" else R
+    if _is_word(table, "distance"):
+        given["distance"] = theory.distance()
+    if (sampling := table.take_any("oracle")) is not None:
+        words = {"kind": sampling} if isinstance(sampling, str) else sampling
+        given["oracle"] = Section("method.oracle", words).construct("way of sampling", ORACLES, key="kind")
+    return table.construct("method", METHODS, **given)
 
 
-def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop:
+def _is_word(table: Section, name: str) -> bool:
+    """Whether a number is left to theory."""
+    if not isinstance(table.peek(name), str):
+        return False
+    if (word := table.take(name, str)) != "theory":
+        raise InputError(
+            f'{name} in [method] must be a number or "theory"', repr(word), "or leave it out for an estimate"
+        )
+    return True
+
+
+def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop | None:
     """Targets are numbers, or {relative = 1e-3}; a relative objective is relative to the reference optimum
-    unless `to` is given."""
+    unless `to` is given. None for a method that knows when to end."""
+    if spec.stop is None:
+        if hasattr(METHODS.get(spec.method.get("name", "")), "iterations"):
+            return None
+        raise InputError("a spec needs a table 'stop'", "none", "add [stop] with iterations = 1000")
     table = Section("stop", spec.stop)
     targets: dict[str, Any] = {}
     for name in ("objective", "residual", "disagreement", "gap"):
@@ -183,7 +219,7 @@ def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop:
                 f"{name} in [stop] must be a number or {{relative = ...}}", repr(value), "correct the spec"
             )
         targets[name] = value
-    limits = {name: table.optional(name, int) for name in ("iterations", "gradients", "rounds")}
+    limits = {name: table.optional(name, int) for name in ("iterations", "gradients", "samples", "rounds")}
     seconds = table.optional("seconds", float)
     table.finish()
     return Stop(**targets, **limits, seconds=seconds)
@@ -191,8 +227,10 @@ def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop:
 
 def needs_reference(spec: Spec) -> bool:
     """Whether the spec speaks of the optimum without giving it."""
-    objective = spec.stop.get("objective")
-    return spec.method.get("R") == "theory" or (isinstance(objective, dict) and "to" not in objective)
+    objective = (spec.stop or {}).get("objective")
+    return "theory" in (spec.method.get("R"), spec.method.get("distance")) or (
+        isinstance(objective, dict) and "to" not in objective
+    )
 
 
 def _targets(loss: Any, labels: Array) -> dict[str, Array]:

@@ -17,6 +17,7 @@ from gradslide._version import __version__
 from gradslide.errors import InputError, unknown_name
 from gradslide.experiments.plots import plot_histories, pyplot
 from gradslide.experiments.run import Results
+from gradslide.experiments.tables import work_columns
 
 
 def write_results(results: Results) -> list[Path]:
@@ -67,7 +68,9 @@ def _csv(results: Results) -> str:
 
 def _plot(results: Results, path: Path) -> Path:
     histories = {run.name: run.solution.history for run in results.runs}
-    return write_figure(plot_histories(histories, optimum=results.optimum, title=results.spec.title), path)
+    against = (*work_columns(run.solution for run in results.runs), "rounds")
+    figure = plot_histories(histories, against=against, optimum=results.optimum, title=results.spec.title)
+    return write_figure(figure, path)
 
 
 def write_figure(figure: Any, path: Path) -> Path:

@@ -1,5 +1,6 @@
 """Pictures of runs and networks (extra `plot`)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +54,10 @@ def plot_histories(
             "linestyle": _DASHES[index % len(_DASHES)],
             "label": name or None,
         }
-        objective = (
-            columns["objective"]
-            if optimum is None
-            else [max(f - optimum, 1e-16 * abs(optimum)) for f in columns["objective"]]
-        )
+        # A loss without a value has no objective.
+        objective = [math.nan if f is None else f for f in columns["objective"]]
+        if optimum is not None:
+            objective = [max(f - optimum, 1e-16 * abs(optimum)) for f in objective]
         for column, cost in enumerate(against):
             axes[0, column].plot(columns[cost], objective, **style)
             axes[1, column].plot(columns[cost], columns["disagreement"], **style)

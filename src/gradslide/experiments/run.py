@@ -3,18 +3,16 @@
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gradslide import guarantees, storage
-from gradslide.experiments import build
+from gradslide import storage
+from gradslide.experiments import bounds, build
 from gradslide.experiments.spec import Spec, unused
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
 from gradslide.problem import Problem
-from gradslide.reference import Reference, multiplier_at, reference
-from gradslide.schedules import theorem_1
+from gradslide.reference import Reference, reference
 from gradslide.solution import Solution
 from gradslide.solve import solve
 from gradslide.status import Status
@@ -92,7 +90,7 @@ def run_spec(
     }
     # With stand-ins for the optimum, so that a mistake shows before anything long starts.
     build.build_stop(spec, lambda: 1.0)
-    build.build_method(spec, lambda coupling: 1.0)
+    build.build_method(spec, build.Theory(R=lambda coupling: 1.0, distance=lambda: 1.0))
     storage.require_writable(spec.output.dir)
     optimum: Reference | None = None
     if build.needs_reference(spec):
@@ -102,7 +100,7 @@ def run_spec(
     runs = []
     stems: list[str] = []
     for name, graph in graphs.items():
-        method = build.build_method(spec, partial(_theory_R, problem, graph, optimum))
+        method = build.build_method(spec, _theory(problem, graph, optimum))
         stems.append(unused(re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "network", stems, "-{}"))
         solution = solve(
             problem,
@@ -116,7 +114,21 @@ def run_spec(
         runs.append(_measured(name, stems[-1], problem, graph, solution, optimum))
         if solution.status is Status.INTERRUPTED:
             break
-    return Results(spec, repr(problem), None if optimum is None else optimum.objective, stop.has_targets, runs)
+    has_targets = stop is not None and stop.has_targets
+    return Results(spec, repr(problem), None if optimum is None else optimum.objective, has_targets, runs)
+
+
+def _theory(problem: Problem, graph: Graph, optimum: Reference | None) -> build.Theory:
+    """What the theorems ask of a spec that leaves it to theory."""
+    return build.Theory(
+        R=lambda coupling: bounds.theory_R(problem, graph, _known(optimum), coupling),
+        distance=lambda: bounds.distance(problem, _known(optimum)),
+    )
+
+
+def _known(optimum: Reference | None) -> Reference:
+    assert optimum is not None, "needs_reference said that none was needed"
+    return optimum
 
 
 def _measured(
@@ -125,7 +137,7 @@ def _measured(
     last = solution.history[-1] if len(solution.history) else None
     if optimum is None or last is None or last.objective is None or last.local_objective is None:
         return NetworkRun(name, stem, graph, solution)
-    bound, bound_at_mean = _bounds(problem, graph, solution, optimum)
+    promised = bounds.promise(problem, graph, solution, optimum)
     return NetworkRun(
         name,
         stem,
@@ -133,40 +145,6 @@ def _measured(
         solution,
         objective_error=last.objective - optimum.objective,
         local_error=last.local_objective - optimum.objective,
-        bound=bound,
-        bound_at_mean=bound_at_mean,
+        bound=None if promised is None else promised.local,
+        bound_at_mean=None if promised is None else promised.at_mean,
     )
-
-
-def _bounds(
-    problem: Problem, graph: Graph, solution: Solution, optimum: Reference
-) -> tuple[Bound, float] | tuple[None, None]:
-    """What Theorem 1 promised for the average after as many outer iterations.
-
-    None past the first stage, for outputs that it says nothing of, and for runs that diverged.
-    """
-    if not solution.parameters or solution.status is Status.DIVERGED:
-        return None, None
-    schedule = theorem_1(**solution.parameters)
-    first, last = schedule.row(1), schedule.row(solution.history[-1].iteration)
-    if last.stage > 0 or solution.output != "average":
-        return None, None
-    V = optimum.V(problem, problem.start())
-    coupling = solution.settings["coupling"]
-    z_star = optimum.multiplier(problem, graph, coupling)
-    z_mean = multiplier_at(problem, graph, coupling, solution.mean)
-    return (
-        guarantees.proposition_1(first, last, V=V, z_star=z_star),
-        guarantees.objective_at_mean(first, last, V=V, z_mean=z_mean),
-    )
-
-
-def _theory_R(problem: Problem, graph: Graph, optimum: Reference | None, coupling: str) -> float:
-    known = _known(optimum)
-    z_star = known.multiplier(problem, graph, coupling)
-    return guarantees.theory_R(V=known.V(problem, problem.start()), z_star=z_star)
-
-
-def _known(optimum: Reference | None) -> Reference:
-    assert optimum is not None, "needs_reference said that none was needed"
-    return optimum

@@ -33,7 +33,7 @@ class Spec:
     problem: dict[str, Any]
     networks: list[dict[str, Any]]
     method: dict[str, Any]
-    stop: dict[str, Any]
+    stop: dict[str, Any] | None
     output: OutputSpec
     folder: Path = field(default_factory=Path)
 
@@ -87,7 +87,7 @@ def parse_spec(text: str, name: str, folder: Path) -> Spec:
     title = top.take("title", str, name)
     data, problem = top.take("data", dict), top.take("problem", dict)
     networks = top.take_any("network")
-    method, stop = top.take("method", dict, {"name": "pds"}), top.take("stop", dict)
+    method, stop = top.take("method", dict, {"name": "pds"}), top.optional("stop", dict)
     output = Section("output", top.take("output", dict, {}))
     top.finish()
     if isinstance(networks, dict):

@@ -1,9 +1,10 @@
 """Tables for the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gradslide.experiments.run import NetworkRun, Results
+from gradslide.solution import Solution
 from gradslide.status import Status
 
 
@@ -16,15 +17,13 @@ def results_table(results: Results) -> Any:
     # Narrow enough for 80 columns.
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("network", no_wrap=True)
-    headings = ["gradients", "rounds", "error" if known else "objective", "apart", "|Ax|"]
-    if known:
-        headings.insert(3, "bound")
-        headings.append("bound")
-    for heading in headings:
+    work = work_columns(run.solution for run in results.runs)
+    headings = [*work, "rounds", "error" if known else "objective", *["bound"] * known, "apart", "|Ax|"]
+    for heading in [*headings, *["bound"] * known]:
         table.add_column(heading, justify="right")
     table.add_column("status")
     for run in results.runs:
-        table.add_row(*_row(run, known))
+        table.add_row(*_row(run, work, known))
     return table
 
 
@@ -58,28 +57,35 @@ def data_table(entries: Sequence[Any]) -> Any:
 
 
 def spread(results: Results) -> str:
-    """How much the costs moved between networks that were solved to the same accuracy."""
+    """How much the costs moved between networks that were solved to the same accuracy, or by the same schedule."""
     solutions = [run.solution for run in results.runs]
-    if len(solutions) < 2 or any(solution.status is not Status.CONVERGED for solution in solutions):
+    statuses = {solution.status for solution in solutions}
+    if len(solutions) < 2 or statuses not in ({Status.CONVERGED}, {Status.COMPLETED}):
         return ""
-    gradients = [solution.costs.gradients for solution in solutions]
-    rounds = [solution.costs.rounds for solution in solutions]
-    return (
-        f"the same accuracy on {len(solutions)} networks: gradients {_percent(gradients)} apart, "
-        f"communication rounds {_percent(rounds)} apart"
-    )
+    same = "accuracy" if statuses == {Status.CONVERGED} else "number of outer iterations"
+    moved = [
+        f"{'communication ' * (name == 'rounds')}{name} {_percent([getattr(s.costs, name) for s in solutions])} apart"
+        for name in (*work_columns(solutions), "rounds")
+    ]
+    return f"the same {same} on {len(solutions)} networks: {', '.join(moved)}"
 
 
 def _percent(counts: list[int]) -> str:
     return f"{100 * (max(counts) / min(counts) - 1):.0f} %"
 
 
-def _row(run: NetworkRun, known: bool) -> list[str]:
+def work_columns(solutions: Iterable[Solution]) -> list[str]:
+    """Gradients, samples, or both: what the methods took."""
+    costs = [solution.costs for solution in solutions]
+    return [name for name in ("gradients", "samples") if any(getattr(c, name) for c in costs)] or ["gradients"]
+
+
+def _row(run: NetworkRun, work: list[str], known: bool) -> list[str]:
     solution = run.solution
     if not len(solution.history):
-        return [run.name, *["-"] * (7 if known else 5), solution.status.short]
+        return [run.name, *["-"] * (len(work) + (6 if known else 4)), solution.status.short]
     last = solution.history[-1]
-    costs = [f"{solution.costs.gradients:,}", f"{solution.costs.rounds:,}"]
+    costs = [f"{getattr(solution.costs, name):,}" for name in (*work, "rounds")]
     objective, residual = [f"{last.objective:.6g}"], [f"{last.residual:.3g}"]
     if known:
         objective = [f"{run.objective_error:.4g}", _bound(run.bound_at_mean)]
@@ -93,10 +99,12 @@ def _bound(value: float | None) -> str:
 
 def legend(results: Results) -> str:
     """What the columns of the table mean."""
-    lines = ["gradients and communication rounds: per agent; apart: disagreement, max |x_i - mean|"]
+    work = work_columns(run.solution for run in results.runs)
+    lines = [f"{', '.join(work)} and communication rounds: per agent; apart: disagreement, max |x_i - mean|"]
     if results.optimum is None:
         lines.append("objective: sum of all losses at the mean of the agents")
     else:
         lines.append(f"error: objective error at the mean of the agents (reference optimum {results.optimum:.6g})")
-        lines.append("bound: what the theory promised, from the reference optimum (docs/guarantees.md)")
+        mean = ", for the mean over random samples" if "samples" in work else ""
+        lines.append(f"bound: what the theory promised{mean}, from the reference optimum (docs/guarantees.md)")
     return "\n".join(lines)

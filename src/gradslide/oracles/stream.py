@@ -15,6 +15,8 @@ from gradslide.losses.inputs import stack_rows
 from gradslide.oracles.ahead import Ahead
 from gradslide.oracles.base import Sampler
 
+# One entry per share of the agents: what went wrong, or None.
+Outcomes = queue.SimpleQueue[BaseException | None]
 Sources = Sequence[Iterable[Any]] | Callable[[int], Iterable[Any]]
 
 
@@ -70,18 +72,17 @@ class Stream:
 class _Live(Sampler):
     def __init__(self, loss: Loss, feeds: "list[_Feed]", gradient: Callable[..., Array] | None, workers: int) -> None:
         self._loss, self._feeds, self._gradient = loss, feeds, gradient
-        self._workers = min(workers, len(feeds))
+        shares = [feeds[first::workers] for first in range(min(workers, len(feeds)))]
+        self._workers = [_Worker(share) for share in shares] if len(shares) > 1 else []
 
     def draw(self, start: int, count: int) -> list[Any]:
         """The next samples: a live stream cannot go back, so `start` is not looked at."""
-        shares = [self._feeds[first :: self._workers] for first in range(self._workers)]
-        outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        if len(shares) == 1:
+        outcomes: Outcomes = queue.SimpleQueue()
+        if not self._workers:
             _fill(self._feeds, count, outcomes)
-        else:
-            for share in shares:
-                threading.Thread(target=_fill, args=(share, count, outcomes), daemon=True).start()
-        for _ in shares:
+        for worker in self._workers:
+            worker.tasks.put((count, outcomes))
+        for _ in range(max(1, len(self._workers))):
             # The first failure counts: other streams may block for long.
             if (failure := outcomes.get()) is not None:
                 raise failure
@@ -101,6 +102,8 @@ class _Live(Sampler):
     def close(self) -> None:
         for feed in self._feeds:
             feed.closed = True
+        for worker in self._workers:
+            worker.tasks.put(None)
 
     def _own_gradient(self, agent: int, x: Array, batch: Any) -> Array:
         assert self._gradient is not None
@@ -150,7 +153,21 @@ class _Feed:
         return batch if len(batch) > 1 else batch[0]
 
 
-def _fill(feeds: list[_Feed], count: int, outcomes: "queue.SimpleQueue[BaseException | None]") -> None:
+class _Worker(threading.Thread):
+    """Fills its share of the feeds whenever it is asked to. A daemon: a stream that never answers keeps nobody."""
+
+    def __init__(self, feeds: list[_Feed]) -> None:
+        super().__init__(name="gradslide-samples", daemon=True)
+        self.tasks: queue.SimpleQueue[tuple[int, Outcomes] | None] = queue.SimpleQueue()
+        self._feeds = feeds
+        self.start()
+
+    def run(self) -> None:
+        while (task := self.tasks.get()) is not None:
+            _fill(self._feeds, *task)
+
+
+def _fill(feeds: list[_Feed], count: int, outcomes: Outcomes) -> None:
     try:
         for feed in feeds:
             feed.fill(count)
