@@ -55,6 +55,7 @@ def test_blocks_are_found():
         ("quickstart.md", "python"),
         ("guarantees.md", "python"),
         ("methods.md", "python"),
+        ("sampling.md", "python"),
         ("quickstart.md", "toml"),
         ("cli.md", "toml"),
     }
@@ -78,7 +79,7 @@ def test_relative_links_lead_to_files(page):
 
 @every_page
 def test_files_that_are_named_exist(page):
-    for name in re.findall(r"\b(?:tests|src)/[\w/]+\.\w+", page.read_text(encoding="utf-8")):
+    for name in re.findall(r"\b(?:tests|src|benchmarks|examples)/[\w/]+\.\w+", page.read_text(encoding="utf-8")):
         assert (ROOT / name).is_file(), name
 
 

@@ -1,38 +1,24 @@
 """The one loop: it steps a method, stops it, records, shows progress and writes checkpoints."""
 
-import math
 import os
-import time
-from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-import numpy as np
-
-from gradslide import coupling as couplings
 from gradslide._types import Array
-from gradslide._version import __version__
-from gradslide.checkpoint import Checkpoint, Snapshot
-from gradslide.costs import Costs
-from gradslide.errors import InputError, StreamEnded, StreamError, kind_of, require, require_number, unknown_name
+from gradslide.checkpoint import Checkpoint
+from gradslide.errors import InputError, StreamError, kind_of, require, require_number
 from gradslide.graph import Graph
-from gradslide.history import History, Record
 from gradslide.interrupts import deferred_interrupt
-from gradslide.methods.base import Context, Method
+from gradslide.methods.base import Method
 from gradslide.methods.pds import PDS
-from gradslide.metrics import Observer
-from gradslide.network import Counted, Local, Network
-from gradslide.oracles import Oracle, Sampling
+from gradslide.network import Local, Network
 from gradslide.problem import Problem
 from gradslide.progress import progress_line
+from gradslide.run import Callback, Run
 from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
-
-_DEFAULT_ITERATIONS = 1000
-Callback = Callable[[Record, Array], bool | None]
 
 
 def solve(
@@ -69,7 +55,7 @@ def solve(
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
     failure: StreamError | None = None
-    with closing(_Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)) as run:
+    with closing(Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)) as run:
         saver = None
         if checkpoint is not None:
             saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
@@ -99,243 +85,6 @@ def solve(
         failure.solution = solution
         raise failure
     return solution
-
-
-class _Run:
-    """One run on its way: the snapshot `now`, and the last output that was finite."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        network: Network,
-        method: Method,
-        stop: Stop | None,
-        x0: Array | None,
-        warm_start: Solution | None,
-        output: str | None,
-        callback: Callback | None,
-        record_every: int,
-    ) -> None:
-        self._method = method
-        self._callback, self._record_every = callback, record_every
-        coupling = getattr(method, "coupling", "incidence")
-        costs = Costs()
-        counted = Counted(network, costs)
-        self._observer = Observer(problem, network, couplings.make(coupling, network))
-        self._context = Context(
-            problem=problem,
-            oracle=_oracle(problem, network, method, costs),
-            network=counted,
-            coupling=couplings.make(coupling, counted),
-            x0=problem.start(x0 if warm_start is None else warm_start.x),
-            s0=_multipliers(problem, warm_start),
-        )
-        clock = time.perf_counter()
-        try:
-            state = method.init(self._context)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, StreamEnded):
-                raise StreamError(error.agent, "it ended before the first outer iteration") from None
-            raise
-        costs.seconds += time.perf_counter() - clock
-        self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
-        # Outer iterations after which the method's schedule ends.
-        self._whole: int | None = method.iterations(state) if hasattr(method, "iterations") else None
-        self._stop = Stop(iterations=self._whole or _DEFAULT_ITERATIONS) if stop is None else stop
-        self._ended_by = ""
-        outputs = self._outputs()
-        self._output = next(iter(outputs)) if output is None else output
-        if self._output not in outputs:
-            raise unknown_name("output", self._output, outputs)
-        self._take_stock()
-
-    def close(self) -> None:
-        self._context.oracle.close()
-
-    @property
-    def length(self) -> int | None:
-        """Outer iterations that the run is going to take, where that is known."""
-        if self._stop.has_targets:
-            return None
-        return min((n for n in (self._stop.iterations, self._whole) if n is not None), default=None)
-
-    def _exhausted(self) -> Status | None:
-        if self._whole is not None and self.now.iteration >= self._whole:
-            return Status.COMPLETED
-        return self._stop.exhausted(self.now.iteration, self.now.costs)
-
-    def _take_stock(self) -> None:
-        """What stays valid if the next step tears the state."""
-        self._good = np.array(self._x())
-        self._parameters = self._method.parameters(self.now.state) if hasattr(self._method, "parameters") else {}
-        self.is_whole = True
-
-    def resume(self, saver: Checkpoint) -> None:
-        found = saver.read(self.now.state)
-        if found is None:
-            return
-        # The oracle and the network count into the same object for the whole run.
-        costs = self.now.costs
-        costs.__dict__.update(asdict(found.costs))
-        found.costs = costs
-        self.now = found
-        self._take_stock()
-
-    def begin(self) -> Status | None:
-        """The status, if there is nothing left to do before the first step."""
-        history = self.now.history
-        if len(history) and self._stop.reached(history[-1], self._context.network.graph.m):
-            return Status.CONVERGED
-        status = self._exhausted()
-        if status is None and len(history) and history[-1].iteration % self._record_every:
-            # A record that was only taken because an earlier run ended there.
-            self.now.history = history[:-1]
-        return status
-
-    def observe_last(self) -> None:
-        """See to it that the last record is of the last iteration."""
-        history = self.now.history
-        if self.is_whole and self.now.iteration and not (len(history) and history[-1].iteration == self.now.iteration):
-            record = self._record(self._x(), observed=True)
-            if record is not None:
-                history.append(record)
-
-    def advance(self, show: Callable[[Record], None]) -> Status | None:
-        """One outer iteration; the status if it was the last."""
-        now = self.now
-        self.is_whole = False
-        clock = time.perf_counter()
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                now.state = self._method.step(self._context, now.state)
-        except StreamEnded as end:
-            # Methods ask for samples before they consume anything of the old state.
-            self.is_whole = True
-            self._ended_by = f"the stream of agent {end.agent}, in outer iteration {now.iteration + 1}"
-            return Status.STREAM_ENDED
-        except StreamError as error:
-            self.is_whole = True
-            error.iteration = now.iteration + 1
-            raise
-        finally:
-            now.costs.seconds += time.perf_counter() - clock
-        now.iteration += 1
-
-        x = self._x()
-        exhausted = self._exhausted()
-        observed = now.iteration % self._record_every == 0 or exhausted is not None
-        record = self._record(x, observed)
-        if record is None:
-            return Status.DIVERGED
-        self._take_stock()
-        if observed:
-            now.history.append(record)
-        show(record)
-        # A copy: what a callback keeps or changes is its own.
-        asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
-        if self._stop.reached(record, self._context.network.graph.m):
-            return Status.CONVERGED
-        return Status.STOPPED if asked_to_stop else exhausted
-
-    def solution(self, status: Status) -> Solution:
-        # A torn or diverged state has no outputs worth showing, but the last good one.
-        outputs = (
-            {name: np.array(x) for name, x in self._outputs().items()} if self.is_whole else {self._output: self._good}
-        )
-        context = self._context
-        return Solution(
-            x=outputs[self._output],
-            agents=context.network.agents,
-            output=self._output,
-            outputs=outputs,
-            status=status,
-            costs=self.now.costs,
-            history=self.now.history,
-            dual=self._dual() if self.is_whole else None,
-            certificate_reason=f"{type(self._method).__name__} gives no certificate",
-            parameters=self._parameters,
-            settings={
-                "method": repr(self._method),
-                "coupling": context.coupling.name,
-                "problem": repr(context.problem),
-                "network": repr(context.network.graph),
-                "version": __version__,
-                **({"ended_by": self._ended_by} if self._ended_by else {}),
-            },
-        )
-
-    def identity(self) -> dict[str, Any]:
-        """What a checkpoint must have in common with the run that goes on from it."""
-        context, problem = self._context, self._context.problem
-        # Data and sets are told apart by what they do to a fixed point, to digits that do not hang on the machine.
-        probe = np.random.default_rng(0).normal(size=(problem.m, problem.d)).astype(problem.dtype)
-        inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
-        start = context.x0 if context.s0 is None else np.hstack([context.x0, context.s0])
-        weights = np.arange(1, start.size + 1).reshape(start.shape) / start.size
-        return {
-            "method": repr(self._method),
-            "network": context.network.graph.fingerprint,
-            "problem": f"{problem!r}, mu={problem.mu!r}",
-            "output": self._output,
-            "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
-            "data": f"{self._observer.objective(inside):.7e}" if problem.loss.has_value else "no value",
-            "start": f"{float(np.vdot(weights, start)):.7e}",
-        }
-
-    def _outputs(self) -> Mapping[str, Array]:
-        outputs = self._method.output(self.now.state)
-        return outputs if isinstance(outputs, Mapping) else {"last": outputs}
-
-    def _x(self) -> Array:
-        """The output that is measured and returned."""
-        return self._outputs()[self._output]
-
-    def _dual(self) -> Array | None:
-        """Multipliers in node form; a part common to all agents says nothing and is taken off."""
-        if not hasattr(self._method, "dual"):
-            return None
-        dual = np.asarray(self._method.dual(self.now.state))
-        return (dual - self._observer.mean(dual)).astype(self._context.problem.dtype)
-
-    def _record(self, x: Array, observed: bool) -> Record | None:
-        """The record of this iteration; None where the run has diverged."""
-        # Past the root of the largest number not even |x|^2 is finite.
-        if not float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max)):
-            return None
-        now = self.now
-        costs = now.costs
-        spent = Record(now.iteration, costs.gradients, costs.samples, costs.rounds, costs.control_rounds, costs.seconds)
-        if not observed:
-            return spent
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            metrics = asdict(self._observer.metrics(x))
-        if metrics["objective"] is None:
-            return Record(**{**asdict(spent), **metrics})
-        if not math.isfinite(metrics["local_objective"]):
-            return None
-        if not math.isfinite(metrics["objective"]):
-            # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
-            metrics["objective"] = math.inf
-        return Record(**{**asdict(spent), **metrics})
-
-
-def _oracle(problem: Problem, network: Network, method: Method, costs: Costs) -> Oracle:
-    """The oracle, with the way of sampling that the method has, if it has one."""
-    sampling: Sampling | None = getattr(method, "oracle", None)
-    if sampling is None:
-        return Oracle(problem.loss, costs)
-    return Oracle(problem.loss, costs, sampling.open(problem.loss, network.agents, getattr(method, "seed", 0)))
-
-
-def _multipliers(problem: Problem, warm_start: Solution | None) -> Array | None:
-    """The dual to start from, as a copy."""
-    if warm_start is None or warm_start.dual is None:
-        return None
-    dual = np.array(warm_start.dual, dtype=problem.dtype)
-    shape = (problem.m, problem.d)
-    require(dual.shape == shape, f"warm_start must have multipliers of shape {shape}", dual.shape, "give its x as x0")
-    return dual
 
 
 def _check(

@@ -56,7 +56,8 @@ class SPDS:
         # What is left out is found later: 1 stands in for it.
         L, R, c, A_norm = (1.0 if value is None else value for value in (self.L, self.R, self.c, self.norm))
         N = 1 if self.N is None else self.N
-        schedules.theorem_2(N=N, L=L, mu=0.0, A_norm=A_norm, R=R, c=c)
+        require_number("N", N, "give the number of outer iterations", least=1, whole=True)
+        schedules.theorem_2(N=1, L=L, mu=0.0, A_norm=A_norm, R=R, c=c)
         eps, sigma, distance = (1 if value is None else value for value in (self.eps, self.sigma, self.distance))
         guarantees.spds_N(eps, L=1.0, distance=distance)
         guarantees.spds_c(sigma, m=1, distance=distance)
