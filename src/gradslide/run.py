@@ -57,19 +57,25 @@ class Run:
             x0=problem.start(x0 if warm_start is None else warm_start.x),
             s0=_multipliers(problem, warm_start),
         )
-        clock = time.perf_counter()
         try:
-            state = method.init(self._context)
-        except BaseException as error:
+            self._start(costs, stop, output)
+        except StreamEnded as end:
             self.close()
-            if isinstance(error, StreamEnded):
-                raise StreamError(error.agent, "it ended before the first outer iteration") from None
+            raise StreamError(end.agent, "it ended before the first outer iteration") from None
+        except BaseException:
+            self.close()
             raise
+
+    def _start(self, costs: Costs, stop: Stop | None, output: str | None) -> None:
+        """The state before the first outer iteration, and what follows from it."""
+        method = self._method
+        clock = time.perf_counter()
+        state = method.init(self._context)
         costs.seconds += time.perf_counter() - clock
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         # Outer iterations after which the method's schedule ends.
-        self._whole: int | None = method.iterations(state) if hasattr(method, "iterations") else None
-        self._stop = Stop(iterations=self._whole or _DEFAULT_ITERATIONS) if stop is None else stop
+        self._schedule_end: int | None = method.iterations(state) if hasattr(method, "iterations") else None
+        self._stop = Stop(iterations=self._schedule_end or _DEFAULT_ITERATIONS) if stop is None else stop
         self._ended_by = ""
         outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
@@ -85,10 +91,10 @@ class Run:
         """Outer iterations that the run is going to take, where that is known."""
         if self._stop.has_targets:
             return None
-        return min((n for n in (self._stop.iterations, self._whole) if n is not None), default=None)
+        return min((n for n in (self._stop.iterations, self._schedule_end) if n is not None), default=None)
 
     def _exhausted(self) -> Status | None:
-        if self._whole is not None and self.now.iteration >= self._whole:
+        if self._schedule_end is not None and self.now.iteration >= self._schedule_end:
             return Status.COMPLETED
         return self._stop.exhausted(self.now.iteration, self.now.costs)
 

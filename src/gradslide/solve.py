@@ -81,10 +81,14 @@ def solve(
         if saver is not None and run.is_whole:
             saver.write(run.now)
         solution = run.solution(status)
-    if failure is not None:
-        failure.solution = solution
+    if failure is None:
+        return solution
+    failure.solution = solution
+    try:
         raise failure
-    return solution
+    finally:
+        # An error and the frames that it names would keep each other, and the streams, alive.
+        del failure
 
 
 def _check(

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._types import Array
-from gradslide.errors import kind_of, require, unknown_name
+from gradslide.errors import InputError, kind_of, require, unknown_name
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.draws import with_replacement
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
@@ -111,12 +111,12 @@ class LinearModel(Loss):
         return self.gradient_of_rows(x, [draw.rows for draw in draws], [draw.counts for draw in draws])
 
     def read_samples(self, agent: int, batch: Any) -> tuple[Array, Array]:
-        require(
-            isinstance(batch, tuple | list) and len(batch) == 2,
-            "a batch must be a pair of features and labels (or targets)",
-            kind_of(batch),
-            "yield for example (features, labels), of shapes (b, p) and (b,)",
-        )
+        if not (isinstance(batch, tuple | list) and len(batch) == 2):
+            raise InputError(
+                "a batch must be a pair of features and labels (or targets)",
+                kind_of(batch),
+                "yield for example (features, labels), of shapes (b, p) and (b,)",
+            )
         features = feature_rows(batch[0]).astype(self.dtype, copy=False)
         n, p = features.shape
         require(

@@ -64,5 +64,10 @@ class _Draw:
                 raise StreamError(agent, f"it gave nothing for {timeout:g} seconds")
             arrived = now
         if self._error is not None:
-            raise self._error
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                # An error and the frames that it names would keep each other, and the streams, alive.
+                del error
         return self._samples

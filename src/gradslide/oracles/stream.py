@@ -54,7 +54,8 @@ class Stream:
         if self.gradient is not None and not callable(self.gradient):
             raise InputError("gradient must be callable", kind_of(self.gradient), "give a function of (x_i, batch)")
         if self.timeout is not None:
-            require_number("timeout", self.timeout, "or leave it out to wait for ever", above=0)
+            remedy = "or leave it out to wait for ever"
+            require_number("timeout", self.timeout, remedy, above=0, most=threading.TIMEOUT_MAX)
         require_number("workers", self.workers, "1 draws from one stream after the other", least=1, whole=True)
 
     def __repr__(self) -> str:
@@ -81,11 +82,16 @@ class _Live(Sampler):
         if not self._workers:
             _fill(self._feeds, count, outcomes)
         for worker in self._workers:
-            worker.tasks.put((count, outcomes))
+            worker.ask(count, outcomes)
         for _ in range(max(1, len(self._workers))):
             # The first failure counts: other streams may block for long.
-            if (failure := outcomes.get()) is not None:
-                raise failure
+            failure = outcomes.get()
+            try:
+                if failure is not None:
+                    raise failure
+            finally:
+                # An error and the frames that it names would keep each other, and the streams, alive.
+                del failure
         return [feed.take(count) for feed in self._feeds]
 
     def gradient(self, x: Array, samples: list[Any]) -> Array:
@@ -103,7 +109,7 @@ class _Live(Sampler):
         for feed in self._feeds:
             feed.closed = True
         for worker in self._workers:
-            worker.tasks.put(None)
+            worker.end()
 
     def _own_gradient(self, agent: int, x: Array, batch: Any) -> Array:
         assert self._gradient is not None
@@ -127,6 +133,7 @@ class _Feed:
         self.closed = False
         self._batches = batches
         self._read = read
+        self._form: list[tuple[int, ...]] | None = None
         self._kept: list[tuple[Array, ...]] = []
         self._count = 0
 
@@ -135,7 +142,7 @@ class _Feed:
         while self._count < count and not self.closed:
             self.waiting = True
             try:
-                parts = self._read(next(self._batches))
+                parts = self._like_before(self._read(next(self._batches)))
             except StopIteration:
                 raise StreamEnded(self.agent) from None
             except Exception as error:
@@ -145,25 +152,45 @@ class _Feed:
             self._kept.append(parts)
             self._count += parts[0].shape[0]
 
+    def _like_before(self, parts: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Parts that can be put beside those of earlier batches."""
+        form = [part.shape[1:] for part in parts]
+        before = self._form = self._form or form
+        require(
+            form == before, f"batches must keep the form of the first, {before} per sample", form, "make them alike"
+        )
+        return parts
+
     def take(self, count: int) -> Any:
-        columns = [stack_rows(column) for column in zip(*self._kept, strict=True)]
+        columns = [stack_rows(column) if len(column) > 1 else column[0] for column in zip(*self._kept, strict=True)]
         self._kept = [tuple(column[count:] for column in columns)]
         self._count -= count
         batch = tuple(column[:count] for column in columns)
         return batch if len(batch) > 1 else batch[0]
 
 
-class _Worker(threading.Thread):
-    """Fills its share of the feeds whenever it is asked to. A daemon: a stream that never answers keeps nobody."""
+class _Worker:
+    """Fills its share of the feeds whenever it is asked to, on a thread of its own.
+
+    The thread is a daemon: a stream that never answers does not keep the program alive.
+    """
 
     def __init__(self, feeds: list[_Feed]) -> None:
-        super().__init__(name="gradslide-samples", daemon=True)
-        self.tasks: queue.SimpleQueue[tuple[int, Outcomes] | None] = queue.SimpleQueue()
         self._feeds = feeds
-        self.start()
+        self._tasks: queue.SimpleQueue[tuple[int, Outcomes] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
 
-    def run(self) -> None:
-        while (task := self.tasks.get()) is not None:
+    def ask(self, count: int, outcomes: Outcomes) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="gradslide-samples", daemon=True)
+            self._thread.start()
+        self._tasks.put((count, outcomes))
+
+    def end(self) -> None:
+        self._tasks.put(None)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
             _fill(self._feeds, *task)
 
 

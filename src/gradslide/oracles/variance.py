@@ -7,7 +7,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.costs import Costs
-from gradslide.errors import require_number
+from gradslide.errors import StreamEnded, StreamError, require_number
 from gradslide.oracles.base import Sampling
 from gradslide.oracles.oracle import Oracle
 from gradslide.oracles.rows import WithReplacement
@@ -37,11 +37,12 @@ def estimate_sigma(
     """
     require_number("samples", samples, "a variance takes at least two", least=2, whole=True)
     sampling = WithReplacement() if oracle is None else oracle
-    sampler = sampling.open(problem.loss, range(problem.m), seed)
-    counted = Oracle(problem.loss, Costs(), sampler)
     at = problem.start(x)
+    counted = Oracle(problem.loss, Costs(), sampling.open(problem.loss, range(problem.m), seed))
     try:
         variances = moments(lambda j: counted.sampled_gradient(at, j, 1), samples)[1]
+    except StreamEnded as end:
+        raise StreamError(end.agent, f"it ended before it gave {samples} samples") from None
     finally:
         counted.close()
     return math.sqrt(float(np.mean(variances)))
