@@ -7,8 +7,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from agents import theorem_2_rows
 
 from gradslide import guarantees, schedules
+from gradslide.errors import InputError
 
 
 def parameter_sets(count: int) -> list[dict[str, float]]:
@@ -151,3 +153,123 @@ def test_a_tiny_mu_and_a_tiny_L_are_no_trouble():
 def test_the_bound_of_one_stage_never_rises():
     bounds = [guarantees.pds(N, L=1.0, mu=1.0, R=1.0, V=1.0, z_star=1.0, A_norm=1.0).objective for N in range(1, 200)]
     assert all(later <= earlier for earlier, later in itertools.pairwise(bounds))
+
+
+# ---- Theorem 2: batches
+
+
+def sampled_sets(count: int) -> list[dict[str, float]]:
+    """Parameters of `theorem_2`, mu = 0 and tau < 1 among them; N stays where T_k and c_k can be held."""
+    rng = np.random.default_rng(2)
+    sets = []
+    for index in range(count):
+        L = 10 ** rng.uniform(-2, 3)
+        mu = (0.0, 10 ** rng.uniform(-3, 0) * L, 10 ** rng.uniform(0.6, 3) * L)[index % 3]
+        sets.append(
+            {
+                "N": int(10 ** rng.uniform(0, 1.9 if mu < L else 1.2)),
+                "L": L,
+                "mu": mu,
+                "A_norm": 10 ** rng.uniform(-1, 1.5),
+                "R": 10 ** rng.uniform(-2, 1),
+                "c": 0.0 if index % 20 == 19 else 10 ** rng.uniform(-3, 3) * L**2,
+            }
+        )
+    return sets
+
+
+def sampled_rows(schedule: schedules.Sampled) -> list[schedules.Row]:
+    return list(islice(schedule.rows(), schedule.N))
+
+
+def test_theorem_2_against_the_paper_for_1000_random_parameter_sets():
+    seen = set()
+    for given in sampled_sets(1000):
+        schedule = schedules.theorem_2(**given)
+        rows = sampled_rows(schedule)
+        # Below mu/16 tau does not change any more: the theorem is read with L raised to it.
+        printed = theorem_2_rows(**{**given, "L": max(given["L"], given["mu"] / 16)})
+        seen |= {(given["mu"] > 0, row.k > schedule.Delta, schedule.Delta == 2) for row in rows}
+        for row, paper in zip(rows, printed, strict=True):
+            assert (row.k, row.stage) == (paper.k, 0)
+            # c = 0 stands for batches of one sample. Whole numbers below 1e9 must be equal.
+            assert row.c == pytest.approx(max(1, paper.c), rel=1e-9), given
+            for name in ("T", "tau", "lam", "beta", "p", "q"):
+                assert getattr(row, name) == pytest.approx(getattr(paper, name), rel=1e-9), (name, given)
+            for t in {1, 2, row.T}:
+                assert row.eta(t) == pytest.approx(paper.eta(t), rel=1e-9), given
+                assert row.alpha(t) == pytest.approx(paper.alpha(t), rel=1e-9), given
+    # Convex; strongly convex before and past Delta; tau < 1, where Delta = 2.
+    assert seen == {(False, False, False), *itertools.product([True], [False, True], [False, True])}
+
+
+def test_the_conditions_of_theorem_2_hold_for_1000_random_parameter_sets():
+    for given in sampled_sets(1000):
+        rows = sampled_rows(schedules.theorem_2(**given))
+        L, mu, A_norm = given["L"], given["mu"], given["A_norm"]
+        assert schedules.violations(rows, L=2 * L, mu=mu, A_norm=A_norm) == [], given
+
+
+def test_the_schedule_of_theorem_1_breaks_the_conditions_of_theorem_2():
+    rows = one_stage(schedules.theorem_1(L=1.0, mu=0.0, A_norm=1.0, R=2.0), most=10)
+    assert schedules.violations(rows, L=1.0, mu=0.0, A_norm=1.0) == []
+    assert schedules.violations(rows, L=2.0, mu=0.0, A_norm=1.0)
+
+
+def test_batches_of_the_strongly_convex_schedule_never_shrink():
+    for given in sampled_sets(300):
+        sizes = [row.c for row in sampled_rows(schedules.theorem_2(**given))]
+        assert sizes == sorted(sizes), given
+
+
+def test_with_samples_spends_them_all_but_no_more():
+    rng = np.random.default_rng(3)
+    for given in sampled_sets(300):
+        samples = given["N"] + int(10 ** rng.uniform(0, 6))
+        schedule = schedules.theorem_2(**{**given, "c": 0.0}).with_samples(samples)
+        assert (schedule.N, schedule.L, schedule.R) == (given["N"], max(given["L"], given["mu"] / 16), given["R"])
+        spent = sum(row.c for row in sampled_rows(schedule))
+        assert spent <= samples, given
+        more = dataclasses.replace(schedule, c=schedule.c * (1 + 1e-9))
+        assert sum(row.c for row in sampled_rows(more)) > samples, given
+
+
+def test_as_many_samples_as_outer_iterations_are_one_each():
+    schedule = schedules.theorem_2(N=12, L=2.0, mu=0.3, A_norm=1.0, R=1.0, c=5.0).with_samples(12)
+    assert [row.c for row in sampled_rows(schedule)] == 12 * [1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"N": 0}, ["N must be a whole number >= 1", "0"]),
+        ({"N": 2.5}, ["N must be a whole number", "2.5"]),
+        ({"L": 0.0}, ["L must be > 0", "0.0", "every constant larger"]),
+        ({"c": -1.0}, ["c must be >= 0", "-1.0", "2 m sigma^2"]),
+        ({"c": math.inf}, ["c must be >= 0", "inf"]),
+        ({"R": 0.0}, ["R must be > 0", "0.0"]),
+        ({"mu": -0.1}, ["mu must be >= 0", "-0.1"]),
+        ({"A_norm": math.nan}, ["||A|| must be >= 0", "nan"]),
+        ({"mu": 4.0, "N": 200}, ["N must be at most 58 for L = 1 and mu = 4", "200", "lower N"]),
+        ({"N": 1000, "c": 1e9}, ["a batch can hold 1e+15 samples", "2.5e+17 in outer iteration 1000", "lower N or c"]),
+    ],
+)
+def test_theorem_2_refuses_what_it_cannot_do(wrong, words):
+    with pytest.raises(InputError) as error:
+        schedules.theorem_2(**{"N": 10, "L": 1.0, "mu": 0.0, "A_norm": 1.0, "R": 1.0, "c": 1.0, **wrong})
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_the_longest_N_of_theorem_2_is_allowed_and_the_next_is_not():
+    given = {"L": 1.0, "mu": 4.0, "A_norm": 1.0, "R": 1.0, "c": 0.0}
+    longest = schedules.theorem_2(N=1, **given).longest
+    rows = sampled_rows(schedules.theorem_2(N=longest, **given))
+    assert all(math.isfinite(value) for row in rows for value in dataclasses.astuple(row))
+    assert {row.stage for row in rows} == {0}
+    with pytest.raises(InputError, match="N must be at most"):
+        schedules.theorem_2(N=longest + 1, **given)
+
+
+def test_a_batch_size_that_is_a_whole_number_is_not_rounded_up():
+    # N k^2 c / (4 L^2) = 24 * 225 * 2 / 400 = 27
+    assert theorem_2(N=24, L=10.0, mu=0.0, A_norm=1.0, R=1.0, c=2.0).row(15).c == 27

@@ -3,9 +3,9 @@
 import bisect
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from gradslide.errors import require_number
+from gradslide.errors import require, require_number
 from gradslide.schedules import Row, Schedule, StronglyConvex, theorem_1, theorem_2
 
 # Candidates without progress after which a search gives up.
@@ -99,16 +99,16 @@ def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
     require_number("eps", eps, "the accuracy that is wanted", above=0)
     require_number("L", L, "every constant larger than the smoothness of the losses will do", above=0)
     require_number("distance", distance, "an estimate of |x_0 - x*|, stacked over the agents", above=0)
-    N = max(1, math.ceil(math.sqrt(13 * L * distance**2 / eps)))
-    if mu == 0:
-        return N
     schedule = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0)
+    # The schedule's L may be larger.
+    L = schedule.L
+    N = max(1, math.ceil(math.sqrt(13 * L * distance**2 / eps)))
     if schedule.Delta >= N:
         return N
-    later = range(int(schedule.Delta) + 1, int(schedule.longest))
-    return later.start + bisect.bisect_left(
-        later, True, key=lambda k: 7 * schedule.L * distance**2 <= eps * schedule.row(k).S
-    )
+    later = range(int(schedule.Delta) + 1, int(schedule.longest) + 1)
+    enough = bisect.bisect_left(later, True, key=lambda k: 7 * L * distance**2 <= eps * schedule.row(k).S)
+    require(enough < len(later), "eps must be within double precision", eps, "raise eps")
+    return later[enough]
 
 
 def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: float = 0.0) -> int:
@@ -118,10 +118,8 @@ def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: flo
     best, best_N, N, worse = math.inf, 1, 1, 0
     longest = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).longest
     while N <= min(samples, longest) and worse < _PATIENCE:
-        schedule = theorem_2(N=N, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0)
-        shares = [schedule.batch_share(n) for n in range(1, N + 1)]
-        c = samples / math.fsum(shares)
-        rows = [replace(schedule.row(n), c=max(1, round(share * c))) for n, share in enumerate(shares, 1)]
+        schedule = theorem_2(N=N, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).with_samples(samples)
+        rows = map(schedule.row, range(1, N + 1))
         bound = proposition_2(rows, V=distance**2 / 2, z_star=0.0, variance=sigma**2).objective
         worse = worse + 1 if bound >= best else 0
         best, best_N = min((best, best_N), (bound, N))

@@ -276,7 +276,8 @@ class Sampled(Schedule):
 
 
 def _batch_size(c_k: float) -> int:
-    return max(1, math.ceil(c_k))
+    # A whole number that rounding has lifted a little is that number.
+    return max(1, math.ceil(c_k * (1 - 1e-12)))
 
 
 def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float) -> Sampled:

@@ -58,16 +58,16 @@ class Loss(abc.ABC):
 
         rows: for each agent, row numbers within it. counts: how often each of them counts; once by default.
         """
-        raise _no_rows(self)
+        raise no_rows(self)
 
     def read_samples(self, agent: int, batch: Any) -> Any:
         """A batch of samples, not among the rows that this agent (of 0..m-1) holds, checked for
         `gradient_of_samples`: arrays whose leading axis counts samples."""
-        raise _no_rows(self)
+        raise no_rows(self)
 
     def gradient_of_samples(self, x: Array, batches: Sequence[Any]) -> Array:
         """The mean gradient of each agent's batch, on the scale of ft_i; shape (m, d)."""
-        raise _no_rows(self)
+        raise no_rows(self)
 
     def smoothness(self, norm: int = 2) -> Array:
         """Lipschitz constant of each agent's gradient, shape (m,).
@@ -128,7 +128,8 @@ class Loss(abc.ABC):
         return x
 
 
-def _no_rows(loss: Loss) -> InputError:
+def no_rows(loss: Loss) -> InputError:
+    """The error for a loss that is no sum over rows where one is needed."""
     return InputError(
         "this way of sampling needs a loss that is a sum over rows",
         type(loss).__name__,

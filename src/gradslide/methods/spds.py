@@ -20,7 +20,8 @@ class SPDS:
 
     Assumes ft_i convex and L-smooth in the Euclidean norm, and unbiased samples G_i with E|G_i - grad ft_i|^2 <=
     sigma^2. After N outer iterations, which are fixed ahead, sum c_k samples per agent were used, whatever the network,
-    and E f(x_bar) - f* <= 2/N^2 [4 L D^2 + L m sigma^2/c], D = |x_0 - x*| stacked over the m agents (`eq:fest_T_S`).
+    and for mu = 0 E f(x_bar) - f* <= 2/N^2 [4 L D^2 + L m sigma^2/c], D = |x_0 - x*| stacked over the m agents
+    (`eq:fest_T_S`; `guarantees.spds` for mu > 0).
 
     Say how long to run by one of N, the outer iterations; samples, how many per agent there are to spend on all
     batches; or eps, the accuracy wanted, with distance.
@@ -87,7 +88,6 @@ class SPDS:
             R = found.R if R is None else R
             sigma = found.sigma if sigma is None else sigma
             distance, probed = found.distance, found.samples
-        L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
         schedule = schedules.theorem_2(
             N=self._outer_iterations(L, context.problem.mu, sigma, distance),
             L=L,

@@ -9,6 +9,7 @@ import numpy as np
 from gradslide._random import Streams
 from gradslide._types import Array
 from gradslide.losses import Loss
+from gradslide.losses.base import no_rows
 from gradslide.losses.draws import Draw, with_replacement
 from gradslide.oracles.ahead import Ahead
 from gradslide.oracles.base import Sampler
@@ -44,9 +45,7 @@ class WithoutReplacement:
     def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
         sizes = loss.rows_per_agent
         if sizes is None:
-            # Says what is missing.
-            loss.gradient_of_rows(np.zeros((loss.m, loss.d)), [])
-            raise AssertionError("a loss without rows has no gradient of rows")
+            raise no_rows(loss)
         return _overlapping(_Epochs(loss, sizes.tolist(), Streams(seed, agents)), self.overlap)
 
 
@@ -79,13 +78,12 @@ class _Epochs(_Rows):
 
     def _of(self, i: int, n: int, start: int, end: int) -> Draw:
         """Rows start, ..., end - 1 of one random order of the n rows after another."""
-        (first, skip), (last, rest) = divmod(start, n), divmod(end, n)
+        (first, skip), (last, at) = divmod(start, n), divmod(end - 1, n)
         if first == last:
-            return Draw(self._shuffled(i, n, first)[skip:rest], np.ones(rest - skip))
+            return Draw(self._shuffled(i, n, first)[skip : at + 1], np.ones(end - start))
         counts = np.full(n, float(last - first - 1))
         counts[self._shuffled(i, n, first)[skip:]] += 1
-        if rest:
-            counts[self._shuffled(i, n, last)[:rest]] += 1
+        counts[self._shuffled(i, n, last)[: at + 1]] += 1
         return Draw(np.arange(n), counts)
 
     def _shuffled(self, i: int, n: int, epoch: int) -> Array:
