@@ -1,34 +1,19 @@
-"""SPDS: Algorithm 3 and Theorem 2. Its iterates, its bounds in expectation, what it counts, what it finds by itself and
-what it refuses."""
+"""SPDS: the iterates of Algorithm 3, what it counts, how it ends, and what it refuses."""
 
 import dataclasses
 import itertools
 import math
-from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from agents import agent_view, check_iterates, edge_form, iterates, theorem_2_rows
-from problems import least_squares, logistic, make_case
-from scipy import stats
+from five_agents import COUPLINGS, GRAPHS, Recorded, norm_of, small_problem
+from problems import least_squares, logistic
 
 import gradslide as gs
-from gradslide import guarantees, schedules
+from gradslide import schedules
 from gradslide.errors import InputError
-from gradslide.oracles import Noise, Sampler, WithoutReplacement, WithReplacement
-
-COUPLINGS = ["incidence", "laplacian"]
-GRAPHS = {
-    "ring": gs.Graph.ring(5),
-    "star": gs.Graph.star(5),
-    "complete": gs.Graph.complete(5),
-    "random": gs.Graph.random(5, 3, seed=1),
-}
-
-
-def norm_of(graph, coupling):
-    return graph.laplacian_norm ** (1.0 if coupling == "laplacian" else 0.5)
+from gradslide.oracles import Noise, WithoutReplacement, WithReplacement
 
 
 def batches(solution):
@@ -37,10 +22,6 @@ def batches(solution):
     schedule = schedules.theorem_2(**given)
     rows = [schedule.row(k) for k in range(1, schedule.N + 1)]
     return [row.c for row in rows], [row.T for row in rows]
-
-
-def small_problem(mu=0.0, m=5):
-    return gs.Problem(logistic(np.random.default_rng(3), m, 3), gs.domains.L2Ball(1.0), mu)
 
 
 # ---- iterates
@@ -97,30 +78,6 @@ def test_without_noise_it_is_pds_with_the_same_schedule(kind, coupling, mu):
         np.testing.assert_array_equal(np.stack(one.dual_bar), np.stack(other.dual_bar))
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A way of sampling that keeps what is asked for, and every gradient."""
-
-    inner: object
-    seen: list = dataclasses.field(default_factory=list, repr=False)
-
-    def open(self, loss, agents, seed):
-        recorder = _Recorder()
-        recorder.inner, recorder.seen = self.inner.open(loss, agents, seed), self.seen
-        return recorder
-
-
-class _Recorder(Sampler):
-    def draw(self, start, count):
-        return start, count, self.inner.draw(start, count)
-
-    def gradient(self, x, samples):
-        start, count, drawn = samples
-        v = self.inner.gradient(x, drawn)
-        self.seen.append(SimpleNamespace(start=start, count=count, x=x.copy(), v=v.copy()))
-        return v
-
-
 @pytest.mark.parametrize("mu", [0.0, 1.0])
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("kind", ["ball", "box with l1 penalty", "one each"])
@@ -158,288 +115,6 @@ def test_gradients_are_asked_for_inside_the_set(mu):
     assert len(oracle.seen) == N
     for asked in oracle.seen:
         assert problem.domain.contains(asked.x, 1e-12).all()
-
-
-# ---- the bounds of Theorem 2, in expectation
-
-
-@dataclass(frozen=True)
-class Errors:
-    """f(x_bar_N) - f* and ||A x_bar_N|| of many runs, and what the theorem says of their means."""
-
-    objective: np.ndarray
-    residual: np.ndarray
-    bound: guarantees.Bound
-
-    def hold(self):
-        """Whether even the upper limits of 99 % confidence are below the bounds."""
-        return limit(self.objective, 0.99) <= self.bound.objective, limit(self.residual, 0.99) <= self.bound.residual
-
-    def are_violated(self):
-        """Whether even the lower limits are above the bounds."""
-        return limit(self.objective, 0.01) > self.bound.objective, limit(self.residual, 0.01) > self.bound.residual
-
-
-def limit(values, level):
-    """The limit of that one-sided confidence for the mean."""
-    return values.mean() + stats.t.ppf(level, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
-
-
-def measure(problem, graph, method, *, sigma, V, z_star, optimum, seeds, x0=None):
-    """Runs of the method over many seeds, against the bound with the sigma that is declared."""
-    network = gs.network.Local(graph)
-    A = gs.coupling.make(method.coupling, network)
-    runs = [
-        gs.solve(problem, network, dataclasses.replace(method, seed=seed), x0=x0, record_every=method.N)
-        for seed in range(seeds)
-    ]
-    found = {name: value for name, value in runs[0].parameters.items() if name != "sigma"}
-    return Errors(
-        objective=np.array([problem.objective(run.x).sum() for run in runs]) - optimum,
-        residual=np.array([A.residual(run.x) for run in runs]),
-        bound=guarantees.spds(**found, m=problem.m, sigma=sigma, V=V, z_star=z_star),
-    )
-
-
-def measure_case(case, oracle, sigma, N, seeds=100):
-    distance = math.sqrt(2 * case.V)
-    method = gs.SPDS(
-        N=N,
-        L=case.L,
-        R=(case.z_star + 1) / (4 * distance),
-        sigma=sigma,
-        distance=distance,
-        coupling=case.coupling,
-        oracle=oracle,
-    )
-    return measure(
-        case.problem,
-        case.graph,
-        method,
-        sigma=sigma,
-        V=case.V,
-        z_star=case.z_star,
-        optimum=case.reference.objective,
-        seeds=seeds,
-    )
-
-
-@pytest.mark.parametrize("mu", [0.0, 2.0])
-@pytest.mark.parametrize("coupling", COUPLINGS)
-@pytest.mark.parametrize("name", GRAPHS)
-def test_theorem_2_holds_in_expectation(name, coupling, mu):
-    graph = GRAPHS[name]
-    domain = {"ring": gs.domains.L2Ball(0.4), "star": gs.domains.Box(-0.3, 0.2)}.get(name, gs.domains.NonNegative())
-    problem = gs.Problem(logistic(np.random.default_rng(5), graph.m, 3), domain, mu)
-    case = make_case(problem, graph, coupling, name)
-    errors = measure_case(case, Noise(3.0), 3.0, N=9)
-    assert errors.objective.std() > 0
-    assert errors.hold() == (True, True)
-
-
-def largest_sigma(features, targets, rows, radius):
-    """Root of the largest variance of one sampled gradient of least squares over a box, averaged over agents.
-
-    E|G - grad|^2 <= E|G|^2, which is convex in x: its maximum is at a corner.
-    """
-    corners = radius * np.array(list(itertools.product([-1, 1], repeat=features.shape[1])))
-    total = 0.0
-    for own in rows:
-        A, b = features[own], targets[own]
-        squares = len(own) * np.sum(A**2, axis=1) @ (A @ corners.T - b[:, None]) ** 2
-        total += squares.max()
-    return math.sqrt(total / len(rows))
-
-
-@pytest.mark.parametrize("mu", [0.0, 2.0])
-@pytest.mark.parametrize("coupling", COUPLINGS)
-def test_theorem_2_holds_with_rows_of_least_squares(coupling, mu):
-    rng = np.random.default_rng(8)
-    features, targets = rng.normal(size=(30, 3)), rng.normal(size=30)
-    rows = np.array_split(np.arange(30), 5)
-    radius = 0.3
-    loss = gs.losses.LeastSquares(features, targets, splits=rows)
-    case = make_case(gs.Problem(loss, gs.domains.Box(-radius, radius), mu), GRAPHS["ring"], coupling, "rows")
-    sigma = largest_sigma(features, targets, rows, radius)
-    assert gs.oracles.estimate_sigma(case.problem) <= sigma
-    assert measure_case(case, WithReplacement(), sigma, N=7).hold() == (True, True)
-
-
-@pytest.mark.parametrize("mu", [0.0, 2.0])
-def test_theorem_2_holds_with_rows_of_logistic_regression(mu):
-    """sigma: the largest along the runs."""
-    rng = np.random.default_rng(9)
-    features, labels = rng.normal(size=(30, 3)), rng.choice([-1, 1], size=30)
-    loss = gs.losses.Logistic(features, labels, agents=5)
-    case = make_case(gs.Problem(loss, gs.domains.L2Ball(0.5), mu), GRAPHS["star"], "incidence", "rows")
-
-    def variance(x):
-        signed = (features * labels[:, None]).reshape(5, 6, 3)
-        G = -6 * signed / (1 + np.exp(np.einsum("ird,id->ir", signed, x)))[:, :, None]
-        return np.mean(np.sum((G - G.mean(axis=1, keepdims=True)) ** 2, axis=2))
-
-    oracle = Recorded(WithReplacement())
-    sigma = 1.1 * math.sqrt(variance(case.x0))
-    errors = measure_case(case, oracle, sigma, N=7)
-    assert max(variance(asked.x) for asked in oracle.seen) <= sigma**2
-    assert errors.hold() == (True, True)
-
-
-@dataclass(frozen=True)
-class Alike:
-    """Agents with one and the same loss, whose minimiser is 0 whatever mu is, and where every sample has variance
-    sigma^2 wherever it is taken. From x_0 = 0 the bound is one on noise alone."""
-
-    loss: gs.losses.Loss
-    oracle: object
-    sigma: float
-    # The problem is the one with L = 1 in other units: x in `unit`, f in L unit^2.
-    unit: float = 1.0
-
-    @property
-    def L(self):
-        return float(self.loss.smoothness().max())
-
-    def measure(self, graph, coupling, declared, *, mu=0.0, N=3, R=0.2, seeds=100):
-        problem = gs.Problem(self.loss, gs.domains.Box(-2 * self.unit, 2 * self.unit), self.L * mu)
-        method = gs.SPDS(
-            N=N,
-            L=self.L,
-            R=R * self.L,
-            sigma=declared,
-            distance=2 * self.unit,
-            coupling=coupling,
-            oracle=self.oracle,
-        )
-        optimum = float(problem.objective(np.zeros((problem.m, problem.d))).sum())
-        return measure(
-            problem,
-            graph,
-            method,
-            sigma=declared,
-            V=0.0,
-            z_star=0.0,
-            optimum=optimum,
-            seeds=seeds,
-            x0=np.zeros(problem.d),
-        )
-
-
-def noisy(m):
-    return Alike(gs.losses.Quadratic(np.tile(np.eye(2), (m, 1, 1)), np.zeros((m, 2))), Noise(20.0), 20.0)
-
-
-def located(m):
-    """The mean of numbers: G = x - b, with b = 20 or -20."""
-    loss = gs.losses.LeastSquares(
-        np.ones((4 * m, 1)), np.tile([20.0, 20.0, -20.0, -20.0], m), agents=m, reduction="mean"
-    )
-    return Alike(loss, WithReplacement(), 20.0)
-
-
-def coins(m):
-    """Logistic regression on a constant: slopes of the two labels differ by 1 everywhere."""
-    loss = gs.losses.Logistic(
-        np.ones((4 * m, 1)), np.tile([1, 1, -1, -1], m), agents=m, sample_weight=np.full(4 * m, 10.0)
-    )
-    return Alike(loss, WithReplacement(), 20.0, unit=0.1)
-
-
-ALIKE = {"noise": noisy, "rows of least squares": located, "rows of logistic regression": coins}
-
-
-@pytest.mark.parametrize("mu", [0.0, 0.5])
-@pytest.mark.parametrize("coupling", COUPLINGS)
-@pytest.mark.parametrize("name", GRAPHS)
-def test_the_bounds_hold_and_break_when_sigma_is_declared_ten_times_too_small(name, coupling, mu):
-    graph = GRAPHS[name]
-    alike = noisy(graph.m)
-    assert alike.measure(graph, coupling, alike.sigma, mu=mu).hold() == (True, True)
-    assert alike.measure(graph, coupling, alike.sigma / 10, mu=mu).are_violated() == (True, True)
-
-
-@pytest.mark.parametrize("mu", [0.0, 0.5])
-@pytest.mark.parametrize("kind", ["rows of least squares", "rows of logistic regression"])
-def test_with_sampled_rows_the_bounds_break_too(kind, mu):
-    graph = gs.Graph.ring(3)
-    alike = ALIKE[kind](graph.m)
-    assert alike.measure(graph, "incidence", alike.sigma, mu=mu).hold() == (True, True)
-    assert alike.measure(graph, "incidence", alike.sigma / 10, mu=mu).are_violated() == (True, True)
-
-
-@pytest.mark.parametrize("kind", ALIKE)
-def test_past_Delta_the_bound_on_the_objective_breaks_too(kind):
-    graph = gs.Graph.path(2)
-    alike = ALIKE[kind](graph.m)
-    # tau = 2, Delta = 5.
-    run = {"mu": 1.0, "N": 7, "R": 0.02}
-    assert alike.measure(graph, "incidence", alike.sigma, **run).hold() == (True, True)
-    objective, _ = alike.measure(graph, "incidence", alike.sigma / 10, **run).are_violated()
-    assert objective
-
-
-# ---- the theorem's closed form
-
-
-def bound_sets(count):
-    rng = np.random.default_rng(6)
-    for index in range(count):
-        L = 10 ** rng.uniform(-2, 3)
-        mu = (0.0, L * 10 ** rng.uniform(-4, 0), L * 10 ** rng.uniform(0, 2.5))[index % 3]
-        yield {
-            "N": int(10 ** rng.uniform(0, 2 if mu < L else 1.3)),
-            "L": L,
-            "mu": mu,
-            "R": 10 ** rng.uniform(-2, 1),
-            "A_norm": 10 ** rng.uniform(-1, 1.5),
-            "c": L**2 * 10 ** rng.uniform(-4, 4),
-        }
-
-
-def test_the_exact_sums_are_below_the_closed_form_of_theorem_2():
-    """As printed up to Delta, and past it for the branch lambda^(N - Delta); 2/N^2 then needs twice the noise."""
-    rng = np.random.default_rng(7)
-    past = 0
-    for given in bound_sets(900):
-        schedule = schedules.theorem_2(**given)
-        L, N = schedule.L, schedule.N
-        distance = (0.0, 10 ** rng.uniform(-1, 1))[N % 2]
-        sigma, m, z_star = L * 10 ** rng.uniform(-2, 2), int(rng.integers(1, 20)), 10 ** rng.uniform(-1, 1)
-        bound = guarantees.spds(**given, sigma=sigma, m=m, V=distance**2 / 2, z_star=z_star)
-        noise = L * m * sigma**2 / given["c"]
-        way, dual = 4 * L * distance**2, L / (8 * given["R"] ** 2) * (z_star + 1) ** 2
-        factors = [(2 / N**2, 1)]
-        if N > schedule.Delta:
-            lam = (schedule.Delta - 1) / (schedule.Delta + 1)
-            factors = [(2 / N**2, 2), (lam ** (N - schedule.Delta), 1)]
-            past += 1
-        for factor, share in factors:
-            assert bound.objective <= factor * (way + share * noise) * (1 + 1e-9), given
-            assert bound.residual <= factor * (dual + way + share * noise) * (1 + 1e-9), given
-    assert past > 100
-
-
-def test_the_bound_is_the_closed_form_with_the_exact_sum_of_beta():
-    """Up to Delta and for batches so large that rounding them up does not show: with m sigma^2, N (N + 1) for N^2."""
-    L, R, c, sigma, m, distance, z_star = 3.0, 0.7, 1e9, 2e4, 6, 0.5, 1.3
-    told = {"sigma": sigma, "m": m, "V": distance**2 / 2, "z_star": z_star}
-    way, noise = 4 * L * distance**2, L * m * sigma**2 / c
-    assert noise > way / 3
-    for N in (1, 2, 9):
-        for mu in (0.0, 0.1):
-            bound = guarantees.spds(N, L=L, R=R, c=c, A_norm=2.0, mu=mu, **told)
-            assert bound.objective == pytest.approx(2 / (N * (N + 1)) * (way + noise), rel=1e-6)
-            dual = L / (8 * R**2) * (z_star + 1) ** 2
-            assert bound.residual == pytest.approx(2 / (N * (N + 1)) * (dual + way + noise), rel=1e-6)
-
-
-def test_past_Delta_2_over_N_squared_does_not_follow_from_the_sums():
-    """Proposition 2 gives less than the theorem claims there: up to 1.17 times its bound, from noise alone."""
-    given = {"N": 160, "L": 900.0, "mu": 1.0, "R": 1.0, "A_norm": 1.0, "c": 1e9}
-    assert schedules.theorem_2(**given).Delta == 121
-    bound = guarantees.spds(**given, sigma=1.0, m=1, V=0.0, z_star=0.0).objective
-    printed = 2 / given["N"] ** 2 * given["L"] / given["c"]
-    assert 1.1 * printed < bound < 1.2 * printed
 
 
 # ---- what it counts
@@ -506,110 +181,6 @@ def test_what_is_given_costs_nothing(given):
     solution = gs.solve(small_problem(), GRAPHS["ring"], gs.SPDS(R=1.0, **given))
     assert solution.costs.samples == sum(batches(solution)[0])
     assert solution.parameters["R"] == 1.0
-
-
-# ---- what it finds by itself
-
-
-def test_theorem_2s_c_and_N_are_what_the_theorem_says():
-    problem, given = small_problem(), {"sigma": 2.0, "distance": 3.0, "R": 1.0, "L": 4.0}
-    solution = gs.solve(problem, GRAPHS["ring"], gs.SPDS(eps=0.5, **given))
-    assert solution.parameters["c"] == pytest.approx(2 * 5 * 2.0**2 / 3.0**2)
-    assert solution.parameters["N"] == math.ceil(math.sqrt(13 * 4.0 * 3.0**2 / 0.5))
-    assert solution.parameters["sigma"] == 2.0
-    assert len(solution.history) == solution.parameters["N"]
-
-
-def test_the_probe_is_the_estimate_from_64_samples():
-    problem = small_problem()
-    method = gs.SPDS(N=4, seed=3)
-    found = gs.solve(problem, GRAPHS["ring"], method).parameters
-    assert found["sigma"] == pytest.approx(gs.oracles.estimate_sigma(problem, samples=64, seed=3), rel=1e-12)
-    assert found["L"] == pytest.approx(problem.smoothness().max())
-    # c = 2 m sigma^2 / D^2, where D is at most what the ball of radius 1 allows.
-    assert math.sqrt(2 * 5 * found["sigma"] ** 2 / found["c"]) <= math.sqrt(5) * (1 + 1e-9)
-
-
-def test_the_R_it_finds_is_that_of_pds_in_theorem_2s_units():
-    """(||z*|| + 1)/(4 D) where Theorem 1 has (||z*|| + 1)/(4 sqrt(V)), and D^2 = 2 V."""
-    problem, graph = small_problem(), GRAPHS["ring"]
-    exact = gs.solve(problem, graph, gs.PDS(), stop=gs.Stop(iterations=1)).parameters["R"]
-    found = gs.solve(problem, graph, gs.SPDS(N=1, c=1.0, oracle=Noise(0.0))).parameters
-    assert found["R"] == pytest.approx(exact / math.sqrt(2), rel=1e-9)
-    assert found["sigma"] == pytest.approx(0.0, abs=1e-9)
-
-
-def test_a_distance_that_is_given_is_kept():
-    solution = gs.solve(small_problem(), GRAPHS["ring"], gs.SPDS(N=4, distance=0.25))
-    found = solution.parameters
-    assert math.sqrt(2 * 5 * found["sigma"] ** 2 / found["c"]) == pytest.approx(0.25)
-
-
-def test_spds_N_is_the_theorems_for_mu_0():
-    rng = np.random.default_rng(1)
-    for _ in range(300):
-        L, distance, eps = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-3, 3)
-        N = guarantees.spds_N(eps, L=L, distance=distance)
-        assert N == max(1, math.ceil(math.sqrt(13 * L * distance**2 / eps)))
-
-
-def test_spds_N_with_the_theorems_R_and_c_reaches_eps():
-    rng = np.random.default_rng(2)
-    too_short = 0
-    for index in range(400):
-        L, distance = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-2, 2)
-        mu = 0.0 if index % 3 == 0 else L * 10 ** rng.uniform(-4, 2.5)
-        eps = L * distance**2 / 10 ** rng.uniform(-1, 3)
-        sigma, m, z_star = L * distance * 10 ** rng.uniform(-2, 1), int(rng.integers(1, 30)), 10 ** rng.uniform(-1, 2)
-        N = guarantees.spds_N(eps, L=L, distance=distance, mu=mu)
-        run = {"L": L, "mu": mu, "A_norm": 2.0, "R": (z_star + 1) / (4 * distance)}
-        run["c"] = guarantees.spds_c(sigma, m=m, distance=distance)
-        told = {"sigma": sigma, "m": m, "V": distance**2 / 2, "z_star": z_star}
-        bound = guarantees.spds(N, **run, **told)
-        assert max(bound.objective, bound.residual) <= eps * (1 + 1e-9), run
-        half = guarantees.spds(max(1, N // 2), **run, **told)
-        too_short += max(half.objective, half.residual) > eps
-        if mu > 0:
-            schedule = schedules.theorem_2(N=1, **run)
-            Delta = schedule.Delta
-            printed = Delta + math.log(5 * schedule.L * distance**2 / eps) / math.log((Delta + 1) / (Delta - 1))
-            assert N <= max(Delta, math.ceil(printed)), run
-    # N is not large for nothing: half of it would mostly not do.
-    assert too_short > 300
-
-
-def criterion(samples, N, *, L, distance, sigma, mu):
-    """What `spds_N_for` makes small, for one N."""
-    schedule = schedules.theorem_2(N=N, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).with_samples(samples)
-    rows = [schedule.row(n) for n in range(1, N + 1)]
-    return guarantees.proposition_2(rows, V=distance**2 / 2, z_star=0.0, variance=sigma**2).objective
-
-
-def test_an_accuracy_beyond_double_precision_is_refused():
-    with pytest.raises(gs.InputError, match="double precision"):
-        guarantees.spds_N(1e-18, L=1.0, distance=1.0, mu=4.0)
-
-
-def test_spds_N_for_is_close_to_the_best_of_all_N():
-    rng = np.random.default_rng(3)
-    for index in range(16):
-        L, distance = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-1, 2)
-        mu = 0.0 if index % 2 == 0 else L * 10 ** rng.uniform(-3, 0)
-        given = {"L": L, "mu": mu, "distance": distance, "sigma": L * distance * 10 ** rng.uniform(-1, 2)}
-        samples = int(10 ** rng.uniform(1.7, 2.2))
-        N = guarantees.spds_N_for(samples, **given)
-        longest = int(min(samples, schedules.theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).longest))
-        best = min(criterion(samples, n, **given) for n in range(1, longest + 1))
-        assert criterion(samples, N, **given) <= 1.05 * best, (samples, given)
-
-
-def test_a_budget_finds_N_and_c_and_is_kept():
-    problem = small_problem()
-    for samples in (64, 200, 1000):
-        solution = gs.solve(problem, GRAPHS["ring"], gs.SPDS(samples=samples, R=1.0, sigma=3.0, distance=1.0))
-        assert samples - solution.parameters["N"] < solution.costs.samples <= samples
-        N = guarantees.spds_N_for(samples, L=solution.parameters["L"], distance=1.0, sigma=3.0)
-        assert solution.parameters["N"] == N
 
 
 # ---- how it ends
@@ -798,7 +369,7 @@ MISTAKES = {
         ["N must be at most 58", "300", "lower N"],
     ),
     "rows of a quadratic": (
-        lambda: gs.solve(gs.Problem(noisy(5).loss), *FEW),
+        lambda: gs.solve(gs.Problem(gs.losses.Quadratic(np.ones((5, 1, 1)), np.ones((5, 1)))), *FEW),
         ["needs a loss with rows", "Quadratic", "LeastSquares"],
     ),
     "an unknown smoothness": (

@@ -1,0 +1,112 @@
+"""What SPDS finds by itself: N, c, R, sigma and the distance."""
+
+import math
+
+import numpy as np
+import pytest
+from five_agents import GRAPHS, small_problem
+
+import gradslide as gs
+from gradslide import guarantees, schedules
+from gradslide.oracles import Noise
+
+
+def test_theorem_2s_c_and_N_are_what_the_theorem_says():
+    problem, given = small_problem(), {"sigma": 2.0, "distance": 3.0, "R": 1.0, "L": 4.0}
+    solution = gs.solve(problem, GRAPHS["ring"], gs.SPDS(eps=0.5, **given))
+    assert solution.parameters["c"] == pytest.approx(2 * 5 * 2.0**2 / 3.0**2)
+    assert solution.parameters["N"] == math.ceil(math.sqrt(13 * 4.0 * 3.0**2 / 0.5))
+    assert solution.parameters["sigma"] == 2.0
+    assert len(solution.history) == solution.parameters["N"]
+
+
+def test_the_probe_is_the_estimate_from_64_samples():
+    problem = small_problem()
+    method = gs.SPDS(N=4, seed=3)
+    found = gs.solve(problem, GRAPHS["ring"], method).parameters
+    assert found["sigma"] == pytest.approx(gs.oracles.estimate_sigma(problem, samples=64, seed=3), rel=1e-12)
+    assert found["L"] == pytest.approx(problem.smoothness().max())
+    # c = 2 m sigma^2 / D^2, where D is at most what the ball of radius 1 allows.
+    assert math.sqrt(2 * 5 * found["sigma"] ** 2 / found["c"]) <= math.sqrt(5) * (1 + 1e-9)
+
+
+def test_the_R_it_finds_is_that_of_pds_in_theorem_2s_units():
+    """(||z*|| + 1)/(4 D) where Theorem 1 has (||z*|| + 1)/(4 sqrt(V)), and D^2 = 2 V."""
+    problem, graph = small_problem(), GRAPHS["ring"]
+    exact = gs.solve(problem, graph, gs.PDS(), stop=gs.Stop(iterations=1)).parameters["R"]
+    found = gs.solve(problem, graph, gs.SPDS(N=1, c=1.0, oracle=Noise(0.0))).parameters
+    assert found["R"] == pytest.approx(exact / math.sqrt(2), rel=1e-9)
+    assert found["sigma"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_distance_that_is_given_is_kept():
+    solution = gs.solve(small_problem(), GRAPHS["ring"], gs.SPDS(N=4, distance=0.25))
+    found = solution.parameters
+    assert math.sqrt(2 * 5 * found["sigma"] ** 2 / found["c"]) == pytest.approx(0.25)
+
+
+def test_spds_N_is_the_theorems_for_mu_0():
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        L, distance, eps = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-3, 3)
+        N = guarantees.spds_N(eps, L=L, distance=distance)
+        assert N == max(1, math.ceil(math.sqrt(13 * L * distance**2 / eps)))
+
+
+def test_spds_N_with_the_theorems_R_and_c_reaches_eps():
+    rng = np.random.default_rng(2)
+    too_short = 0
+    for index in range(400):
+        L, distance = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-2, 2)
+        mu = 0.0 if index % 3 == 0 else L * 10 ** rng.uniform(-4, 2.5)
+        eps = L * distance**2 / 10 ** rng.uniform(-1, 3)
+        sigma, m, z_star = L * distance * 10 ** rng.uniform(-2, 1), int(rng.integers(1, 30)), 10 ** rng.uniform(-1, 2)
+        N = guarantees.spds_N(eps, L=L, distance=distance, mu=mu)
+        run = {"L": L, "mu": mu, "A_norm": 2.0, "R": (z_star + 1) / (4 * distance)}
+        run["c"] = guarantees.spds_c(sigma, m=m, distance=distance)
+        told = {"sigma": sigma, "m": m, "V": distance**2 / 2, "z_star": z_star}
+        bound = guarantees.spds(N, **run, **told)
+        assert max(bound.objective, bound.residual) <= eps * (1 + 1e-9), run
+        half = guarantees.spds(max(1, N // 2), **run, **told)
+        too_short += max(half.objective, half.residual) > eps
+        if mu > 0:
+            schedule = schedules.theorem_2(N=1, **run)
+            Delta = schedule.Delta
+            printed = Delta + math.log(5 * schedule.L * distance**2 / eps) / math.log((Delta + 1) / (Delta - 1))
+            assert N <= max(Delta, math.ceil(printed)), run
+    # N is not large for nothing: half of it would mostly not do.
+    assert too_short > 300
+
+
+def criterion(samples, N, *, L, distance, sigma, mu):
+    """What `spds_N_for` makes small, for one N."""
+    schedule = schedules.theorem_2(N=N, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).with_samples(samples)
+    rows = [schedule.row(n) for n in range(1, N + 1)]
+    return guarantees.proposition_2(rows, V=distance**2 / 2, z_star=0.0, variance=sigma**2).objective
+
+
+def test_an_accuracy_beyond_double_precision_is_refused():
+    with pytest.raises(gs.InputError, match="double precision"):
+        guarantees.spds_N(1e-18, L=1.0, distance=1.0, mu=4.0)
+
+
+def test_spds_N_for_is_close_to_the_best_of_all_N():
+    rng = np.random.default_rng(3)
+    for index in range(16):
+        L, distance = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-1, 2)
+        mu = 0.0 if index % 2 == 0 else L * 10 ** rng.uniform(-3, 0)
+        given = {"L": L, "mu": mu, "distance": distance, "sigma": L * distance * 10 ** rng.uniform(-1, 2)}
+        samples = int(10 ** rng.uniform(1.7, 2.2))
+        N = guarantees.spds_N_for(samples, **given)
+        longest = int(min(samples, schedules.theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).longest))
+        best = min(criterion(samples, n, **given) for n in range(1, longest + 1))
+        assert criterion(samples, N, **given) <= 1.05 * best, (samples, given)
+
+
+def test_a_budget_finds_N_and_c_and_is_kept():
+    problem = small_problem()
+    for samples in (64, 200, 1000):
+        solution = gs.solve(problem, GRAPHS["ring"], gs.SPDS(samples=samples, R=1.0, sigma=3.0, distance=1.0))
+        assert samples - solution.parameters["N"] < solution.costs.samples <= samples
+        N = guarantees.spds_N_for(samples, L=solution.parameters["L"], distance=1.0, sigma=3.0)
+        assert solution.parameters["N"] == N
