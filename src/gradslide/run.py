@@ -18,6 +18,7 @@ from gradslide.history import History, Record
 from gradslide.methods.base import Context, Method
 from gradslide.metrics import Observer
 from gradslide.network import Counted, Network
+from gradslide.network.wrapper import beneath
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problem import Problem
 from gradslide.solution import Solution
@@ -48,7 +49,8 @@ class Run:
         coupling = getattr(method, "coupling", "incidence")
         costs = Costs()
         counted = Counted(network, costs)
-        self._observer = Observer(problem, network, couplings.make(coupling, network))
+        observed = beneath(network)
+        self._observer = Observer(problem, observed, couplings.make(coupling, observed))
         self._context = Context(
             problem=problem,
             oracle=_oracle(problem, network, method, costs),

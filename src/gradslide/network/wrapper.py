@@ -44,3 +44,10 @@ class Wrapper:
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
         return self._network.observe(values, reduction)
+
+
+def beneath(network: Network) -> Network:
+    """The network under all wrappers: what observations look at."""
+    while isinstance(network, Wrapper):
+        network = network._network
+    return network

@@ -11,6 +11,7 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.errors import InputError, StreamEnded, StreamError, kind_of, require, require_number
 from gradslide.losses import Loss
+from gradslide.losses.base import no_rows
 from gradslide.losses.inputs import stack_rows
 from gradslide.oracles.ahead import Ahead
 from gradslide.oracles.base import Sampler
@@ -62,6 +63,8 @@ class Stream:
         return "Stream()"
 
     def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        if self.gradient is None and loss.rows_per_agent is None:
+            raise no_rows(loss)
         iterators = [_iterator(self.sources, agent) for agent in agents]
         feeds = [
             _Feed(agent, iterator, _reader(loss, i, self.gradient is not None))
@@ -148,9 +151,10 @@ class _Feed:
             except Exception as error:
                 raise StreamError(self.agent, f"{type(error).__name__}: {error}") from error
             self.waiting = False
-            self.arrived += 1
+            size = parts[0].shape[0]
+            self.arrived += size > 0
             self._kept.append(parts)
-            self._count += parts[0].shape[0]
+            self._count += size
 
     def _like_before(self, parts: tuple[Array, ...]) -> tuple[Array, ...]:
         """Parts that can be put beside those of earlier batches."""
