@@ -46,8 +46,10 @@ format: $(VENV)/.installed-dev ## let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev ## measure what the core costs
+bench: $(VENV)/.installed-dev ## measure what the core costs, what overlap brings, and how errors depend on samples
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/overlap.py
+	$(BIN)/python benchmarks/samples.py
 
 docs: $(VENV)/.installed-docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
