@@ -140,6 +140,12 @@ def test_samples_do_not_depend_on_the_graph_where_L_is_found_and_R_is_large():
     assert len({gs.solve(small_problem(), graph, method).costs.samples for graph in graphs}) == 1
 
 
+def test_what_the_batches_take_in_all_is_known_ahead():
+    schedule = schedules.theorem_2(N=14, L=3.0, mu=0.5, A_norm=1.0, R=1.0, c=5.0)
+    solution = gs.solve(small_problem(0.5), GRAPHS["ring"], gs.SPDS(N=14, R=1.0, c=5.0, L=3.0))
+    assert solution.costs.samples == schedule.samples
+
+
 def test_records_count_samples_and_rounds_batch_by_batch():
     solution = gs.solve(small_problem(), GRAPHS["ring"], gs.SPDS(N=8, R=1.0, c=5.0, L=3.0))
     sizes, slides = batches(solution)
@@ -332,8 +338,11 @@ MISTAKES = {
     "N is no whole number": (lambda: gs.SPDS(N=2.5), ["N must be a whole number", "2.5"]),
     "N is a truth value": (lambda: gs.SPDS(N=True), ["N must be a whole number", "True"]),
     "eps without a distance": (lambda: gs.SPDS(eps=0.1), ["eps needs a distance", "distance=None", "an estimate"]),
-    "eps and N": (lambda: gs.SPDS(eps=0.1, distance=1.0, N=5), ["eps alone finds N", "N=5"]),
-    "eps and samples": (lambda: gs.SPDS(eps=0.1, distance=1.0, samples=50), ["eps alone finds N", "samples=50"]),
+    "eps and N": (lambda: gs.SPDS(eps=0.1, distance=1.0, N=5), ["eps excludes the others", "N=5", "drop"]),
+    "eps and samples": (
+        lambda: gs.SPDS(eps=0.1, distance=1.0, samples=50),
+        ["eps excludes", "samples=50", "drop"],
+    ),
     "eps is 0": (lambda: gs.SPDS(eps=0.0, distance=1.0), ["eps must be > 0", "0.0"]),
     "c and samples": (lambda: gs.SPDS(N=5, c=1.0, samples=50), ["exclude each other", "c=1.0", "drop one"]),
     "fewer samples than N": (lambda: gs.SPDS(N=5, samples=4), ["samples must be a whole number >= 5", "got 4"]),

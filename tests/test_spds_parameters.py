@@ -110,3 +110,38 @@ def test_a_budget_finds_N_and_c_and_is_kept():
         assert samples - solution.parameters["N"] < solution.costs.samples <= samples
         N = guarantees.spds_N_for(samples, L=solution.parameters["L"], distance=1.0, sigma=3.0)
         assert solution.parameters["N"] == N
+
+
+@pytest.mark.parametrize("samples", [3, 40, 500, 2000])
+def test_what_is_found_is_paid_from_the_budget(samples):
+    solution = gs.solve(small_problem(), GRAPHS["ring"], gs.SPDS(samples=samples))
+    assert solution.status is gs.Status.COMPLETED
+    assert samples - solution.parameters["N"] < solution.costs.samples <= samples
+
+
+def test_a_budget_that_estimates_use_up_is_refused():
+    with pytest.raises(gs.InputError, match=r"samples must be at least 5; got 4; .* took 2"):
+        gs.solve(small_problem(), GRAPHS["ring"], gs.SPDS(N=3, samples=4))
+
+
+def test_without_noise_a_large_budget_does_not_mean_a_large_N():
+    for mu in (0.0, 0.1, 10.0):
+        N = guarantees.spds_N_for(30_000, L=1.0, distance=1.0, sigma=0.0, mu=mu)
+        assert N < 2000
+        rows = list(map(schedules.theorem_2(N=N, L=1.0, mu=mu, A_norm=0.0, R=1.0, c=0.0).row, (1, N)))
+        assert guarantees.proposition_1(rows[0], rows[-1], V=0.5, z_star=0.0).objective < 1e-5
+
+
+def test_noise_does_not_pass_for_gradients():
+    """R and the distance come from sampled gradients at x_0, whose noise is taken off."""
+    problem, exact = small_problem(), {}
+    for sigma in (0.0, 20.0):
+        found = [
+            gs.solve(problem, GRAPHS["ring"], gs.SPDS(N=1, oracle=Noise(sigma), sigma=1.0, seed=seed)).parameters
+            for seed in range(30)
+        ]
+        exact[sigma] = np.mean([each["R"] for each in found])
+    # 64 samples of that noise would double the squares of the gradients and more.
+    gradients = problem.loss.gradient(problem.start())
+    assert 20.0**2 / 64 > np.mean(np.sum(gradients**2, axis=1))
+    assert exact[20.0] < 1.35 * exact[0.0]

@@ -74,6 +74,25 @@ def test_a_sigma_that_was_not_given_is_estimated_for_the_bound(tmp_path):
     assert unknown.bound.objective > 1.1 * silent.bound.objective
 
 
+def test_the_bound_knows_the_noise_that_was_added(tmp_path):
+    noisy = f'{PLAIN}\ndistance = "theory"\noracle = {{ kind = "noise", sigma = 30 }}'
+    found, told = run_of(tmp_path, noisy, problem=BALL), run_of(tmp_path, f"{noisy}\nsigma = 30", problem=BALL)
+    assert found.bound == told.bound
+    assert found.bound.objective > 100
+
+
+def test_samples_that_the_theorem_does_not_cover_get_no_bound(tmp_path):
+    run = run_of(tmp_path, f'{PLAIN}\ndistance = "theory"\noracle = "without_replacement"', problem=BALL)
+    assert run.bound is None
+    assert run.objective_error is not None
+
+
+def test_pds_takes_no_oracle_and_no_distance(tmp_path, capsys):
+    for line in ('oracle = "with_replacement"', 'distance = "theory"'):
+        assert exit_code("run", write_spec(tmp_path, method=f'name = "pds"\n{line}'), "-q") == 1
+        assert "a key of [method] for pds must be one of the known names" in capsys.readouterr().err
+
+
 def test_the_table_shows_samples_and_that_they_do_not_move_with_the_network(tmp_path, capsys):
     spec = write_spec(tmp_path, method=PLAIN, network=NETWORKS, stop=None, output="plot = true")
     assert exit_code("run", spec, "-o", tmp_path / "out") == 0

@@ -334,17 +334,62 @@ def test_a_gradient_of_the_wrong_shape_is_refused_with_the_agent(wrong):
     def gradient(x, batch):
         return wrong(x, batch) if batch.any() else pull(x, batch)
 
-    message = rf"gradient of a Stream must return real numbers of shape \({D},\) for agent 3"
-    with pytest.raises(gs.InputError, match=message):
+    message = rf"agent 3 failed in outer iteration 1: its gradient must be real numbers of shape \({D},\)"
+    with pytest.raises(gs.StreamError, match=message):
         run(Stream(source, gradient=gradient), problem=live_problem())
 
 
-def test_an_error_in_ones_own_gradient_is_ones_own():
-    def gradient(x, batch):
-        raise ZeroDivisionError("in the gradient")
+def test_an_error_in_ones_own_gradient_loses_nothing(tmp_path):
+    calls = []
 
-    with threads_that_end(), pytest.raises(ZeroDivisionError, match="in the gradient"):
-        run(Stream(centres, gradient=gradient), problem=live_problem())
+    def gradient(x, batch):
+        calls.append(batch)
+        if len(calls) > 3 * M:
+            raise ZeroDivisionError("in the gradient")
+        return pull(x, batch)
+
+    checkpoint = tmp_path / "run.npz"
+    with threads_that_end(), pytest.raises(gs.StreamError, match=r"agent 0 .* iteration 4.*in the gradient") as caught:
+        run(Stream(centres, gradient=gradient), problem=live_problem(), checkpoint=checkpoint)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert len(caught.value.solution.history) == 3
+    assert checkpoint.exists()
+
+
+@pytest.mark.parametrize("sizes", [(1,), (3, 1)])
+def test_a_tuple_of_one_array_stays_a_tuple(sizes):
+    def source(i):
+        return ((batch,) for batch in centres(i, sizes))
+
+    def gradient(x, batch):
+        (only,) = batch
+        return pull(x, only)
+
+    one = traced(Stream(source, gradient=gradient), problem=live_problem())
+    assert_same_run(one, traced(Stream(centres, gradient=pull), problem=live_problem()))
+
+
+def test_batches_of_other_kinds_arrive_as_arrays():
+    pd = pytest.importorskip("pandas")
+    kinds = set()
+
+    def source(i):
+        return (pd.DataFrame(batch) for batch in centres(i, (1, 5)))
+
+    def gradient(x, batch):
+        kinds.add(type(batch))
+        return pull(x, batch)
+
+    one = traced(Stream(source, gradient=gradient), problem=live_problem())
+    assert kinds == {np.ndarray}
+    assert_same_run(one, traced(Stream(centres, gradient=pull), problem=live_problem()))
+
+
+def test_a_batch_may_be_a_single_sample():
+    def source(i):
+        return ((features[0], labels[0]) for features, labels in batches(i))
+
+    assert_same_run(traced(Stream(source)), traced(Stream(batches)))
 
 
 # Sources

@@ -10,6 +10,8 @@ from gradslide.schedules import Row, Schedule, StronglyConvex, theorem_1, theore
 
 # Candidates without progress after which a search gives up.
 _PATIENCE = 10
+# Share of the first bound below which it is small enough.
+_LITTLE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,13 @@ def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
 
 def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: float = 0.0) -> int:
     """Outer iterations that make the most of so many samples per agent: where what is left of the way to x* and what
-    sampling adds are smallest together. A guess: agents that agree share their noise, so it is taken as sigma^2/m each.
+    sampling adds are smallest together, or the way has become a millionth. A guess: agents that agree share their
+    noise, so it is taken as sigma^2/m each.
     """
     best, best_N, N, worse = math.inf, 1, 1, 0
+    little = _LITTLE * 4 * L * distance**2
     longest = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).longest
-    while N <= min(samples, longest) and worse < _PATIENCE:
+    while N <= min(samples, longest) and worse < _PATIENCE and best > little:
         schedule = theorem_2(N=N, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).with_samples(samples)
         rows = map(schedule.row, range(1, N + 1))
         bound = proposition_2(rows, V=distance**2 / 2, z_star=0.0, variance=sigma**2).objective

@@ -43,8 +43,10 @@ class Run:
         output: str | None,
         callback: Callback | None,
         record_every: int,
+        resumes: bool = False,
     ) -> None:
-        self._method = method
+        """resumes: a saved state is going to take the place of the first one."""
+        self._method, self._given_stop = method, stop
         self._callback, self._record_every = callback, record_every
         coupling = getattr(method, "coupling", "incidence")
         costs = Costs()
@@ -60,7 +62,9 @@ class Run:
             s0=_multipliers(problem, warm_start),
         )
         try:
-            self._start(costs, stop, output)
+            self._context.oracle.is_blank = resumes
+            self._start(costs, output)
+            self._context.oracle.is_blank = False
         except StreamEnded as end:
             self.close()
             raise StreamError(end.agent, "it ended before the first outer iteration") from None
@@ -68,22 +72,26 @@ class Run:
             self.close()
             raise
 
-    def _start(self, costs: Costs, stop: Stop | None, output: str | None) -> None:
+    def _start(self, costs: Costs, output: str | None) -> None:
         """The state before the first outer iteration, and what follows from it."""
         method = self._method
         clock = time.perf_counter()
         state = method.init(self._context)
         costs.seconds += time.perf_counter() - clock
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
-        # Outer iterations after which the method's schedule ends.
-        self._schedule_end: int | None = method.iterations(state) if hasattr(method, "iterations") else None
-        self._stop = Stop(iterations=self._schedule_end or _DEFAULT_ITERATIONS) if stop is None else stop
+        self._plan()
         self._ended_by = ""
         outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
         self._take_stock()
+
+    def _plan(self) -> None:
+        """When the method's schedule ends, if it does, and when the run is to end."""
+        method, stop = self._method, self._given_stop
+        self._schedule_end: int | None = method.iterations(self.now.state) if hasattr(method, "iterations") else None
+        self._stop = Stop(iterations=self._schedule_end or _DEFAULT_ITERATIONS) if stop is None else stop
 
     def close(self) -> None:
         self._context.oracle.close()
@@ -115,6 +123,7 @@ class Run:
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
         self.now = found
+        self._plan()
         self._take_stock()
 
     def begin(self) -> Status | None:
@@ -149,6 +158,9 @@ class Run:
             self.is_whole = True
             self._ended_by = f"the stream of agent {end.agent}, in outer iteration {now.iteration + 1}"
             return Status.STREAM_ENDED
+        except KeyboardInterrupt:
+            self.is_whole = self._context.oracle.is_drawing
+            raise
         except StreamError as error:
             self.is_whole = True
             error.iteration = now.iteration + 1

@@ -249,13 +249,17 @@ class Sampled(Schedule):
         """The largest N: past it T_k is beyond all measure."""
         return self.exact.stage_length if isinstance(self.exact, StronglyConvex) else math.inf
 
+    @cached_property
+    def samples(self) -> int:
+        """What all N batches take, per agent."""
+        return sum(self.row(n).c for n in range(1, self.N + 1))
+
     def row(self, n: int) -> Row:
         row = self.exact.row(n)
-        return replace(row, c=_batch_size(self.batch_share(n) * self.c))
+        return replace(row, c=_batch_size(self._share(row) * self.c))
 
-    def batch_share(self, n: int) -> float:
-        """c_n / c, before it is rounded up."""
-        row = self.exact.row(n)
+    def _share(self, row: Row) -> float:
+        """c_k / c, before it is rounded up."""
         if row.k <= self.Delta:
             return min(self.N, self.Delta) * row.beta / (row.p * self.L)
         growth = math.pow(1 + 1 / row.tau, (row.k + self.N - 2 * self.Delta) / 2)
@@ -263,10 +267,10 @@ class Sampled(Schedule):
 
     def with_samples(self, samples: int) -> "Sampled":
         """The same, with the largest c whose batches take no more than so many samples per agent in all."""
-        shares = [self.batch_share(n) for n in range(1, self.N + 1)]
-        # One batch alone must not take more than all.
-        low, high = 0.0, samples / shares[-1]
-        for _ in range(60):
+        shares = [self._share(self.exact.row(n)) for n in range(1, self.N + 1)]
+        # Rounding up adds less than one sample per batch.
+        low, high = max(0, samples - self.N) / math.fsum(shares), samples / math.fsum(shares)
+        while high - low > 1e-12 * high:
             middle = (low + high) / 2
             if sum(_batch_size(share * middle) for share in shares) <= samples:
                 low = middle
@@ -298,7 +302,7 @@ def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float)
         N,
         "lower N; T_k grows past all measure",
     )
-    most = schedule.batch_share(N) * schedule.c
+    most = schedule._share(schedule.exact.row(N)) * schedule.c
     require(
         most <= _MOST_SAMPLES,
         f"a batch can hold {_MOST_SAMPLES:g} samples",

@@ -54,13 +54,14 @@ def solve(
     _check(problem, network, method, stop, warm_start, callback, record_every)
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
+    resumes = resume and checkpoint is not None and Path(checkpoint).exists()
     failure: StreamError | None = None
-    with closing(Run(problem, network, method, stop, x0, warm_start, output, callback, record_every)) as run:
+    with closing(Run(problem, network, method, stop, x0, warm_start, output, callback, record_every, resumes)) as run:
         saver = None
         if checkpoint is not None:
             saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
             saver.require_storable(run.now)
-            if resume:
+            if resumes:
                 run.resume(saver)
 
         label = progress if isinstance(progress, str) else type(method).__name__

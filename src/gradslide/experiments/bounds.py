@@ -7,7 +7,8 @@ from typing import Any
 from gradslide import guarantees
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
-from gradslide.oracles import estimate_sigma
+from gradslide.methods import SPDS, Method
+from gradslide.oracles import Noise, Sampling, WithoutReplacement, estimate_sigma
 from gradslide.problem import Problem
 from gradslide.reference import Reference, multiplier_at
 from gradslide.schedules import Row, theorem_1, theorem_2
@@ -23,15 +24,16 @@ class Promise:
     at_mean: float
 
 
-def promise(problem: Problem, graph: Graph, solution: Solution, optimum: Reference) -> Promise | None:
+def promise(problem: Problem, graph: Graph, method: Method, solution: Solution, optimum: Reference) -> Promise | None:
     """Theorem 1's for the average after as many outer iterations; Theorem 2's, in expectation, for sampled gradients.
 
-    None past the first stage, for outputs that they say nothing of, and for runs that diverged.
+    None past the first stage, for outputs and ways of sampling that they say nothing of, and for runs that diverged.
     """
     if not solution.parameters or solution.status is Status.DIVERGED or solution.output != "average":
         return None
     rows = _rows(solution)
-    if rows[-1].stage > 0:
+    sampling = getattr(method, "oracle", None)
+    if rows[-1].stage > 0 or isinstance(sampling, WithoutReplacement):
         return None
     V = optimum.V(problem, problem.start())
     coupling = solution.settings["coupling"]
@@ -41,7 +43,8 @@ def promise(problem: Problem, graph: Graph, solution: Solution, optimum: Referen
     at_mean = guarantees.objective_at_mean(rows[0], rows[-1], V=V, z_mean=z_mean)
     noise = 0.0
     if rows[0].c > 0:
-        sigma = _sigma(problem, solution, optimum)
+        given = method.sigma if isinstance(method, SPDS) else None
+        sigma = _sigma(problem, sampling, optimum) if given is None else given
         noise = guarantees.sampling_error(rows, variance=problem.m * sigma**2)
     return Promise(Bound(local.objective + noise, local.residual + noise), at_mean + noise)
 
@@ -69,8 +72,8 @@ def _rows(solution: Solution) -> list[Row]:
     return [sampled.row(k) for k in range(1, last + 1)]
 
 
-def _sigma(problem: Problem, solution: Solution, optimum: Reference) -> float:
-    """The sigma that the run was given or found; else what rows drawn with replacement have, at x_0 or at x*."""
-    if "sigma" in solution.parameters:
-        return solution.parameters["sigma"]
-    return max(estimate_sigma(problem), estimate_sigma(problem, optimum.x))
+def _sigma(problem: Problem, sampling: Sampling | None, optimum: Reference) -> float:
+    """The sigma of noise that was added; else what samples show at x_0 or at x*, whichever is larger."""
+    if isinstance(sampling, Noise):
+        return sampling.sigma
+    return max(estimate_sigma(problem, x, oracle=sampling) for x in (None, optimum.x))

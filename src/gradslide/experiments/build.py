@@ -1,5 +1,6 @@
 """From the tables of a spec to a problem, networks, a method and a stop."""
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -174,14 +175,16 @@ class Theory:
 def build_method(spec: Spec, theory: Theory) -> Method:
     """The method; R = "theory" and distance = "theory" take them from a reference optimum."""
     table = Section("method", spec.method)
+    name = spec.method.get("name")
+    takes = inspect.signature(METHODS[name]).parameters if name in METHODS else {}
     given: dict[str, Any] = {}
     if _is_word(table, "R"):
         R = theory.R(spec.method.get("coupling", "incidence"))
         # Theorem 2 has |x_0 - x*| where Theorem 1 has sqrt(V).
-        given["R"] = R / math.sqrt(2) if spec.method.get("name") == "spds" else R
-    if _is_word(table, "distance"):
+        given["R"] = R / math.sqrt(2) if name == "spds" else R
+    if "distance" in takes and _is_word(table, "distance"):
         given["distance"] = theory.distance()
-    if (sampling := table.take_any("oracle")) is not None:
+    if "oracle" in takes and (sampling := table.take_any("oracle")) is not None:
         words = {"kind": sampling} if isinstance(sampling, str) else sampling
         given["oracle"] = Section("method.oracle", words).construct("way of sampling", ORACLES, key="kind")
     return table.construct("method", METHODS, **given)

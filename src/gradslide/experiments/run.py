@@ -11,6 +11,7 @@ from gradslide.experiments import bounds, build
 from gradslide.experiments.spec import Spec, unused
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
+from gradslide.methods import Method
 from gradslide.problem import Problem
 from gradslide.reference import Reference, reference
 from gradslide.solution import Solution
@@ -111,7 +112,7 @@ def run_spec(
             checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
             resume=resume,
         )
-        runs.append(_measured(name, stems[-1], problem, graph, solution, optimum))
+        runs.append(_measured(name, stems[-1], problem, graph, method, solution, optimum))
         if solution.status is Status.INTERRUPTED:
             break
     has_targets = stop is not None and stop.has_targets
@@ -132,12 +133,18 @@ def _known(optimum: Reference | None) -> Reference:
 
 
 def _measured(
-    name: str, stem: str, problem: Problem, graph: Graph, solution: Solution, optimum: Reference | None
+    name: str,
+    stem: str,
+    problem: Problem,
+    graph: Graph,
+    method: Method,
+    solution: Solution,
+    optimum: Reference | None,
 ) -> NetworkRun:
     last = solution.history[-1] if len(solution.history) else None
     if optimum is None or last is None or last.objective is None or last.local_objective is None:
         return NetworkRun(name, stem, graph, solution)
-    promised = bounds.promise(problem, graph, solution, optimum)
+    promised = bounds.promise(problem, graph, method, solution, optimum)
     return NetworkRun(
         name,
         stem,

@@ -85,11 +85,12 @@ def per_row(name: str, values: Any, n: int) -> Array:
 def signs(labels: Any, n: int) -> Array:
     """Two-class labels as -1 and 1."""
     array = per_row("labels", labels, n)
-    found = np.unique(array)
-    if not (np.isin(found, (-1, 1)).all() or np.isin(found, (0, 1)).all()):
+    positive = array == 1
+    if not ((positive | (array == -1)).all() or (positive | (array == 0)).all()):
+        found = np.unique(array)
         shown = found[:5].tolist() + (["..."] if found.size > 5 else [])
         raise InputError("labels must be in {-1, 1} or {0, 1}", shown, "map the two classes to -1 and 1")
-    return np.where(array > 0, 1, -1)
+    return np.where(positive, 1, -1)
 
 
 def class_numbers(labels: Any, n: int, classes: int | None) -> tuple[Array, int]:

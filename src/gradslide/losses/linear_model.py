@@ -117,7 +117,10 @@ class LinearModel(Loss):
                 kind_of(batch),
                 "yield for example (features, labels), of shapes (b, p) and (b,)",
             )
-        features = feature_rows(batch[0]).astype(self.dtype, copy=False)
+        features, targets = batch
+        if np.ndim(features) == 1 and np.ndim(targets) == 0:
+            features, targets = np.asarray(features)[None, :], [targets]
+        features = feature_rows(features).astype(self.dtype, copy=False)
         n, p = features.shape
         require(
             p == self._blocks.p,
@@ -127,7 +130,7 @@ class LinearModel(Loss):
         )
         if is_sparse(features) != is_sparse(self._blocks.features):
             features = features.toarray() if is_sparse(features) else sp.csr_array(features)
-        return features, self.read_targets(batch[1], n, self.dtype)
+        return features, self.read_targets(targets, n, self.dtype)
 
     def gradient_of_samples(self, x: Array, batches: Sequence[tuple[Array, Array]]) -> Array:
         x = self._checked(x)

@@ -34,30 +34,46 @@ class Balance(NamedTuple):
     V: float
 
 
-def balance(context: Context, gradients: Array, *, L: float, A_norm: float, V: float | None = None) -> Balance:
+def balance(
+    context: Context,
+    gradients: Array,
+    *,
+    L: float,
+    A_norm: float,
+    V: float | None = None,
+    variances: Array | None = None,
+) -> Balance:
     """An estimate of Theorem 1's R = (||z*|| + 1) / (4 sqrt(V(x_0, x*))) from the gradients g_i at x_0.
 
     A^T z* = mean - g_i at the optimum, so ||z*|| lies between h/||A|| and h/sigma, with h^2 = sum_i |g_i -
     mean|^2 and sigma the smallest nonzero singular value of A: their geometric mean is taken, with h at x_0.
     Unless V is given, the distance to x* is taken as ten gradient steps, and V no larger than X allows. A guess:
     too large an R costs rounds, too small a one costs gradients. It takes one sum over all agents.
+    variances: E|g_i - grad ft_i|^2 where the gradients are sampled, which is taken off their squares.
     """
     network, domain = context.network, context.domain
     m = network.graph.m
     squares = np.sum(gradients**2, axis=1, keepdims=True, dtype=np.float64)
+    noises = np.zeros_like(squares) if variances is None else variances[:, None]
     widths = np.asarray(domain.distance_bound(context.x0), dtype=np.float64)[:, None]
-    sums = network.agree(np.hstack([gradients, squares, widths]), "sum")
-    total, square, width = sums[:-2], float(sums[-2]), float(sums[-1])
+    sums = network.agree(np.hstack([gradients, squares, noises, widths]), "sum")
+    total, (square, noise, width) = sums[:-3], map(float, sums[-3:])
+    mean_part = _without_noise(float(total @ total) / m, noise / m)
+    square = _without_noise(square, noise)
     if V is None:
         V = min(0.5 * square * (_STEPS_AWAY / L) ** 2, width) if L > 0 else width
     if square == 0 or L == 0 or A_norm == 0 or V == 0:
         return Balance(1.0, V)
-    mean_part = float(total @ total) / m
     # The theorem's 1 has no unit: a tenth of the mean gradient takes its place.
     spread = math.sqrt(max(0.0, square - mean_part)) + 0.1 * math.sqrt(mean_part)
     scale = math.sqrt(context.coupling.smallest_singular_value() * A_norm)
     R = spread / scale / (4 * math.sqrt(V))
     return Balance(R if 0 < R < math.inf else 1.0, V)
+
+
+def _without_noise(square: float, noise: float) -> float:
+    """What is left of a square when its noise is taken off; where that is next to nothing, a tenth of it."""
+    return max(square - noise, 0.1 * square)
 
 
 class Probe(NamedTuple):
@@ -69,13 +85,17 @@ class Probe(NamedTuple):
     samples: int
 
 
-def probe(context: Context, *, L: float, A_norm: float, distance: float | None) -> Probe:
-    """Estimates from single samples at x_0, for what was not given. It takes two sums over all agents."""
-    mean, variances = moments(lambda j: context.oracle.sampled_gradient(context.x0, j, 1), _PROBE_SAMPLES)
+def probe(context: Context, *, L: float, A_norm: float, distance: float | None, budget: int | None) -> Probe:
+    """Estimates from single samples at x_0, for what was not given. It takes two sums over all agents.
+
+    budget: samples per agent that there are in all, of which no more than a tenth (but two) are taken.
+    """
+    samples = _PROBE_SAMPLES if budget is None else max(2, min(_PROBE_SAMPLES, budget // 10))
+    mean, variances = moments(lambda j: context.oracle.sampled_gradient(context.x0, j, 1), samples)
     V = None if distance is None else distance**2 / 2
-    R, V = balance(context, mean, L=L, A_norm=A_norm, V=V)
+    R, V = balance(context, mean, L=L, A_norm=A_norm, V=V, variances=variances / samples)
     total = float(context.network.agree(variances[:, None], "sum")[0])
     # Where no gradient pulls, any distance will do.
     distance = math.sqrt(2 * V) or 1.0
     # R of Theorem 2 has 4 |x_0 - x*| where Theorem 1 has 4 sqrt(V).
-    return Probe(R / math.sqrt(2), math.sqrt(total / context.network.graph.m), distance, _PROBE_SAMPLES)
+    return Probe(R / math.sqrt(2), math.sqrt(total / context.network.graph.m), distance, samples)

@@ -23,15 +23,15 @@ class SPDS:
     and for mu = 0 E f(x_bar) - f* <= 2/N^2 [4 L D^2 + L m sigma^2/c], D = |x_0 - x*| stacked over the m agents
     (`eq:fest_T_S`; `guarantees.spds` for mu > 0).
 
-    Say how long to run by one of N, the outer iterations; samples, how many per agent there are to spend on all
-    batches; or eps, the accuracy wanted, with distance.
+    Say how long to run by one of N, the outer iterations; samples, how many per agent there are to spend in all; or
+    eps, the accuracy wanted, with distance.
 
     R: balances ||z*|| against D; Theorem 2's choice is (||z*|| + 1)/(4 D). c: scale of the batch sizes; by default what
     `samples` allows, else Theorem 2's choice 2 m sigma^2/D^2. L: smoothness of every ft_i. sigma: root of the variance
     of one sample, averaged over the agents. distance: an estimate of D, that is sqrt(m) times the distance of one
-    agent. What is left out is found: L from the losses; R, sigma and distance, where they are needed, from 64 further
-    samples per agent at x_0, which are counted. coupling, norm: as for PDS. oracle: how samples are drawn, one of
-    `gs.oracles`. seed: of the agents' random streams.
+    agent. What is left out is found: L from the losses; R, sigma and distance, where they are needed, from 64 samples
+    per agent at x_0 (or a tenth of `samples`), which are counted. coupling, norm: as for PDS. oracle: how samples are
+    drawn, one of `gs.oracles`. seed: of the agents' random streams.
     """
 
     N: int | None = None
@@ -49,9 +49,10 @@ class SPDS:
 
     def __post_init__(self) -> None:
         given = f"N={self.N}, samples={self.samples}, eps={self.eps}, distance={self.distance}, c={self.c}"
-        rule, remedy = "SPDS needs N, or samples, or eps and distance", "for example N=100"
-        require(any(value is not None for value in (self.N, self.samples, self.eps)), rule, given, remedy)
-        require(self.eps is None or (self.N, self.samples) == (None, None), f"{rule}; eps alone finds N", given, remedy)
+        rule = "SPDS needs N, or samples, or eps and distance"
+        require(any(value is not None for value in (self.N, self.samples, self.eps)), rule, given, "for example N=100")
+        alone = self.eps is None or (self.N, self.samples) == (None, None)
+        require(alone, f"{rule}; eps excludes the others", given, "drop eps, or N and samples")
         require(self.eps is None or self.distance is not None, "eps needs a distance", given, "an estimate will do")
         require(self.samples is None or self.c is None, "c and samples exclude each other", given, "drop one of them")
         # What is left out is found later: 1 stands in for it.
@@ -84,20 +85,23 @@ class SPDS:
         R, sigma, distance, probed = self.R, self.sigma, self.distance, 0
         settled = (self.N or self.eps) is not None and (self.samples if self.c is None else self.c) is not None
         if R is None or not (settled or (sigma is not None and distance is not None)):
-            found = defaults.probe(context, L=L, A_norm=A_norm, distance=distance)
+            found = defaults.probe(context, L=L, A_norm=A_norm, distance=distance, budget=self.samples)
             R = found.R if R is None else R
             sigma = found.sigma if sigma is None else sigma
             distance, probed = found.distance, found.samples
+        left = None if self.samples is None else self.samples - probed
         schedule = schedules.theorem_2(
-            N=self._outer_iterations(L, context.problem.mu, sigma, distance),
+            N=self._outer_iterations(L, context.problem.mu, sigma, distance, left),
             L=L,
             mu=context.problem.mu,
             A_norm=A_norm,
             R=R,
             c=self._batch_scale(context.network.graph.m, sigma, distance),
         )
-        if self.samples is not None:
-            schedule = schedule.with_samples(self.samples)
+        if left is not None:
+            remedy = f"each outer iteration takes one, and R, sigma and distance took {probed}: give those, or more"
+            require(left >= schedule.N, f"samples must be at least {schedule.N + probed}", self.samples, remedy)
+            schedule = schedule.with_samples(left)
         return sliding.start(context, schedule, samples=probed, sigma=sigma)
 
     def step(self, context: Context, state: State) -> State:
@@ -130,15 +134,17 @@ class SPDS:
         known = {} if state.sigma is None else {"sigma": state.sigma}
         return {"N": s.N, "L": s.L, "R": s.R, "c": s.c, "A_norm": s.A_norm, "mu": s.mu, **known}
 
-    def _outer_iterations(self, L: float, mu: float, sigma: float | None, distance: float | None) -> int:
+    def _outer_iterations(
+        self, L: float, mu: float, sigma: float | None, distance: float | None, samples: int | None
+    ) -> int:
         if self.N is not None:
             return int(self.N)
         assert distance is not None
         if self.eps is not None:
             return guarantees.spds_N(self.eps, L=L, distance=distance, mu=mu)
-        assert self.samples is not None
+        assert samples is not None
         assert sigma is not None
-        return guarantees.spds_N_for(self.samples, L=L, distance=distance, sigma=sigma, mu=mu)
+        return guarantees.spds_N_for(samples, L=L, distance=distance, sigma=sigma, mu=mu)
 
     def _batch_scale(self, m: int, sigma: float | None, distance: float | None) -> float:
         if self.c is not None:

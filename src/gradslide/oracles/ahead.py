@@ -1,6 +1,7 @@
 """Samples drawn on a thread, at the same time as other work."""
 
 import threading
+import time
 from typing import Any
 
 from gradslide._types import Array
@@ -57,12 +58,14 @@ class _Draw:
             self._done.set()
 
     def result(self, timeout: float | None) -> Any:
-        arrived = self._sampler.waiting()[1]
-        while not self._done.wait(timeout):
+        arrived, since = self._sampler.waiting()[1], time.monotonic()
+        # A look now and then shows whether anything arrives.
+        while not self._done.wait(None if timeout is None else timeout / 20):
             agent, now = self._sampler.waiting()
-            if now == arrived:
+            if now != arrived:
+                arrived, since = now, time.monotonic()
+            elif timeout is not None and time.monotonic() - since >= timeout:
                 raise StreamError(agent, f"it gave nothing for {timeout:g} seconds")
-            arrived = now
         if self._error is not None:
             error, self._error = self._error, None
             try:

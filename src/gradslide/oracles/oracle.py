@@ -1,5 +1,7 @@
 """The oracle that methods ask, and that counts what they ask for."""
 
+import numpy as np
+
 from gradslide._types import Array
 from gradslide.costs import Costs
 from gradslide.errors import InputError
@@ -8,12 +10,18 @@ from gradslide.oracles.base import Sampler
 
 
 class Oracle:
-    """Gradients of ft_i, exact or sampled, every evaluation and every sample counted."""
+    """Gradients of ft_i, exact or sampled, every evaluation and every sample counted.
+
+    is_drawing: samples are being waited for. is_blank: sampled gradients are zero and draw nothing, for a state that
+    only lends its form to one that was saved.
+    """
 
     def __init__(self, loss: Loss, costs: Costs, sampler: Sampler | None = None) -> None:
         self._loss = loss
         self._costs = costs
         self._sampler = sampler
+        self.is_drawing = False
+        self.is_blank = False
 
     def gradient(self, x: Array) -> Array:
         """grad ft_i(x_i) for every agent here, shape (agents, d)."""
@@ -33,7 +41,11 @@ class Oracle:
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
         """Mean of the gradients of every agent's samples start, ..., start + count - 1; shape (agents, d)."""
         sampler = self._given()
+        if self.is_blank:
+            return np.zeros_like(x)
+        self.is_drawing = True
         samples = sampler.draw(start, count)
+        self.is_drawing = False
         self._costs.samples += count
         return sampler.gradient(x, samples)
 

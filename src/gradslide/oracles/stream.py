@@ -4,17 +4,18 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.errors import InputError, StreamEnded, StreamError, kind_of, require, require_number
+from gradslide.errors import InputError, StreamError, kind_of, require, require_number
 from gradslide.losses import Loss
 from gradslide.losses.base import no_rows
-from gradslide.losses.inputs import stack_rows
 from gradslide.oracles.ahead import Ahead
 from gradslide.oracles.base import Sampler
+from gradslide.oracles.feed import Feed, OneAtATime, read_arrays
 
 # One entry per share of the agents: what went wrong, or None.
 Outcomes = queue.SimpleQueue[BaseException | None]
@@ -34,6 +35,8 @@ class Stream:
     threads that draw side by side, each from its own share of the agents; more than one where streams block and share
     nothing.
 
+    Iterators are used up: what was collected ahead when a run ends, and what is left of a batch, is lost.
+
     Gradients are unbiased if samples are independent of each other and of the past, with the distribution that ft_i is
     the mean over. The loss's own rows then only serve to find L and to measure the objective.
     """
@@ -45,8 +48,12 @@ class Stream:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        listed = isinstance(self.sources, Sequence) and not isinstance(self.sources, str | bytes)
-        if not (listed or callable(self.sources)):
+        sources = self.sources
+        if isinstance(sources, Sequence) and not isinstance(sources, str | bytes):
+            # A run that ended may still wait for a batch when the next one asks for it.
+            shared = [OneAtATime(source) if isinstance(source, Iterator) else source for source in sources]
+            object.__setattr__(self, "sources", shared)
+        elif not callable(sources):
             raise InputError(
                 "sources must be a list with one iterable per agent, or a function of the agent's number",
                 kind_of(self.sources),
@@ -57,6 +64,7 @@ class Stream:
         if self.timeout is not None:
             remedy = "or leave it out to wait for ever"
             require_number("timeout", self.timeout, remedy, above=0, most=threading.TIMEOUT_MAX)
+        require(isinstance(self.overlap, bool), "overlap must be true or false", repr(self.overlap), "overlap=True")
         require_number("workers", self.workers, "1 draws from one stream after the other", least=1, whole=True)
 
     def __repr__(self) -> str:
@@ -66,15 +74,13 @@ class Stream:
         if self.gradient is None and loss.rows_per_agent is None:
             raise no_rows(loss)
         iterators = [_iterator(self.sources, agent) for agent in agents]
-        feeds = [
-            _Feed(agent, iterator, _reader(loss, i, self.gradient is not None))
-            for i, (agent, iterator) in enumerate(zip(agents, iterators, strict=True))
-        ]
+        readers = [partial(loss.read_samples, i) if self.gradient is None else read_arrays for i in range(loss.m)]
+        feeds = [Feed(*one) for one in zip(agents, iterators, readers, strict=True)]
         return Ahead(_Live(loss, feeds, self.gradient, self.workers), overlap=self.overlap, timeout=self.timeout)
 
 
 class _Live(Sampler):
-    def __init__(self, loss: Loss, feeds: "list[_Feed]", gradient: Callable[..., Array] | None, workers: int) -> None:
+    def __init__(self, loss: Loss, feeds: list[Feed], gradient: Callable[..., Array] | None, workers: int) -> None:
         self._loss, self._feeds, self._gradient = loss, feeds, gradient
         shares = [feeds[first::workers] for first in range(min(workers, len(feeds)))]
         self._workers = [_Worker(share) for share in shares] if len(shares) > 1 else []
@@ -116,61 +122,14 @@ class _Live(Sampler):
 
     def _own_gradient(self, agent: int, x: Array, batch: Any) -> Array:
         assert self._gradient is not None
-        result = np.asarray(self._gradient(x, batch))
+        try:
+            result = np.asarray(self._gradient(x, batch))
+        except Exception as error:
+            raise StreamError(agent, f"its gradient raised {type(error).__name__}: {error}") from error
         if result.shape != x.shape or result.dtype.kind not in "biuf":
-            raise InputError(
-                f"gradient of a Stream must return real numbers of shape {x.shape} for agent {agent}",
-                f"type {result.dtype} and shape {result.shape}",
-                "return the mean over the batch",
-            )
+            got = f"type {result.dtype} and shape {result.shape}"
+            raise StreamError(agent, f"its gradient must be real numbers of shape {x.shape}; got {got}")
         return result.astype(self._loss.dtype, copy=False)
-
-
-class _Feed:
-    """The samples of one agent that have arrived and are not used yet."""
-
-    def __init__(self, agent: int, batches: Iterator[Any], read: Callable[[Any], tuple[Array, ...]]) -> None:
-        self.agent = agent
-        self.waiting = False
-        self.arrived = 0
-        self.closed = False
-        self._batches = batches
-        self._read = read
-        self._form: list[tuple[int, ...]] | None = None
-        self._kept: list[tuple[Array, ...]] = []
-        self._count = 0
-
-    def fill(self, count: int) -> None:
-        """Wait until so many samples are there."""
-        while self._count < count and not self.closed:
-            self.waiting = True
-            try:
-                parts = self._like_before(self._read(next(self._batches)))
-            except StopIteration:
-                raise StreamEnded(self.agent) from None
-            except Exception as error:
-                raise StreamError(self.agent, f"{type(error).__name__}: {error}") from error
-            self.waiting = False
-            size = parts[0].shape[0]
-            self.arrived += size > 0
-            self._kept.append(parts)
-            self._count += size
-
-    def _like_before(self, parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Parts that can be put beside those of earlier batches."""
-        form = [part.shape[1:] for part in parts]
-        before = self._form = self._form or form
-        require(
-            form == before, f"batches must keep the form of the first, {before} per sample", form, "make them alike"
-        )
-        return parts
-
-    def take(self, count: int) -> Any:
-        columns = [stack_rows(column) if len(column) > 1 else column[0] for column in zip(*self._kept, strict=True)]
-        self._kept = [tuple(column[count:] for column in columns)]
-        self._count -= count
-        batch = tuple(column[:count] for column in columns)
-        return batch if len(batch) > 1 else batch[0]
 
 
 class _Worker:
@@ -179,7 +138,7 @@ class _Worker:
     The thread is a daemon: a stream that never answers does not keep the program alive.
     """
 
-    def __init__(self, feeds: list[_Feed]) -> None:
+    def __init__(self, feeds: list[Feed]) -> None:
         self._feeds = feeds
         self._tasks: queue.SimpleQueue[tuple[int, Outcomes] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -198,7 +157,7 @@ class _Worker:
             _fill(self._feeds, *task)
 
 
-def _fill(feeds: list[_Feed], count: int, outcomes: Outcomes) -> None:
+def _fill(feeds: list[Feed], count: int, outcomes: Outcomes) -> None:
     try:
         for feed in feeds:
             feed.fill(count)
@@ -211,7 +170,10 @@ def _fill(feeds: list[_Feed], count: int, outcomes: Outcomes) -> None:
 
 def _iterator(sources: Sources, agent: int) -> Iterator[Any]:
     if callable(sources):
-        source = sources(agent)
+        try:
+            source = sources(agent)
+        except Exception as error:
+            raise StreamError(agent, f"it could not be opened: {type(error).__name__}: {error}") from error
     else:
         require(
             agent < len(sources),
@@ -224,25 +186,3 @@ def _iterator(sources: Sources, agent: int) -> Iterator[Any]:
         return iter(source)
     except TypeError:
         raise InputError(f"the stream of agent {agent} must be iterable", kind_of(source), "give a generator") from None
-
-
-def _reader(loss: Loss, i: int, is_own: bool) -> Callable[[Any], tuple[Array, ...]]:
-    """How a batch of the i-th agent here is checked."""
-    if not is_own:
-        return lambda batch: loss.read_samples(i, batch)
-    return _read_arrays
-
-
-def _read_arrays(batch: Any) -> tuple[Array, ...]:
-    parts = tuple(
-        part if hasattr(part, "shape") else np.asarray(part)
-        for part in (batch if isinstance(batch, tuple) else (batch,))
-    )
-    lengths = {part.shape[0] if part.ndim else None for part in parts}
-    require(
-        len(lengths) == 1 and None not in lengths,
-        "a batch must be an array, or a tuple of arrays, with one leading entry per sample",
-        f"shapes {', '.join(str(part.shape) for part in parts)}",
-        "give all parts the same length",
-    )
-    return parts
