@@ -10,7 +10,7 @@ import numpy as np
 
 import gradslide as gs
 
-BUDGETS = (300, 1_000, 10_000, 100_000)
+BUDGETS = (500, 1_000, 10_000, 100_000)
 ITERATIONS = (30, 100, 300)
 SEEDS = range(5)
 

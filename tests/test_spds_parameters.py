@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from five_agents import GRAPHS, small_problem
+from five_agents import COUPLINGS, GRAPHS, small_problem
+from problems import least_squares
 
 import gradslide as gs
 from gradslide import guarantees, schedules
@@ -33,8 +34,10 @@ def test_the_probe_is_the_estimate_from_64_samples():
 def test_the_R_it_finds_is_that_of_pds_in_theorem_2s_units():
     """(||z*|| + 1)/(4 D) where Theorem 1 has (||z*|| + 1)/(4 sqrt(V)), and D^2 = 2 V."""
     problem, graph = small_problem(), GRAPHS["ring"]
-    exact = gs.solve(problem, graph, gs.PDS(), stop=gs.Stop(iterations=1)).parameters["R"]
-    found = gs.solve(problem, graph, gs.SPDS(N=1, c=1.0, oracle=Noise(0.0))).parameters
+    one = gs.Stop(iterations=1)
+    exact = gs.solve(problem, graph, gs.PDS(), stop=one).parameters["R"]
+    # With so many outer iterations the last inner loop is long enough for the network to mix.
+    found = gs.solve(problem, graph, gs.SPDS(N=500, c=0.01, oracle=Noise(0.0)), stop=one).parameters
     assert found["R"] == pytest.approx(exact / math.sqrt(2), rel=1e-9)
     assert found["sigma"] == pytest.approx(0.0, abs=1e-9)
 
@@ -132,16 +135,34 @@ def test_without_noise_a_large_budget_does_not_mean_a_large_N():
         assert guarantees.proposition_1(rows[0], rows[-1], V=0.5, z_star=0.0).objective < 1e-5
 
 
-def test_noise_does_not_pass_for_gradients():
-    """R and the distance come from sampled gradients at x_0, whose noise is taken off."""
-    problem, exact = small_problem(), {}
-    for sigma in (0.0, 20.0):
-        found = [
-            gs.solve(problem, GRAPHS["ring"], gs.SPDS(N=1, oracle=Noise(sigma), sigma=1.0, seed=seed)).parameters
-            for seed in range(30)
-        ]
-        exact[sigma] = np.mean([each["R"] for each in found])
-    # 64 samples of that noise would double the squares of the gradients and more.
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_with_the_R_it_finds_the_last_inner_loop_mixes_the_network(name, mu, coupling):
+    """In about ||A||/sigma exchanges, sigma the smallest nonzero singular value of A: four times that."""
+    graph, power = GRAPHS[name], 1.0 if coupling == "laplacian" else 0.5
+    spreads = (graph.laplacian_norm / graph.algebraic_connectivity) ** power
+    method = gs.SPDS(N=12, c=0.01, coupling=coupling)
+    found = gs.solve(small_problem(mu), graph, method, stop=gs.Stop(iterations=1)).parameters
+    schedule = schedules.theorem_2(**{name: value for name, value in found.items() if name != "sigma"})
+    assert schedule.row(12).T >= math.floor(4 * spreads)
+
+
+def test_a_lone_agent_has_nothing_to_mix():
+    problem = gs.Problem(least_squares(np.random.default_rng(0), 1, 3))
+    assert gs.solve(problem, gs.Graph.path(1), gs.SPDS(samples=100)).status is gs.Status.COMPLETED
+
+
+def test_noise_does_not_pass_for_a_distance():
+    """It comes from sampled gradients at x_0, whose noise is taken off."""
+    problem = gs.Problem(least_squares(np.random.default_rng(0), 5, 3))
     gradients = problem.loss.gradient(problem.start())
-    assert 20.0**2 / 64 > np.mean(np.sum(gradients**2, axis=1))
-    assert exact[20.0] < 1.35 * exact[0.0]
+    sigma = 16 * math.sqrt(np.mean(np.sum(gradients**2, axis=1)))
+    distances = {}
+    for noise in (0.0, sigma):
+        method = [gs.SPDS(N=1, oracle=Noise(noise), sigma=1.0, seed=seed) for seed in range(30)]
+        found = [gs.solve(problem, GRAPHS["ring"], each).parameters["c"] for each in method]
+        # c = 2 m sigma^2 / D^2
+        distances[noise] = math.sqrt(np.mean([2 * 5 / c for c in found]))
+    # Left in, the noise of 64 samples would make it sqrt(1 + 16^2/64) = 2.2 times as large.
+    assert distances[sigma] < 1.5 * distances[0.0]

@@ -1,6 +1,7 @@
 """Parameters that a method finds by itself where the user gives none."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.methods.base import Context
 from gradslide.oracles.variance import moments
+from gradslide.schedules import Sampled
 
 # How many gradient steps of length 1/L the solution is guessed to be away.
 _STEPS_AWAY = 10.0
@@ -15,6 +17,8 @@ _STEPS_AWAY = 10.0
 _FIRST_SLIDES = 50
 # Samples per agent at x_0 from which sigma and R are estimated.
 _PROBE_SAMPLES = 64
+# How many times the network should mix in the last inner loop, where gradients are noisy.
+_MIXINGS = 4.0
 
 
 def smoothness(context: Context) -> float:
@@ -99,3 +103,16 @@ def probe(context: Context, *, L: float, A_norm: float, distance: float | None, 
     distance = math.sqrt(2 * V) or 1.0
     # R of Theorem 2 has 4 |x_0 - x*| where Theorem 1 has 4 sqrt(V).
     return Probe(R / math.sqrt(2), math.sqrt(total / context.network.graph.m), distance, samples)
+
+
+def mixing_R(context: Context, schedule: Sampled) -> float:
+    """The R with which the last inner loop is long enough to average the agents' noise.
+
+    Information spreads over the network in about ||A||/sigma exchanges, sigma the smallest nonzero singular value of A.
+    """
+    if schedule.A_norm == 0:
+        return 0.0
+    # T_k is proportional to R; a large one makes rounding vanish.
+    long = replace(schedule, R=1e6 * schedule.L / schedule.A_norm)
+    spreads = schedule.A_norm / context.coupling.smallest_singular_value()
+    return _MIXINGS * spreads * long.R / long.row(long.N).T

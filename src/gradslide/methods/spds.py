@@ -1,7 +1,7 @@
 """Stochastic primal-dual sliding: Algorithm 3/4 and Theorem 2 of Lan, Ouyang, Zhou, "Graph topology invariant
 gradient and sampling complexity for decentralized and stochastic optimization"."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gradslide import guarantees, schedules
 from gradslide._types import Array
@@ -102,6 +102,8 @@ class SPDS:
             remedy = f"each outer iteration takes one, and R, sigma and distance took {probed}: give those, or more"
             require(left >= schedule.N, f"samples must be at least {schedule.N + probed}", self.samples, remedy)
             schedule = schedule.with_samples(left)
+        if self.R is None:
+            schedule = replace(schedule, R=max(schedule.R, defaults.mixing_R(context, schedule)))
         return sliding.start(context, schedule, samples=probed, sigma=sigma)
 
     def step(self, context: Context, state: State) -> State:
