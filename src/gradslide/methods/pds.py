@@ -4,16 +4,15 @@ invariant gradient and sampling complexity for decentralized and stochastic opti
 from dataclasses import dataclass
 
 from gradslide import schedules
-from gradslide._types import Array
 from gradslide.coupling import COUPLINGS
 from gradslide.errors import unknown_name
 from gradslide.methods import defaults, sliding
 from gradslide.methods.base import Context, as_floats
-from gradslide.methods.sliding import State
+from gradslide.methods.sliding import Sliding, State
 
 
 @dataclass(frozen=True, kw_only=True)
-class PDS:
+class PDS(Sliding):
     """Primal-dual sliding for min sum_i f_i(x), x in X, with the schedule of Theorem 1.
 
     Assumes ft_i convex and L-smooth. After N outer iterations, N gradients per agent were used, and f(x_bar) -
@@ -57,13 +56,6 @@ class PDS:
         s = sliding.restart(state) if row.k == 1 and row.stage > 0 else state
         known = row.keeps_gradient or s.y_is_known
         return sliding.outer_iteration(context, s, row, (lambda _: s.y) if known else context.oracle.gradient)
-
-    def output(self, state: State) -> dict[str, Array]:
-        return state.outputs()
-
-    def dual(self, state: State) -> Array:
-        """Average of the multipliers in node form: A^T z = Lap s."""
-        return state.dual_bar.s
 
     def parameters(self, state: State) -> dict[str, float]:
         """What was given or found: all that `schedules.theorem_1` takes."""

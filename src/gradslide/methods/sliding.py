@@ -39,8 +39,16 @@ class State:
         """A state of its own, for who wants to keep it while the run goes on."""
         return copy.deepcopy(self)
 
-    def outputs(self) -> dict[str, Array]:
-        return {"average": self.x_bar, "hat": self.x_hat, "last": self.x}
+
+class Sliding:
+    """What methods with this state give back."""
+
+    def output(self, state: State) -> dict[str, Array]:
+        return {"average": state.x_bar, "hat": state.x_hat, "last": state.x}
+
+    def dual(self, state: State) -> Array:
+        """Average of the multipliers in node form: A^T z = Lap s."""
+        return state.dual_bar.s
 
 
 def start(

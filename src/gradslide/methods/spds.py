@@ -9,13 +9,13 @@ from gradslide.coupling import COUPLINGS
 from gradslide.errors import InputError, kind_of, require, require_number, unknown_name
 from gradslide.methods import defaults, sliding
 from gradslide.methods.base import Context, as_floats
-from gradslide.methods.sliding import State
+from gradslide.methods.sliding import Sliding, State
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.schedules import Sampled
 
 
 @dataclass(frozen=True, kw_only=True)
-class SPDS:
+class SPDS(Sliding):
     """Primal-dual sliding with sampled gradients, for min sum_i f_i(x), x in X, with the schedule of Theorem 2.
 
     Assumes ft_i convex and L-smooth in the Euclidean norm, and unbiased samples G_i with E|G_i - grad ft_i|^2 <=
@@ -121,13 +121,6 @@ class SPDS:
     def iterations(self, state: State) -> int:
         assert isinstance(state.schedule, Sampled)
         return state.schedule.N
-
-    def output(self, state: State) -> dict[str, Array]:
-        return state.outputs()
-
-    def dual(self, state: State) -> Array:
-        """Average of the multipliers in node form: A^T z = Lap s."""
-        return state.dual_bar.s
 
     def parameters(self, state: State) -> dict[str, float]:
         """What was given or found: all that `schedules.theorem_2` takes, and sigma where it is known."""
