@@ -137,6 +137,16 @@ def test_entropy_is_refused(tmp_path, capsys):
     assert "SPDS needs a Euclidean domain" in capsys.readouterr().err
 
 
+def test_a_name_will_do_for_a_method(tmp_path, capsys):
+    run = run_of(tmp_path, None, top='version = 1\nmethod = "pds"', stop="iterations = 3")
+    assert run.solution.settings["method"].startswith("PDS(")
+    spec = write_spec(tmp_path, top='version = 1\nmethod = "spds"', method=None)
+    assert exit_code("run", spec, "-q", "-o", tmp_path / "out") == 1
+    assert "SPDS needs N, or samples" in capsys.readouterr().err
+    assert exit_code("run", write_spec(tmp_path, top="version = 1\nmethod = 3", method=None), "-q") == 1
+    assert "method in [top level] must be a table" in capsys.readouterr().err
+
+
 def test_pds_still_needs_a_stop(tmp_path, capsys):
     assert exit_code("run", write_spec(tmp_path, stop=None), "-q", "-o", tmp_path / "out") == 1
     assert "'stop'" in capsys.readouterr().err

@@ -87,7 +87,10 @@ def parse_spec(text: str, name: str, folder: Path) -> Spec:
     title = top.take("title", str, name)
     data, problem = top.take("data", dict), top.take("problem", dict)
     networks = top.take_any("network")
-    method, stop = top.take("method", dict, {"name": "pds"}), top.optional("stop", dict)
+    # A name will do for a method without further keys.
+    named = isinstance(top.peek("method"), str)
+    method = {"name": top.take("method", str)} if named else top.take("method", dict, {"name": "pds"})
+    stop = top.optional("stop", dict)
     output = Section("output", top.take("output", dict, {}))
     top.finish()
     if isinstance(networks, dict):
