@@ -39,6 +39,10 @@ class StreamEnded(Exception):
         self.agent = agent
 
 
+class WaitEnded(Exception):
+    """Samples were not waited for any longer: time is up, or someone pressed Ctrl-C."""
+
+
 def unknown_name(what: str, name: object, known: Iterable[str]) -> InputError:
     """An error for a misspelt name, with the nearest known one as the remedy."""
     names = sorted(known)

@@ -13,7 +13,7 @@ from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.checkpoint import Checkpoint, Snapshot
 from gradslide.costs import Costs
-from gradslide.errors import StreamEnded, StreamError, require, unknown_name
+from gradslide.errors import StreamEnded, StreamError, WaitEnded, require, unknown_name
 from gradslide.history import History, Record
 from gradslide.methods.base import Context, Method
 from gradslide.metrics import Observer
@@ -137,6 +137,15 @@ class Run:
             self.now.history = history[:-1]
         return status
 
+    def watch(self, interrupted: Callable[[], bool]) -> None:
+        """From now on samples are not waited for once Ctrl-C was pressed or time is up."""
+        self._context.oracle.wait_unless(lambda: interrupted() or self._time_is_up())
+
+    def _time_is_up(self) -> bool:
+        """Whether the time limit passed, the outer iteration under way included."""
+        limit = self._stop.seconds
+        return limit is not None and self.now.costs.seconds + time.perf_counter() - self._clock >= limit
+
     def observe_last(self) -> None:
         """See to it that the last record is of the last iteration."""
         history = self.now.history
@@ -149,7 +158,7 @@ class Run:
         """One outer iteration; the status if it was the last."""
         now = self.now
         self.is_whole = False
-        clock = time.perf_counter()
+        clock = self._clock = time.perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 now.state = self._method.step(self._context, now.state)
@@ -158,6 +167,9 @@ class Run:
             self.is_whole = True
             self._ended_by = f"the stream of agent {end.agent}, in outer iteration {now.iteration + 1}"
             return Status.STREAM_ENDED
+        except WaitEnded:
+            self.is_whole = True
+            return Status.TIME_LIMIT if self._time_is_up() else Status.INTERRUPTED
         except KeyboardInterrupt:
             self.is_whole = self._context.oracle.is_drawing
             raise

@@ -66,6 +66,7 @@ def solve(
 
         label = progress if isinstance(progress, str) else type(method).__name__
         with deferred_interrupt() as interrupt, progress_line(bool(progress), label, run.length) as line:
+            run.watch(lambda: interrupt.requested)
             status = run.begin()
             while status is None:
                 try:

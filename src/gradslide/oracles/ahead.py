@@ -2,11 +2,14 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from gradslide._types import Array
-from gradslide.errors import StreamError
+from gradslide.errors import StreamError, WaitEnded
 from gradslide.oracles.base import Sampler
+
+_GLANCE = 0.1  # seconds
 
 
 class Ahead(Sampler):
@@ -28,7 +31,7 @@ class Ahead(Sampler):
         if pending is None:
             pending = _Draw(self._sampler, start, count)
         assert pending.wanted == (start, count), "the samples that were announced are the ones to ask for"
-        return pending.result(self._timeout)
+        return pending.result(self._timeout, self.give_up)
 
     def gradient(self, x: Array, samples: Any) -> Array:
         return self._sampler.gradient(x, samples)
@@ -57,10 +60,12 @@ class _Draw:
         finally:
             self._done.set()
 
-    def result(self, timeout: float | None) -> Any:
+    def result(self, timeout: float | None, give_up: Callable[[], bool]) -> Any:
         arrived, since = self._sampler.waiting()[1], time.monotonic()
-        # A look now and then shows whether anything arrives.
-        while not self._done.wait(None if timeout is None else timeout / 20):
+        # A look now and then shows whether anything arrives, and whether anybody still waits for it.
+        while not self._done.wait(_GLANCE if timeout is None else min(_GLANCE, timeout / 20)):
+            if give_up():
+                raise WaitEnded
             agent, now = self._sampler.waiting()
             if now != arrived:
                 arrived, since = now, time.monotonic()

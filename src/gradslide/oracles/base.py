@@ -1,7 +1,7 @@
 """What a way of sampling offers."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gradslide._types import Array
@@ -13,6 +13,9 @@ class Sampler(abc.ABC):
 
     Samples of an agent are numbered: `draw(start, count)` are its samples start, ..., start + count - 1.
     """
+
+    give_up: Callable[[], bool] = staticmethod(lambda: False)
+    """Asked now and then by a sampler that waits; raises WaitEnded when it says so."""
 
     @abc.abstractmethod
     def draw(self, start: int, count: int) -> Any:

@@ -1,5 +1,7 @@
 """The oracle that methods ask, and that counts what they ask for."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gradslide._types import Array
@@ -53,9 +55,16 @@ class Oracle:
         """Say which samples come next, so that they can be collected while the network communicates."""
         self._given().prepare(start, count)
 
+    def wait_unless(self, give_up: Callable[[], bool]) -> None:
+        """Samples are waited for until they are there or this says to give up."""
+        if self._sampler is not None:
+            self._sampler.give_up = give_up
+
     def close(self) -> None:
         if self._sampler is not None:
             self._sampler.close()
+            # It knows the run, which knows this oracle.
+            self._sampler.give_up = Sampler.give_up
 
     def _given(self) -> Sampler:
         if self._sampler is None:
