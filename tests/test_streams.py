@@ -353,6 +353,7 @@ def test_an_error_in_ones_own_gradient_loses_nothing(tmp_path):
         run(Stream(centres, gradient=gradient), problem=live_problem(), checkpoint=checkpoint)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert len(caught.value.solution.history) == 3
+    assert caught.value.solution.costs.samples == before(4)
     assert checkpoint.exists()
 
 

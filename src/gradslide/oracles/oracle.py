@@ -48,8 +48,9 @@ class Oracle:
         self.is_drawing = True
         samples = sampler.draw(start, count)
         self.is_drawing = False
+        gradient = sampler.gradient(x, samples)
         self._costs.samples += count
-        return sampler.gradient(x, samples)
+        return gradient
 
     def draw_ahead(self, start: int, count: int) -> None:
         """Say which samples come next, so that they can be collected while the network communicates."""
