@@ -498,7 +498,9 @@ oracle = gs.oracles.Stream(
 )
 problem = gs.Problem(gs.losses.Custom(agents=3, dimension=2, smoothness=1.0))
 solution = gs.solve(problem, gs.Graph.ring(3), gs.SPDS(N=9, L=1.0, R=1.0, c=0.0, oracle=oracle))
-print(solution.status.name, len(solution.history), len(threading.enumerate()) > 1, sorted(solution.outputs), flush=True)
+reached = (solution.status.name, len(solution.history), len(threading.enumerate()) > 1, sorted(solution.outputs))
+# In one piece: the streams of other agents may write, too.
+os.write(1, (" ".join(map(str, reached)) + "\n").encode())
 """
 
 
@@ -535,4 +537,4 @@ def test_ctrl_c_gets_out_of_a_stream_that_blocks(overlap, workers):
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     # The state was not torn: it has all its outputs.
-    assert out.splitlines()[-1] == "INTERRUPTED 3 True ['average', 'hat', 'last']"
+    assert [line for line in out.splitlines() if line != "blocked"] == ["INTERRUPTED 3 True ['average', 'hat', 'last']"]
