@@ -262,7 +262,7 @@ def test_theorem_2_refuses_what_it_cannot_do(wrong, words):
 
 def test_the_longest_N_of_theorem_2_is_allowed_and_the_next_is_not():
     given = {"L": 1.0, "mu": 4.0, "A_norm": 1.0, "R": 1.0, "c": 0.0}
-    longest = schedules.theorem_2(N=1, **given).longest
+    longest = schedules.theorem_2(N=1, **given).stage_length
     rows = sampled_rows(schedules.theorem_2(N=longest, **given))
     assert all(math.isfinite(value) for row in rows for value in dataclasses.astuple(row))
     assert {row.stage for row in rows} == {0}

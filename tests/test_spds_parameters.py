@@ -101,7 +101,7 @@ def test_spds_N_for_is_close_to_the_best_of_all_N():
         given = {"L": L, "mu": mu, "distance": distance, "sigma": L * distance * 10 ** rng.uniform(-1, 2)}
         samples = int(10 ** rng.uniform(1.7, 2.2))
         N = guarantees.spds_N_for(samples, **given)
-        longest = int(min(samples, schedules.theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).longest))
+        longest = int(min(samples, schedules.theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).stage_length))
         best = min(criterion(samples, n, **given) for n in range(1, longest + 1))
         assert criterion(samples, N, **given) <= 1.05 * best, (samples, given)
 

@@ -1,6 +1,8 @@
 """What a run has spent, counted by wrapping the oracle and the network."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass
@@ -23,3 +25,9 @@ class Costs:
 
     def to_dict(self) -> dict[str, float]:
         return asdict(self)
+
+
+def work(spent: Iterable[Any]) -> list[str]:
+    """What costs or records show that methods took: "gradients", "samples", or both."""
+    spent = list(spent)
+    return [name for name in ("gradients", "samples") if any(getattr(each, name) for each in spent)] or ["gradients"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gradslide.errors import require, require_number
-from gradslide.schedules import Row, Schedule, StronglyConvex, theorem_1, theorem_2
+from gradslide.schedules import ONE_STAGE, Row, Schedule, theorem_1, theorem_2
 
 # Candidates without progress after which a search gives up.
 _PATIENCE = 10
@@ -51,10 +51,10 @@ def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: fl
 def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, mu: float = 0.0) -> Bound:
     """Theorem 1 (`eq:fest_T`, `eq:Axest_T`) after N outer iterations of one stage, with the exact sum of beta."""
     require_number("N", N, "the theorem speaks of the average after at least one outer iteration", least=1, whole=True)
-    schedule = theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=9e8)
+    schedule = theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=ONE_STAGE)
     # Past what double precision can hold of a stage its last row stands for all later ones: its bound is larger.
-    longest = schedule.stage_length if isinstance(schedule, StronglyConvex) else N
-    return proposition_1(schedule.row(1), schedule.row(min(N, longest)), V=V, z_star=z_star)
+    last = int(min(N, schedule.stage_length))
+    return proposition_1(schedule.row(1), schedule.row(last), V=V, z_star=z_star)
 
 
 def proposition_2(rows: Iterable[Row], *, V: float, z_star: float, variance: float) -> Bound:
@@ -107,7 +107,7 @@ def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
     N = max(1, math.ceil(math.sqrt(13 * L * distance**2 / eps)))
     if schedule.Delta >= N:
         return N
-    later = range(int(schedule.Delta) + 1, int(schedule.longest) + 1)
+    later = range(int(schedule.Delta) + 1, int(schedule.stage_length) + 1)
     enough = bisect.bisect_left(later, True, key=lambda k: 7 * L * distance**2 <= eps * schedule.row(k).S)
     require(enough < len(later), "eps must be within double precision", eps, "raise eps")
     return later[enough]
@@ -120,7 +120,7 @@ def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: flo
     """
     best, best_N, N, worse = math.inf, 1, 1, 0
     little = _LITTLE * 4 * L * distance**2
-    longest = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).longest
+    longest = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).stage_length
     while N <= min(samples, longest) and worse < _PATIENCE and best > little:
         schedule = theorem_2(N=N, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0).with_samples(samples)
         rows = map(schedule.row, range(1, N + 1))

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
+from gradslide.costs import work
+
 
 @dataclass(frozen=True)
 class Record:
@@ -73,5 +75,5 @@ class History(Sequence[Record]):
         from gradslide.experiments.plots import plot_histories
 
         if against is None:
-            against = "samples" if len(self) and self[-1].samples and not self[-1].gradients else "gradients"
+            against = work(self[-1:])[0]
         return plot_histories({"": self}, against=(against,), optimum=optimum)

@@ -112,3 +112,10 @@ class Problem:
         return (
             f"Problem({type(self.loss).__name__}, {type(self.domain).__name__}, m={self.m}, d={self.d}, mu={self.mu:g})"
         )
+
+
+def checked_problem(problem: object) -> Problem:
+    """The problem; anything else is refused."""
+    if not isinstance(problem, Problem):
+        raise InputError("problem must be a gs.Problem", kind_of(problem), "wrap the loss: gs.Problem(loss)")
+    return problem

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from gradslide.costs import work
 from gradslide.history import Record
 
 
@@ -24,21 +25,16 @@ class _Line:
         self._task = task
 
     def show(self, record: Record) -> None:
-        seen = ""
+        seen, taken = "", work([record])[0]
         if record.disagreement is not None:
             objective = "" if record.objective is None else f"f {record.objective:.6g}  "
             seen = f"{objective}apart {record.disagreement:.1e}"
         self._bar.update(  # type: ignore[attr-defined]
             self._task,
             completed=record.iteration,
-            costs=f"{_work(record)}, {record.rounds} rounds",
+            costs=f"{getattr(record, taken)} {taken}, {record.rounds} rounds",
             seen=seen,
         )
-
-
-def _work(record: Record) -> str:
-    """Gradients, or samples for a method that takes no exact gradients."""
-    return f"{record.samples} samples" if record.samples and not record.gradients else f"{record.gradients} gradients"
 
 
 @contextmanager

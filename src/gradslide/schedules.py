@@ -16,8 +16,8 @@ from gradslide.errors import require, require_number
 
 # Past this growth of sqrt(beta_k) a stage gains nothing in double precision.
 _PRECISION_GROWTH = 1e8
-# T_k may grow as far as double precision goes.
-_ONE_STAGE = 9e8
+# For `growth`: T_k may grow as far as double precision goes.
+ONE_STAGE = 9e8
 _MOST_SAMPLES = 1e15
 
 
@@ -63,6 +63,16 @@ class Schedule(abc.ABC):
     A_norm: float
     R: float
     mu: float
+
+    @property
+    def Delta(self) -> float:
+        """The outer iteration past which parameters are geometric, if there is one."""
+        return math.inf
+
+    @property
+    def stage_length(self) -> float:
+        """Rows of a stage; without stages there is no end to it."""
+        return math.inf
 
     @abc.abstractmethod
     def row(self, n: int) -> Row: ...
@@ -238,16 +248,16 @@ class Sampled(Schedule):
     @cached_property
     def exact(self) -> Schedule:
         """The rows without batch sizes."""
-        return theorem_1(L=2 * self.L, mu=self.mu, A_norm=self.A_norm, R=2 * self.R, growth=_ONE_STAGE)
+        return theorem_1(L=2 * self.L, mu=self.mu, A_norm=self.A_norm, R=2 * self.R, growth=ONE_STAGE)
 
-    @cached_property
+    @property
     def Delta(self) -> float:
-        return self.exact.Delta if isinstance(self.exact, StronglyConvex) else math.inf
+        return self.exact.Delta
 
-    @cached_property
-    def longest(self) -> float:
+    @property
+    def stage_length(self) -> float:
         """The largest N: past it T_k is beyond all measure."""
-        return self.exact.stage_length if isinstance(self.exact, StronglyConvex) else math.inf
+        return self.exact.stage_length
 
     @cached_property
     def samples(self) -> int:
@@ -297,8 +307,8 @@ def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float)
     L = max(float(L), float(mu) / 16)
     schedule = Sampled(L=L, mu=float(mu), A_norm=float(A_norm), R=float(R), N=int(N), c=float(c))
     require(
-        schedule.longest >= N,
-        f"N must be at most {schedule.longest} for L = {L:g} and mu = {mu:g}",
+        schedule.stage_length >= N,
+        f"N must be at most {schedule.stage_length} for L = {L:g} and mu = {mu:g}",
         N,
         "lower N; T_k grows past all measure",
     )

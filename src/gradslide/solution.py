@@ -10,7 +10,7 @@ import numpy as np
 
 from gradslide import storage
 from gradslide._types import Array
-from gradslide.costs import Costs
+from gradslide.costs import Costs, work
 from gradslide.history import History
 from gradslide.status import Status
 
@@ -81,11 +81,7 @@ class Solution:
         }
 
     def __repr__(self) -> str:
-        costs = self.costs
-        facts = [f"samples={costs.samples}"] if costs.samples else []
-        if costs.gradients or not costs.samples:
-            facts.insert(0, f"gradients={costs.gradients}")
-        facts.append(f"rounds={costs.rounds}")
+        facts = [f"{name}={getattr(self.costs, name)}" for name in (*work([self.costs]), "rounds")]
         last = self.history[-1] if len(self.history) else None
         if last and last.objective is not None:
             facts.append(f"objective={last.objective:.6g}")

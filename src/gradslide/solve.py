@@ -13,7 +13,7 @@ from gradslide.interrupts import deferred_interrupt
 from gradslide.methods.base import Method
 from gradslide.methods.pds import PDS
 from gradslide.network import Local, Network
-from gradslide.problem import Problem
+from gradslide.problem import Problem, checked_problem
 from gradslide.progress import progress_line
 from gradslide.run import Callback, Run
 from gradslide.solution import Solution
@@ -55,7 +55,7 @@ def solve(
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
     resumes = resume and checkpoint is not None and Path(checkpoint).exists()
-    failure: StreamError | None = None
+    failures: list[StreamError] = []
     with closing(Run(problem, network, method, stop, x0, warm_start, output, callback, record_every, resumes)) as run:
         saver = None
         if checkpoint is not None:
@@ -76,21 +76,19 @@ def solve(
                 except KeyboardInterrupt:
                     status = Status.INTERRUPTED
                 except StreamError as error:
-                    failure, status = error, Status.STREAM_FAILED
+                    failures.append(error)
+                    status = Status.STREAM_FAILED
                 if status is None and interrupt.requested:
                     status = Status.INTERRUPTED
         run.observe_last()
         if saver is not None and run.is_whole:
             saver.write(run.now)
         solution = run.solution(status)
-    if failure is None:
+    if not failures:
         return solution
-    failure.solution = solution
-    try:
-        raise failure
-    finally:
-        # An error and the frames that it names would keep each other, and the streams, alive.
-        del failure
+    failures[0].solution = solution
+    # Popped: an error and the frames that name it would keep each other, and the streams, alive.
+    raise failures.pop()
 
 
 def _check(
@@ -103,8 +101,7 @@ def _check(
     record_every: object,
 ) -> None:
     """One clear error for each argument of the wrong kind, before anything is computed."""
-    if not isinstance(problem, Problem):
-        raise InputError("problem must be a gs.Problem", kind_of(problem), "wrap the loss: gs.Problem(loss)")
+    problem = checked_problem(problem)
     if isinstance(network, type) or not hasattr(network, "combine"):
         raise InputError(
             "network must be a Graph or a network", kind_of(network), "gs.Graph.ring(10), or Graph.from_networkx"

@@ -17,7 +17,6 @@ from gradslide._version import __version__
 from gradslide.errors import InputError, unknown_name
 from gradslide.experiments.plots import plot_histories, pyplot
 from gradslide.experiments.run import Results
-from gradslide.experiments.tables import work_columns
 
 
 def write_results(results: Results) -> list[Path]:
@@ -68,7 +67,7 @@ def _csv(results: Results) -> str:
 
 def _plot(results: Results, path: Path) -> Path:
     histories = {run.name: run.solution.history for run in results.runs}
-    against = (*work_columns(run.solution for run in results.runs), "rounds")
+    against = (*results.work, "rounds")
     figure = plot_histories(histories, against=against, optimum=results.optimum, title=results.spec.title)
     return write_figure(figure, path)
 

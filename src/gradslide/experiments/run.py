@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gradslide import storage
+from gradslide.costs import work
 from gradslide.experiments import bounds, build
 from gradslide.experiments.spec import Spec, unused
 from gradslide.graph import Graph
@@ -56,6 +57,11 @@ class Results:
     optimum: float | None
     has_targets: bool
     runs: list[NetworkRun]
+
+    @property
+    def work(self) -> list[str]:
+        """Gradients, samples, or both: what the methods took."""
+        return work(run.solution.costs for run in self.runs)
 
     @property
     def fulfilled(self) -> bool:

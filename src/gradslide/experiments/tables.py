@@ -1,10 +1,9 @@
 """Tables for the terminal."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradslide.experiments.run import NetworkRun, Results
-from gradslide.solution import Solution
 from gradslide.status import Status
 
 
@@ -17,13 +16,12 @@ def results_table(results: Results) -> Any:
     # Narrow enough for 80 columns.
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("network", no_wrap=True)
-    work = work_columns(run.solution for run in results.runs)
-    headings = [*work, "rounds", "error" if known else "objective", *["bound"] * known, "apart", "|Ax|"]
+    headings = [*results.work, "rounds", "error" if known else "objective", *["bound"] * known, "apart", "|Ax|"]
     for heading in [*headings, *["bound"] * known]:
         table.add_column(heading, justify="right")
     table.add_column("status")
     for run in results.runs:
-        table.add_row(*_row(run, work, known))
+        table.add_row(*_row(run, results.work, known))
     return table
 
 
@@ -65,19 +63,13 @@ def spread(results: Results) -> str:
     same = "accuracy" if statuses == {Status.CONVERGED} else "number of outer iterations"
     moved = [
         f"{'communication ' * (name == 'rounds')}{name} {_percent([getattr(s.costs, name) for s in solutions])} apart"
-        for name in (*work_columns(solutions), "rounds")
+        for name in (*results.work, "rounds")
     ]
     return f"the same {same} on {len(solutions)} networks: {', '.join(moved)}"
 
 
 def _percent(counts: list[int]) -> str:
     return f"{100 * (max(counts) / min(counts) - 1):.0f} %"
-
-
-def work_columns(solutions: Iterable[Solution]) -> list[str]:
-    """Gradients, samples, or both: what the methods took."""
-    costs = [solution.costs for solution in solutions]
-    return [name for name in ("gradients", "samples") if any(getattr(c, name) for c in costs)] or ["gradients"]
 
 
 def _row(run: NetworkRun, work: list[str], known: bool) -> list[str]:
@@ -99,12 +91,11 @@ def _bound(value: float | None) -> str:
 
 def legend(results: Results) -> str:
     """What the columns of the table mean."""
-    work = work_columns(run.solution for run in results.runs)
-    lines = [f"{', '.join(work)} and communication rounds: per agent; apart: disagreement, max |x_i - mean|"]
+    lines = [f"{', '.join(results.work)} and communication rounds: per agent; apart: disagreement, max |x_i - mean|"]
     if results.optimum is None:
         lines.append("objective: sum of all losses at the mean of the agents")
     else:
         lines.append(f"error: objective error at the mean of the agents (reference optimum {results.optimum:.6g})")
-        mean = ", for the mean over random samples" if "samples" in work else ""
+        mean = ", for the mean over random samples" if "samples" in results.work else ""
         lines.append(f"bound: what the theory promised{mean}, from the reference optimum (docs/guarantees.md)")
     return "\n".join(lines)

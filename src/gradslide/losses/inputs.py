@@ -27,12 +27,8 @@ def numeric_array(name: str, values: Any) -> Array:
         array = np.asarray(values)
     except ValueError as error:
         raise InputError(f"{name} must be a full array", str(error), "give rows of equal length") from None
-    require(
-        array.dtype.kind in "biuf",
-        f"{name} must hold real numbers",
-        f"an array of type {array.dtype}",
-        "convert it to float",
-    )
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} must hold real numbers", f"an array of type {array.dtype}", "convert it to float")
     _require_finite(name, array)
     return array
 

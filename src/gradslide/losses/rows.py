@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._types import Array
-from gradslide.errors import require
+from gradslide.errors import InputError
 from gradslide.losses.inputs import is_sparse
 from gradslide.losses.partition import as_slice
 from gradslide.losses.spectral import DENSE_LIMIT, chunks, gram_norm, gram_norms
@@ -46,20 +46,20 @@ class RowBlocks:
     def row_numbers(self, rows: Sequence[Array]) -> tuple[slice | Array, Array]:
         """Rows numbered within each agent as numbers of stacked rows, and how many each agent has."""
         numbers = [np.asarray(own) for own in rows]
-        require(
-            len(numbers) == self.m and all(own.ndim == 1 and own.size and own.dtype.kind in "iu" for own in numbers),
-            f"rows must be one or more integers for each agent, {self.m} in all",
-            f"{len(numbers)} of them, {'; '.join(f'{own.dtype} {own.shape}' for own in numbers[:3])}",
-            "give every agent's row numbers",
-        )
+        if len(numbers) != self.m or not all(own.ndim == 1 and own.size and own.dtype.kind in "iu" for own in numbers):
+            raise InputError(
+                f"rows must be one or more integers for each agent, {self.m} in all",
+                f"{len(numbers)} of them, {'; '.join(f'{own.dtype} {own.shape}' for own in numbers[:3])}",
+                "give every agent's row numbers",
+            )
         sizes = np.array([len(own) for own in numbers])
         flat = np.concatenate(numbers)
-        require(
-            bool((flat >= 0).all() and (flat < np.repeat(self.sizes, sizes)).all()),
-            "rows must lie in 0..n_i - 1 for each agent i",
-            f"entries from {flat.min()} to {flat.max()}",
-            "see rows_per_agent",
-        )
+        if (flat < 0).any() or (flat >= np.repeat(self.sizes, sizes)).any():
+            raise InputError(
+                "rows must lie in 0..n_i - 1 for each agent i",
+                f"entries from {flat.min()} to {flat.max()}",
+                "see rows_per_agent",
+            )
         return as_slice(flat + np.repeat(self.starts, sizes)), sizes
 
     def rows_of(self, agents: Array) -> slice | Array:

@@ -48,7 +48,7 @@ class _Draw:
         self._sampler = sampler
         self._done = threading.Event()
         self._samples: Any = None
-        self._error: BaseException | None = None
+        self._errors: list[BaseException] = []
         threading.Thread(target=self._run, name="gradslide-samples", daemon=True).start()
 
     def _run(self) -> None:
@@ -56,7 +56,7 @@ class _Draw:
             self._samples = self._sampler.draw(*self.wanted)
         # Whatever it is, who waits must hear of it.
         except BaseException as error:
-            self._error = error
+            self._errors.append(error)
         finally:
             self._done.set()
 
@@ -71,11 +71,7 @@ class _Draw:
                 arrived, since = now, time.monotonic()
             elif timeout is not None and time.monotonic() - since >= timeout:
                 raise StreamError(agent, f"it gave nothing for {timeout:g} seconds")
-        if self._error is not None:
-            error, self._error = self._error, None
-            try:
-                raise error
-            finally:
-                # An error and the frames that it names would keep each other, and the streams, alive.
-                del error
+        if self._errors:
+            # Popped: an error and the frames that name it would keep each other, and the streams, alive.
+            raise self._errors.pop()
         return self._samples

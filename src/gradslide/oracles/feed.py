@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._types import Array
-from gradslide.errors import InputError, StreamEnded, StreamError, require
+from gradslide.errors import InputError, StreamEnded, StreamError
 from gradslide.losses.inputs import stack_rows
 
 Batch = Array | tuple[Array, ...]
@@ -58,7 +58,8 @@ class Feed:
         parts = batch if bundled else (batch,)
         form = bundled, [part.shape[1:] for part in parts]
         before = self._form = self._form or form
-        require(form == before, f"batches must have the form of the first, {before[1]} per sample", form[1], "mend it")
+        if form != before:
+            raise InputError(f"batches must have the form of the first, {before[1]} per sample", form[1], "mend it")
         return parts
 
 
@@ -86,10 +87,10 @@ def read_arrays(batch: Any) -> Batch:
     except ValueError as error:
         raise InputError("a batch must be an array, or a tuple of arrays", str(error), "yield a tuple") from None
     lengths = {part.shape[0] if part.ndim else None for part in parts}
-    require(
-        len(lengths) == 1 and None not in lengths,
-        "a batch must be an array, or a tuple of arrays, with one leading entry per sample",
-        f"shapes {', '.join(str(part.shape) for part in parts)}",
-        "give all parts the same length",
-    )
+    if len(lengths) != 1 or None in lengths:
+        raise InputError(
+            "a batch must be an array, or a tuple of arrays, with one leading entry per sample",
+            f"shapes {', '.join(str(part.shape) for part in parts)}",
+            "give all parts the same length",
+        )
     return parts if bundled else parts[0]

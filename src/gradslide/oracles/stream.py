@@ -17,8 +17,8 @@ from gradslide.oracles.ahead import Ahead
 from gradslide.oracles.base import Sampler
 from gradslide.oracles.feed import Feed, OneAtATime, read_arrays
 
-# One entry per share of the agents: what went wrong, or None.
-Outcomes = queue.SimpleQueue[BaseException | None]
+# One entry per share of the agents: what went wrong, if anything.
+Outcomes = queue.SimpleQueue[list[BaseException]]
 Sources = Sequence[Iterable[Any]] | Callable[[int], Iterable[Any]]
 
 
@@ -94,13 +94,9 @@ class _Live(Sampler):
             worker.ask(count, outcomes)
         for _ in range(max(1, len(self._workers))):
             # The first failure counts: other streams may block for long.
-            failure = outcomes.get()
-            try:
-                if failure is not None:
-                    raise failure
-            finally:
-                # An error and the frames that it names would keep each other, and the streams, alive.
-                del failure
+            if failures := outcomes.get():
+                # Popped: an error and the frames that name it would keep each other, and the streams, alive.
+                raise failures.pop()
         return [feed.take(count) for feed in self._feeds]
 
     def gradient(self, x: Array, samples: list[Any]) -> Array:
@@ -163,9 +159,9 @@ def _fill(feeds: list[Feed], count: int, outcomes: Outcomes) -> None:
             feed.fill(count)
     # Whatever it is, who waits must hear of it.
     except BaseException as error:
-        outcomes.put(error)
+        outcomes.put([error])
     else:
-        outcomes.put(None)
+        outcomes.put([])
 
 
 def _iterator(sources: Sources, agent: int) -> Iterator[Any]:

@@ -7,11 +7,11 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.costs import Costs
-from gradslide.errors import InputError, StreamEnded, StreamError, kind_of, require_number
+from gradslide.errors import StreamEnded, StreamError, require_number
 from gradslide.oracles.base import Sampling
 from gradslide.oracles.oracle import Oracle
 from gradslide.oracles.rows import WithReplacement
-from gradslide.problem import Problem
+from gradslide.problem import Problem, checked_problem
 
 
 def moments(sample: Callable[[int], Array], samples: int) -> tuple[Array, Array]:
@@ -35,11 +35,9 @@ def estimate_sigma(
     point (the default start unless x is given), where the theorem asks for a bound over X: look at a few points if in
     doubt. oracle: rows with replacement by default; a Stream is used up by as many samples. samples: per agent.
     """
-    if not isinstance(problem, Problem):
-        raise InputError("problem must be a gs.Problem", kind_of(problem), "wrap the loss: gs.Problem(loss)")
     require_number("samples", samples, "a variance takes at least two", least=2, whole=True)
     sampling = WithReplacement() if oracle is None else oracle
-    at = problem.start(x)
+    at = checked_problem(problem).start(x)
     counted = Oracle(problem.loss, Costs(), sampling.open(problem.loss, range(problem.m), seed))
     try:
         variances = moments(lambda j: counted.sampled_gradient(at, j, 1), samples)[1]
