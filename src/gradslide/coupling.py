@@ -82,7 +82,7 @@ class _NodeForm:
 
     def _centred(self, v: Array) -> Array:
         """v less its mean over all agents: an observation."""
-        return v - self._network.observe(v, "sum") / self._network.graph.m
+        return v - self._network.observe(v, "sum") / self._network.m
 
     def _inner(self, a: Array, b: Array) -> float:
         """<a, b> over all agents, in double precision: an observation."""

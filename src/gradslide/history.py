@@ -12,7 +12,8 @@ class Record:
     """One outer iteration: what had been spent, and what was observed. Metrics are None where they were thinned out.
 
     objective: sum of all f_i at the mean of the agents; local_objective: sum of f_i(x_i); residual: ||A x||;
-    disagreement: max_i ||x_i - mean||; mean_norm: ||mean||.
+    disagreement: max_i ||x_i - mean||; mean_norm: ||mean||; residual_scale: what a relative
+    residual is relative to.
     """
 
     iteration: int
@@ -26,6 +27,7 @@ class Record:
     residual: float | None = None
     disagreement: float | None = None
     mean_norm: float = 0.0
+    residual_scale: float = 0.0
 
 
 class History(Sequence[Record]):

@@ -2,48 +2,71 @@
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.coupling import Coupling
 from gradslide.network.base import Network
-from gradslide.problem import Problem
+from gradslide.problem import Objective
 
 
 @dataclass(frozen=True)
 class Metrics:
+    """What a record says about a point; `gradslide.history.Record` explains each."""
+
     objective: float | None
     local_objective: float | None
-    residual: float
-    disagreement: float
-    mean_norm: float
+    residual: float | None
+    residual_scale: float
+    disagreement: float | None = None
+    mean_norm: float = 0.0
 
 
-class Observer:
+class Observer(Protocol):
+    """Looks at a run from outside."""
+
+    def objective(self, x: Array) -> float:
+        """Sum over all agents of f_i(x_i)."""
+        ...
+
+    def metrics(self, x: Array) -> Metrics | None:
+        """What is to be recorded of x; None where values are no longer finite."""
+        ...
+
+
+class NetworkObserver:
     """Looks at the whole network from outside."""
 
-    def __init__(self, problem: Problem, network: Network, coupling: Coupling) -> None:
+    def __init__(self, problem: Objective, network: Network, coupling: Coupling) -> None:
         self._problem = problem
         self._network = network
         self._coupling = coupling
 
     def mean(self, x: Array) -> Array:
-        return self._network.observe(x, "sum") / self._network.graph.m
+        return self._network.observe(x, "sum") / self._network.m
 
     def objective(self, x: Array) -> float:
-        """Sum over all agents of f_i(x_i)."""
         return float(self._network.observe(np.asarray(self._problem.objective(x), dtype=np.float64), "sum"))
 
-    def metrics(self, x: Array) -> Metrics:
+    def metrics(self, x: Array) -> Metrics | None:
         known = self._problem.loss.has_value
         mean = self.mean(x)
-        at_mean = np.broadcast_to(mean, x.shape)
+        local_objective = self.objective(x) if known else None
+        if local_objective is not None and not math.isfinite(local_objective):
+            return None
+        objective = self.objective(np.broadcast_to(mean, x.shape)) if known else None
+        if objective is not None and not math.isfinite(objective):
+            # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
+            objective = math.inf
         distances = np.sqrt(np.sum((x - mean) ** 2, axis=1))
+        mean_norm = math.sqrt(float(np.sum(mean**2)))
         return Metrics(
-            objective=self.objective(at_mean) if known else None,
-            local_objective=self.objective(x) if known else None,
+            objective=objective,
+            local_objective=local_objective,
             residual=self._coupling.residual(x),
+            residual_scale=math.sqrt(self._network.m) * mean_norm,
             disagreement=float(self._network.observe(distances, "max")),
-            mean_norm=math.sqrt(float(np.sum(mean**2))),
+            mean_norm=mean_norm,
         )

@@ -16,13 +16,8 @@ from gradslide.network.base import Network
 Part = Loss | tuple[Loss, Domain]
 
 
-class Problem:
-    """min sum_i ft_i(x_i) + mu nu(x_i) + r(x_i) over x_i in X_i, all x_i equal.
-
-    loss: the smooth convex ft_i, summed over each agent's rows. domain: the set X, the distance-generating
-    function nu and the penalty r; `Free()` by default. mu >= 0: strong convexity per agent (a total ridge of
-    rho/2 |x|^2 is mu = rho/m).
-    """
+class Objective:
+    """f_i = ft_i + mu nu + r over X_i: what is minimised, whatever couples the x_i."""
 
     def __init__(self, loss: Loss, domain: Domain | None = None, mu: float = 0.0) -> None:
         if not isinstance(loss, Loss):
@@ -34,28 +29,6 @@ class Problem:
         self.loss = loss
         self.mu = float(mu)
         self.domain = domain.bind(loss.m, loss.d, loss.dtype)
-
-    @classmethod
-    def build(cls, network: Graph | Network, builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
-        """The problem of the agents that live here; `builder(i)` gives agent i's loss, or (loss, domain), and
-        is called for no other."""
-        agents = range(network.m) if isinstance(network, Graph) else network.agents
-        parts = [builder(i) for i in agents]
-        pairs = [part if isinstance(part, tuple) else (part, Free()) for part in parts]
-        for i, (loss, _) in zip(agents, pairs, strict=True):
-            require(
-                isinstance(loss, Loss),
-                "the builder must return a loss, or a loss and a domain",
-                f"{kind_of(loss)} for agent {i}",
-                "return agent i's own",
-            )
-            require(
-                loss.m == 1,
-                "the builder must return the loss of one agent",
-                f"{loss.m} agents for agent {i}",
-                "return agent i's own",
-            )
-        return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
 
     @property
     def m(self) -> int:
@@ -104,14 +77,44 @@ class Problem:
         )
         return x
 
+    def __repr__(self) -> str:
+        parts = f"{type(self.loss).__name__}, {type(self.domain).__name__}, m={self.m}, d={self.d}, mu={self.mu:g}"
+        return f"{type(self).__name__}({parts})"
+
+
+class Problem(Objective):
+    """min sum_i ft_i(x_i) + mu nu(x_i) + r(x_i) over x_i in X_i, all x_i equal.
+
+    loss: the smooth convex ft_i, summed over each agent's rows. domain: the set X, the distance-generating
+    function nu and the penalty r; `Free()` by default. mu >= 0: strong convexity per agent (a total ridge of
+    rho/2 |x|^2 is mu = rho/m).
+    """
+
+    @classmethod
+    def build(cls, network: Graph | Network, builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
+        """The problem of the agents that live here; `builder(i)` gives agent i's loss, or (loss, domain), and
+        is called for no other."""
+        agents = range(network.m) if isinstance(network, Graph) else network.agents
+        parts = [builder(i) for i in agents]
+        pairs = [part if isinstance(part, tuple) else (part, Free()) for part in parts]
+        for i, (loss, _) in zip(agents, pairs, strict=True):
+            require(
+                isinstance(loss, Loss),
+                "the builder must return a loss, or a loss and a domain",
+                f"{kind_of(loss)} for agent {i}",
+                "return agent i's own",
+            )
+            require(
+                loss.m == 1,
+                "the builder must return the loss of one agent",
+                f"{loss.m} agents for agent {i}",
+                "return agent i's own",
+            )
+        return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
+
     def take(self, agents: Sequence[int]) -> "Problem":
         """The problem of some of the agents."""
         return Problem(self.loss.take(agents), self.domain.take(agents), self.mu)
-
-    def __repr__(self) -> str:
-        return (
-            f"Problem({type(self.loss).__name__}, {type(self.domain).__name__}, m={self.m}, d={self.d}, mu={self.mu:g})"
-        )
 
 
 def checked_problem(problem: object) -> Problem:

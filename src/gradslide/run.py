@@ -3,24 +3,22 @@
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from gradslide import coupling as couplings
 from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.checkpoint import Checkpoint, Snapshot
 from gradslide.costs import Costs
-from gradslide.errors import StreamEnded, StreamError, WaitEnded, require, unknown_name
+from gradslide.errors import StreamEnded, StreamError, WaitEnded, unknown_name
 from gradslide.history import History, Record
 from gradslide.methods.base import Context, Method
-from gradslide.metrics import Observer
-from gradslide.network import Counted, Network
-from gradslide.network.wrapper import beneath
+from gradslide.network import Network
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problem import Problem
+from gradslide.setting import Networked, Setting
 from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
@@ -48,18 +46,17 @@ class Run:
         """resumes: a saved state is going to take the place of the first one."""
         self._method, self._given_stop = method, stop
         self._callback, self._record_every = callback, record_every
-        coupling = getattr(method, "coupling", "incidence")
         costs = Costs()
-        counted = Counted(network, costs)
-        observed = beneath(network)
-        self._observer = Observer(problem, observed, couplings.make(coupling, observed))
+        setting: Setting = Networked(problem, network, getattr(method, "coupling", "incidence"), costs)
+        self._setting = setting
+        dual = None if warm_start is None else warm_start.dual
         self._context = Context(
             problem=problem,
             oracle=_oracle(problem, network, method, costs),
-            network=counted,
-            coupling=couplings.make(coupling, counted),
+            network=setting.network,
+            coupling=setting.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
-            s0=_multipliers(problem, warm_start),
+            s0=None if dual is None else setting.dual_start(np.array(dual, dtype=problem.dtype)),
         )
         try:
             self._context.oracle.is_blank = resumes
@@ -129,7 +126,7 @@ class Run:
     def begin(self) -> Status | None:
         """The status, if there is nothing left to do before the first step."""
         history = self.now.history
-        if len(history) and self._stop.reached(history[-1], self._context.network.graph.m):
+        if len(history) and self._stop.reached(history[-1]):
             return Status.CONVERGED
         status = self._exhausted()
         if status is None and len(history) and history[-1].iteration % self._record_every:
@@ -193,7 +190,7 @@ class Run:
         show(record)
         # A copy: what a callback keeps or changes is its own.
         asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
-        if self._stop.reached(record, self._context.network.graph.m):
+        if self._stop.reached(record):
             return Status.CONVERGED
         return Status.STOPPED if asked_to_stop else exhausted
 
@@ -216,9 +213,8 @@ class Run:
             parameters=self._parameters,
             settings={
                 "method": repr(self._method),
-                "coupling": context.coupling.name,
                 "problem": repr(context.problem),
-                "network": repr(context.network.graph),
+                **self._setting.names,
                 "version": __version__,
                 **({"ended_by": self._ended_by} if self._ended_by else {}),
             },
@@ -234,11 +230,11 @@ class Run:
         weights = np.arange(1, start.size + 1).reshape(start.shape) / start.size
         return {
             "method": repr(self._method),
-            "network": context.network.graph.fingerprint,
+            "network": self._setting.fingerprint,
             "problem": f"{problem!r}, mu={problem.mu!r}",
             "output": self._output,
             "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
-            "data": f"{self._observer.objective(inside):.7e}" if problem.loss.has_value else "no value",
+            "data": f"{self._setting.observer.objective(inside):.7e}" if problem.loss.has_value else "no value",
             "start": f"{float(np.vdot(weights, start)):.7e}",
         }
 
@@ -251,11 +247,10 @@ class Run:
         return self._outputs()[self._output]
 
     def _dual(self) -> Array | None:
-        """Multipliers in node form; a part common to all agents says nothing and is taken off."""
         if not hasattr(self._method, "dual"):
             return None
         dual = np.asarray(self._method.dual(self.now.state))
-        return (dual - self._observer.mean(dual)).astype(self._context.problem.dtype)
+        return self._setting.multipliers(dual).astype(self._context.problem.dtype)
 
     def _record(self, x: Array, observed: bool) -> Record | None:
         """The record of this iteration; None where the run has diverged."""
@@ -268,15 +263,8 @@ class Run:
         if not observed:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            metrics = asdict(self._observer.metrics(x))
-        if metrics["objective"] is None:
-            return Record(**{**asdict(spent), **metrics})
-        if not math.isfinite(metrics["local_objective"]):
-            return None
-        if not math.isfinite(metrics["objective"]):
-            # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
-            metrics["objective"] = math.inf
-        return Record(**{**asdict(spent), **metrics})
+            metrics = self._setting.observer.metrics(x)
+        return None if metrics is None else replace(spent, **asdict(metrics))
 
 
 def _oracle(problem: Problem, network: Network, method: Method, costs: Costs) -> Oracle:
@@ -285,13 +273,3 @@ def _oracle(problem: Problem, network: Network, method: Method, costs: Costs) ->
     if sampling is None:
         return Oracle(problem.loss, costs)
     return Oracle(problem.loss, costs, sampling.open(problem.loss, network.agents, getattr(method, "seed", 0)))
-
-
-def _multipliers(problem: Problem, warm_start: Solution | None) -> Array | None:
-    """The dual to start from, as a copy."""
-    if warm_start is None or warm_start.dual is None:
-        return None
-    dual = np.array(warm_start.dual, dtype=problem.dtype)
-    shape = (problem.m, problem.d)
-    require(dual.shape == shape, f"warm_start must have multipliers of shape {shape}", dual.shape, "give its x as x0")
-    return dual

@@ -76,13 +76,12 @@ class Stop:
     def has_targets(self) -> bool:
         return any(getattr(self, name) is not None for name in TARGETS)
 
-    def reached(self, record: Record, m: int) -> bool:
+    def reached(self, record: Record) -> bool:
         """Whether every target holds at this record."""
-        scale = record.mean_norm
         checks = (
             (record.objective, _objective_target(self.objective)),
-            (record.residual, _scaled(self.residual, math.sqrt(m) * scale)),
-            (record.disagreement, _scaled(self.disagreement, scale)),
+            (record.residual, _scaled(self.residual, record.residual_scale)),
+            (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
         )
         wanted = [(measured, target) for measured, target in checks if target is not None]
         return bool(wanted) and all(measured is not None and measured <= target for measured, target in wanted)

@@ -56,7 +56,7 @@ def balance(
     variances: E|g_i - grad ft_i|^2 where the gradients are sampled, which is taken off their squares.
     """
     network, domain = context.network, context.domain
-    m = network.graph.m
+    m = network.m
     squares = np.sum(gradients**2, axis=1, keepdims=True, dtype=np.float64)
     noises = np.zeros_like(squares) if variances is None else variances[:, None]
     widths = np.asarray(domain.distance_bound(context.x0), dtype=np.float64)[:, None]
@@ -102,7 +102,7 @@ def probe(context: Context, *, L: float, A_norm: float, distance: float | None, 
     # Where no gradient pulls, any distance will do.
     distance = math.sqrt(2 * V) or 1.0
     # R of Theorem 2 has 4 |x_0 - x*| where Theorem 1 has 4 sqrt(V).
-    return Probe(R / math.sqrt(2), math.sqrt(total / context.network.graph.m), distance, samples)
+    return Probe(R / math.sqrt(2), math.sqrt(total / context.network.m), distance, samples)
 
 
 def mixing_R(context: Context, schedule: Sampled) -> float:

@@ -96,7 +96,7 @@ class SPDS(Sliding):
             mu=context.problem.mu,
             A_norm=A_norm,
             R=R,
-            c=self._batch_scale(context.network.graph.m, sigma, distance),
+            c=self._batch_scale(context.network.m, sigma, distance),
         )
         if left is not None:
             remedy = f"each outer iteration takes one, and R, sigma and distance took {probed}: give those, or more"

@@ -19,6 +19,11 @@ class Network(Protocol):
     def graph(self) -> Graph: ...
 
     @property
+    def m(self) -> int:
+        """How many agents there are, here and elsewhere."""
+        ...
+
+    @property
     def agents(self) -> range: ...
 
     @property

@@ -15,7 +15,7 @@ class Counted(Wrapper):
 
     def combine(self, v: Array, weights: Array) -> Array:
         # A lone agent has nobody to talk to.
-        if self.graph.m > 1:
+        if self.m > 1:
             self._costs.rounds += 1
             self._costs.floats_sent += self._network.exchange_size(v)
         return super().combine(v, weights)

@@ -20,6 +20,7 @@ class Local:
     def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
         require(isinstance(graph, Graph), "Local needs a graph", kind_of(graph), "for example gs.Graph.ring(10)")
         self.graph = graph
+        self.m = graph.m
         self.agents = range(graph.m)
         self.laplacian: Array = graph.laplacian
         self._exact_norm = exact_norm

@@ -16,6 +16,10 @@ class Wrapper:
         return self._network.graph
 
     @property
+    def m(self) -> int:
+        return self._network.m
+
+    @property
     def agents(self) -> range:
         return self._network.agents
 
