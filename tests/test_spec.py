@@ -32,6 +32,7 @@ DOMAINS = {
     "nonnegative": "",
     "l2_ball": "radius = 0.1\norigin = [1, 0, 0, 0]",
     "l1_ball": "radius = 0.1",
+    "group_ball": "radius = [0.1, 0.2]\ngroups = [[0, 1], [2, 3]]",
     "simplex": "total = 2.0",
     "halfspace": "a = [1, 1, 1, 1]\nb = -1.0",
     "affine": "A = [[1, 1, 0, 0], [0, 0, 1, 1]]\nb = [1, 2]",
@@ -63,7 +64,7 @@ def table(module, base):
 
 
 def test_no_loss_domain_penalty_or_topology_is_forgotten():
-    not_from_rows = {losses.Quadratic, losses.Custom}
+    not_from_rows = {losses.Quadratic, losses.Linear, losses.Custom}
     assert table(losses, losses.Loss) - not_from_rows == set(build.LOSSES.values())
     assert table(domains, domains.Domain) - {domains.PerAgent} == set(build.DOMAINS.values())
     assert {gs.L1, gs.GroupL1, gs.ElasticNet} == set(build.PENALTIES.values())

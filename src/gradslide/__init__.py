@@ -2,13 +2,15 @@
 
 from gradslide import coupling, data, domains, guarantees, losses, network, oracles, reference, schedules
 from gradslide._version import __version__
+from gradslide.certificate import Certificate
 from gradslide.costs import Costs
 from gradslide.errors import InputError, StreamError
 from gradslide.graph import Graph
 from gradslide.history import History, Record
-from gradslide.methods import PDS, SPDS, Context
+from gradslide.methods import PDS, SPDS, CondatVu, Context
 from gradslide.penalties import L1, ElasticNet, GroupL1
 from gradslide.problem import Problem
+from gradslide.saddle import LinearlyConstrained, Saddle, terms
 from gradslide.solution import Solution, load
 from gradslide.solve import solve
 from gradslide.status import Status
@@ -18,6 +20,8 @@ __all__ = [
     "L1",
     "PDS",
     "SPDS",
+    "Certificate",
+    "CondatVu",
     "Context",
     "Costs",
     "ElasticNet",
@@ -25,9 +29,11 @@ __all__ = [
     "GroupL1",
     "History",
     "InputError",
+    "LinearlyConstrained",
     "Problem",
     "Record",
     "Relative",
+    "Saddle",
     "Solution",
     "Status",
     "Stop",
@@ -44,4 +50,5 @@ __all__ = [
     "reference",
     "schedules",
     "solve",
+    "terms",
 ]

@@ -23,7 +23,7 @@ class Costs:
     operator_products: int = 0
     seconds: float = 0.0
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -31,3 +31,8 @@ def work(spent: Iterable[Any]) -> list[str]:
     """What costs or records show that methods took: "gradients", "samples", or both."""
     spent = list(spent)
     return [name for name in ("gradients", "samples") if any(getattr(each, name) for each in spent)] or ["gradients"]
+
+
+def traffic(spent: Iterable[Any]) -> str:
+    """What costs or records show that the coupling took: "rounds" on a network, else "operator_products"."""
+    return "operator_products" if any(each.operator_products for each in spent) else "rounds"

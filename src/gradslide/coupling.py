@@ -12,9 +12,9 @@ from gradslide.network.base import Network
 
 
 class Dual(NamedTuple):
-    """The dual variable in node form: `w` = A^T z is what enters the x step, and w = Lap s for both couplings.
+    """The dual variable: `w` = A^T z is what enters the x step, `s` is what is kept of z.
 
-    Incidence: z = B^T s, so ||z||^2 = <s, w>. Laplacian: z = s.
+    On a network it is in node form, and w = Lap s. Incidence: z = B^T s, so ||z||^2 = <s, w>. Laplacian: z = s.
     """
 
     s: Array
@@ -22,7 +22,7 @@ class Dual(NamedTuple):
 
 
 class Coupling(Protocol):
-    """A x = 0 exactly when all agents agree."""
+    """What a method asks of A and of the space in which z lives."""
 
     @property
     def name(self) -> str: ...
@@ -33,23 +33,27 @@ class Coupling(Protocol):
         ...
 
     def norm(self) -> float:
-        """||A||; may cost control rounds."""
-        ...
-
-    def smallest_singular_value(self) -> float:
-        """The smallest nonzero singular value of A."""
+        """||A||; may cost control rounds or products."""
         ...
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
-        """The dual at z = 0, or at given s (one exchange)."""
+        """The dual at the minimiser of zeta (z = 0 on a network), or at given s (one exchange or product)."""
         ...
 
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
-        """z <- z + A u / q, and w = A^T z (`eq:zkt`)."""
+        """z <- argmin h - <A u, .> + q U(z, .), and w = A^T z (`eq:zkt`, `eq:zkt_SPP`); on a network z + A u / q."""
         ...
 
     def pull(self, dual: Dual) -> Array:
         """A^T z, as it enters the x step (`eq:xkt`)."""
+        ...
+
+
+class NetworkCoupling(Coupling, Protocol):
+    """A x = 0 exactly when all agents agree."""
+
+    def smallest_singular_value(self) -> float:
+        """The smallest nonzero singular value of A."""
         ...
 
     def residual(self, x: Array) -> float:
@@ -146,7 +150,7 @@ class Laplacian(_NodeForm):
 COUPLINGS: dict[str, type[Incidence] | type[Laplacian]] = {"incidence": Incidence, "laplacian": Laplacian}
 
 
-def make(name: str, network: Network) -> Coupling:
+def make(name: str, network: Network) -> NetworkCoupling:
     """The coupling of that name over a network."""
     if name not in COUPLINGS:
         raise unknown_name("coupling", name, COUPLINGS)

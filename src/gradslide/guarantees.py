@@ -22,13 +22,22 @@ class Bound:
     residual: float
 
 
+def gap(first: Row, last: Row, *, V: float, U: float) -> float:
+    """Bound on Q(w_bar, w) for every w = (x, y, z) with V(x_0, x) <= V and U(z_0, z) <= U, after one stage
+    (`eq:Qest_proof`).
+
+    first, last: the stage's first row and the last one that was run.
+    """
+    return first.beta / last.S * (first.q / first.T * U + (first.eta_1 / first.T + first.p) * V)
+
+
 def lagrangian(first: Row, last: Row, *, V: float, z: float, z_0: float = 0.0) -> float:
     """Bound on f(x_bar) + <z, A x_bar> - f* for every z of norm `z`, after one stage (Proposition 1).
 
     first, last: the stage's first row and the last one that was run. V: V(x_0, x*), summed over the agents, at the
     start of the stage. z_0: ||z_0|| at the start of the stage (0 in the paper).
     """
-    return first.beta / last.S * (first.q / (2 * first.T) * (z + z_0) ** 2 + (first.eta_1 / first.T + first.p) * V)
+    return gap(first, last, V=V, U=(z + z_0) ** 2 / 2)
 
 
 def proposition_1(first: Row, last: Row, *, V: float, z_star: float, z_0: float = 0.0) -> Bound:
@@ -50,11 +59,20 @@ def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: fl
 
 def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, mu: float = 0.0) -> Bound:
     """Theorem 1 (`eq:fest_T`, `eq:Axest_T`) after N outer iterations of one stage, with the exact sum of beta."""
+    return proposition_1(*_first_and_last(N, L=L, R=R, A_norm=A_norm, mu=mu), V=V, z_star=z_star)
+
+
+def saddle(N: int, *, L: float, R: float, V: float, U: float, A_norm: float, mu: float = 0.0) -> float:
+    """Theorem 3: the gap Q(w_bar, w) after N outer iterations of one stage, for every w with V(x_0, x) <= V and
+    U(z_0, z) <= U; with the exact sum of beta. For A x = b, `pds` bounds objective and residual."""
+    return gap(*_first_and_last(N, L=L, R=R, A_norm=A_norm, mu=mu), V=V, U=U)
+
+
+def _first_and_last(N: int, *, L: float, R: float, A_norm: float, mu: float) -> tuple[Row, Row]:
     require_number("N", N, "the theorem speaks of the average after at least one outer iteration", least=1, whole=True)
     schedule = theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=ONE_STAGE)
     # Past what double precision can hold of a stage its last row stands for all later ones: its bound is larger.
-    last = int(min(N, schedule.stage_length))
-    return proposition_1(schedule.row(1), schedule.row(last), V=V, z_star=z_star)
+    return schedule.row(1), schedule.row(int(min(N, schedule.stage_length)))
 
 
 def proposition_2(rows: Iterable[Row], *, V: float, z_star: float, variance: float) -> Bound:
@@ -145,6 +163,11 @@ def theory_R(*, V: float, z_star: float) -> float:
         # x_0 is optimal: the theorem asks for no R, and any will do.
         return 1.0
     return (z_star + 1) / (4 * math.sqrt(V))
+
+
+def saddle_R(*, V: float, U: float) -> float:
+    """The R that balances the two terms of Theorem 3 (the paper's holds for A x = b only): sqrt(U/(8 V))."""
+    return 1.0 if V == 0 or U == 0 else math.sqrt(U / (8 * V))
 
 
 def iterations(eps: float, schedule: Schedule, *, V: float, z_star: float) -> int:

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
-from gradslide.costs import work
+from gradslide.costs import Costs, work
 
 
 @dataclass(frozen=True)
 class Record:
     """One outer iteration: what had been spent, and what was observed. Metrics are None where they were thinned out.
 
-    objective: sum of all f_i at the mean of the agents; local_objective: sum of f_i(x_i); residual: ||A x||;
-    disagreement: max_i ||x_i - mean||; mean_norm: ||mean||; residual_scale: what a relative
+    objective: sum of all f_i at the mean of the agents, or the maximum over z of a saddle point problem;
+    local_objective: sum of f_i(x_i); residual: ||A x||, or how far A x is from where it must be; gap: objective less a
+    certified lower bound; disagreement: max_i ||x_i - mean||; mean_norm: ||mean||; residual_scale: what a relative
     residual is relative to.
     """
 
@@ -22,12 +23,20 @@ class Record:
     rounds: int
     control_rounds: int
     seconds: float
+    operator_products: int = 0
     objective: float | None = None
     local_objective: float | None = None
     residual: float | None = None
     disagreement: float | None = None
     mean_norm: float = 0.0
     residual_scale: float = 0.0
+    gap: float | None = None
+
+    @classmethod
+    def of(cls, iteration: int, costs: Costs) -> "Record":
+        """What had been spent by then, nothing observed."""
+        spent = {name: count for name, count in costs.to_dict().items() if name in cls.__dataclass_fields__}
+        return cls(iteration=iteration, **spent)
 
 
 class History(Sequence[Record]):

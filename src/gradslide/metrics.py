@@ -7,9 +7,12 @@ from typing import Protocol
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.coupling import Coupling
+from gradslide.certificate import Certificate, Evidence
+from gradslide.coupling import NetworkCoupling
+from gradslide.history import History
 from gradslide.network.base import Network
 from gradslide.problem import Objective
+from gradslide.status import Status
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Metrics:
     local_objective: float | None
     residual: float | None
     residual_scale: float
+    gap: float | None = None
     disagreement: float | None = None
     mean_norm: float = 0.0
 
@@ -31,15 +35,25 @@ class Observer(Protocol):
         """Sum over all agents of f_i(x_i)."""
         ...
 
-    def metrics(self, x: Array) -> Metrics | None:
+    def metrics(self, x: Array, evidence: Evidence | None) -> Metrics | None:
         """What is to be recorded of x; None where values are no longer finite."""
+        ...
+
+    def certificate(self, x: Array, evidence: Evidence | None) -> Certificate | None: ...
+
+    def no_certificate(self, method: str) -> str:
+        """Why there is none."""
+        ...
+
+    def verdict(self, x: Array, evidence: Evidence | None, history: History) -> Status | None:
+        """The status, where there turns out to be no solution."""
         ...
 
 
 class NetworkObserver:
     """Looks at the whole network from outside."""
 
-    def __init__(self, problem: Objective, network: Network, coupling: Coupling) -> None:
+    def __init__(self, problem: Objective, network: Network, coupling: NetworkCoupling) -> None:
         self._problem = problem
         self._network = network
         self._coupling = coupling
@@ -50,7 +64,16 @@ class NetworkObserver:
     def objective(self, x: Array) -> float:
         return float(self._network.observe(np.asarray(self._problem.objective(x), dtype=np.float64), "sum"))
 
-    def metrics(self, x: Array) -> Metrics | None:
+    def certificate(self, x: Array, evidence: Evidence | None) -> Certificate | None:
+        return None
+
+    def no_certificate(self, method: str) -> str:
+        return f"{method} gives no certificate"
+
+    def verdict(self, x: Array, evidence: Evidence | None, history: History) -> Status | None:
+        return None
+
+    def metrics(self, x: Array, evidence: Evidence | None) -> Metrics | None:
         known = self._problem.loss.has_value
         mean = self.mean(x)
         local_objective = self.objective(x) if known else None

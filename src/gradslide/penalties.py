@@ -148,14 +148,15 @@ class GroupL1(Penalty):
         )
 
     def value(self, x: Array) -> Array:
-        return np.sum(self.weight * self._norms(x), axis=-1)
+        return np.sum(self.weight * self.norms(x), axis=-1)
 
     def shrink(self, v: Array, step: Array) -> Array:
-        norms = self._norms(v)
+        norms = self.norms(v)
         kept = np.maximum(norms - step * self.weight, 0) / np.where(norms > 0, norms, 1)
         return v * kept[:, self.groups]
 
-    def _norms(self, x: Array) -> Array:
+    def norms(self, x: Array) -> Array:
+        """|x_g|_2 of every group, (m, groups)."""
         return np.sqrt(np.add.reduceat((x * x)[:, self._order], self._starts, axis=1))
 
     def _index_arrays(self) -> list[Array]:

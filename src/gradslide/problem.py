@@ -1,6 +1,7 @@
 """What is to be minimised: sum_i f_i(x) over x in X, with f_i = ft_i + mu nu + r."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,7 @@ class Objective:
     def __init__(self, loss: Loss, domain: Domain | None = None, mu: float = 0.0) -> None:
         if not isinstance(loss, Loss):
             raise InputError("loss must be a gradslide loss", kind_of(loss), "use gs.losses.Custom for your own")
-        domain = Free() if domain is None else domain
-        if not isinstance(domain, Domain):
-            raise InputError("domain must be a gradslide domain", kind_of(domain), "for example gs.domains.Free()")
+        domain = checked_domain("domain", domain)
         require_number("mu", mu, "use mu=0 for convex problems", least=0)
         self.loss = loss
         self.mu = float(mu)
@@ -50,7 +49,14 @@ class Objective:
 
     def smoothness(self) -> Array:
         """The smoothness constants of ft_i, per agent, in nu's norm."""
-        return self.loss.smoothness(self.domain.norm)
+        constants = self.loss.smoothness(self.domain.norm)
+        weights = getattr(self.domain, "weights", None)
+        return constants if weights is None else constants / float(np.min(weights))
+
+    @cached_property
+    def has_lower_bound(self) -> bool:
+        """Whether a method is to gather what a lower bound on the optimum takes: function values at its points."""
+        return False
 
     def start(self, x0: Array | None = None) -> Array:
         """x0 as an (agents, d) array, checked to lie in X; by default the minimiser of nu."""
@@ -115,6 +121,15 @@ class Problem(Objective):
     def take(self, agents: Sequence[int]) -> "Problem":
         """The problem of some of the agents."""
         return Problem(self.loss.take(agents), self.domain.take(agents), self.mu)
+
+
+def checked_domain(name: str, domain: object) -> Domain:
+    """The domain, the whole space where none is given; anything else is refused."""
+    if domain is None:
+        return Free()
+    if not isinstance(domain, Domain):
+        raise InputError(f"{name} must be a gradslide domain", kind_of(domain), "for example gs.domains.Free()")
+    return domain
 
 
 def checked_problem(problem: object) -> Problem:

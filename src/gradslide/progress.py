@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from gradslide.costs import work
+from gradslide.costs import traffic, work
 from gradslide.history import Record
 
 
@@ -25,15 +25,22 @@ class _Line:
         self._task = task
 
     def show(self, record: Record) -> None:
-        seen, taken = "", work([record])[0]
-        if record.disagreement is not None:
-            objective = "" if record.objective is None else f"f {record.objective:.6g}  "
-            seen = f"{objective}apart {record.disagreement:.1e}"
+        taken, sent = work([record])[0], traffic([record])
+        seen = [
+            f"{name} {value:{digits}}"
+            for name, value, digits in (
+                ("f", record.objective, ".6g"),
+                ("apart", record.disagreement, ".1e"),
+                *((("residual", record.residual, ".1e"),) if record.disagreement is None else ()),
+                ("gap", record.gap, ".1e"),
+            )
+            if value is not None
+        ]
         self._bar.update(  # type: ignore[attr-defined]
             self._task,
             completed=record.iteration,
-            costs=f"{getattr(record, taken)} {taken}, {record.rounds} rounds",
-            seen=seen,
+            costs=f"{getattr(record, taken)} {taken}, {getattr(record, sent)} {sent.replace('operator_', '')}",
+            seen="  ".join(seen),
         )
 
 

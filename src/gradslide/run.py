@@ -10,6 +10,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide._version import __version__
+from gradslide.certificate import Evidence
 from gradslide.checkpoint import Checkpoint, Snapshot
 from gradslide.costs import Costs
 from gradslide.errors import StreamEnded, StreamError, WaitEnded, unknown_name
@@ -18,12 +19,16 @@ from gradslide.methods.base import Context, Method
 from gradslide.network import Network
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problem import Problem
+from gradslide.saddle.problem import Saddle
+from gradslide.saddle.setting import OnOneMachine
 from gradslide.setting import Networked, Setting
 from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
 
 _DEFAULT_ITERATIONS = 1000
+# Outer iterations before the first look for signs that there is no solution.
+_FIRST_LOOK = 16
 Callback = Callable[[Record, Array], bool | None]
 
 
@@ -32,8 +37,8 @@ class Run:
 
     def __init__(
         self,
-        problem: Problem,
-        network: Network,
+        problem: Problem | Saddle,
+        network: Network | None,
         method: Method,
         stop: Stop | None,
         x0: Array | None,
@@ -47,12 +52,12 @@ class Run:
         self._method, self._given_stop = method, stop
         self._callback, self._record_every = callback, record_every
         costs = Costs()
-        setting: Setting = Networked(problem, network, getattr(method, "coupling", "incidence"), costs)
+        setting = _setting(problem, network, method, costs)
         self._setting = setting
         dual = None if warm_start is None else warm_start.dual
         self._context = Context(
             problem=problem,
-            oracle=_oracle(problem, network, method, costs),
+            oracle=_oracle(problem, setting.network, method, costs),
             network=setting.network,
             coupling=setting.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
@@ -88,7 +93,8 @@ class Run:
         """When the method's schedule ends, if it does, and when the run is to end."""
         method, stop = self._method, self._given_stop
         self._schedule_end: int | None = method.iterations(self.now.state) if hasattr(method, "iterations") else None
-        self._stop = Stop(iterations=self._schedule_end or _DEFAULT_ITERATIONS) if stop is None else stop
+        iterations = self._schedule_end or _DEFAULT_ITERATIONS
+        self._stop = self._setting.default_stop(iterations) if stop is None else stop
 
     def close(self) -> None:
         self._context.oracle.close()
@@ -192,6 +198,12 @@ class Run:
         asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
         if self._stop.reached(record):
             return Status.CONVERGED
+        if observed and self._doubled():
+            clock = time.perf_counter()
+            verdict = self._setting.observer.verdict(x, self._evidence(), now.history)
+            now.costs.seconds += time.perf_counter() - clock
+            if verdict is not None:
+                return verdict
         return Status.STOPPED if asked_to_stop else exhausted
 
     def solution(self, status: Status) -> Solution:
@@ -200,6 +212,8 @@ class Run:
             {name: np.array(x) for name, x in self._outputs().items()} if self.is_whole else {self._output: self._good}
         )
         context = self._context
+        evidence = self._evidence() if self.is_whole else None
+        certificate = self._setting.observer.certificate(outputs[self._output], evidence)
         return Solution(
             x=outputs[self._output],
             agents=context.network.agents,
@@ -209,7 +223,10 @@ class Run:
             costs=self.now.costs,
             history=self.now.history,
             dual=self._dual() if self.is_whole else None,
-            certificate_reason=f"{type(self._method).__name__} gives no certificate",
+            certificate=certificate,
+            certificate_reason=""
+            if certificate
+            else self._setting.observer.no_certificate(type(self._method).__name__),
             parameters=self._parameters,
             settings={
                 "method": repr(self._method),
@@ -252,22 +269,39 @@ class Run:
         dual = np.asarray(self._method.dual(self.now.state))
         return self._setting.multipliers(dual).astype(self._context.problem.dtype)
 
+    def _evidence(self) -> Evidence | None:
+        evidence: Evidence | None = None
+        if hasattr(self._method, "evidence"):
+            evidence = self._method.evidence(self.now.state)
+        return evidence
+
+    def _doubled(self) -> bool:
+        """Whether the iterations have passed a power of 2 since the record before the last."""
+        before = self.now.history[-2].iteration if len(self.now.history) > 1 else 0
+        return self.now.iteration >= _FIRST_LOOK and self.now.iteration.bit_length() > before.bit_length()
+
     def _record(self, x: Array, observed: bool) -> Record | None:
         """The record of this iteration; None where the run has diverged."""
         # Past the root of the largest number not even |x|^2 is finite.
         if not float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max)):
             return None
         now = self.now
-        costs = now.costs
-        spent = Record(now.iteration, costs.gradients, costs.samples, costs.rounds, costs.control_rounds, costs.seconds)
+        spent = Record.of(now.iteration, now.costs)
         if not observed:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            metrics = self._setting.observer.metrics(x)
+            metrics = self._setting.observer.metrics(x, self._evidence())
         return None if metrics is None else replace(spent, **asdict(metrics))
 
 
-def _oracle(problem: Problem, network: Network, method: Method, costs: Costs) -> Oracle:
+def _setting(problem: Problem | Saddle, network: Network | None, method: Method, costs: Costs) -> Setting:
+    if isinstance(problem, Saddle):
+        return OnOneMachine(problem, costs)
+    assert network is not None
+    return Networked(problem, network, getattr(method, "coupling", "incidence"), costs)
+
+
+def _oracle(problem: Problem | Saddle, network: Network, method: Method, costs: Costs) -> Oracle:
     """The oracle, with the way of sampling that the method has, if it has one."""
     sampling: Sampling | None = getattr(method, "oracle", None)
     if sampling is None:

@@ -13,6 +13,7 @@ from gradslide.metrics import NetworkObserver, Observer
 from gradslide.network import Counted, Network
 from gradslide.network.wrapper import beneath
 from gradslide.problem import Problem
+from gradslide.stop import Stop
 
 
 class Setting(Protocol):
@@ -36,6 +37,10 @@ class Setting(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
+    def default_stop(self, iterations: int) -> Stop:
+        """When a run ends that was not told when to end."""
+        ...
+
     def dual_start(self, dual: Array) -> Array:
         """Multipliers of an earlier solution, as the coupling starts from them."""
         ...
@@ -56,6 +61,9 @@ class Networked:
         self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
         self.names = {"coupling": coupling, "network": repr(network.graph)}
         self.fingerprint = network.graph.fingerprint
+
+    def default_stop(self, iterations: int) -> Stop:
+        return Stop(iterations=iterations)
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from gradslide import storage
 from gradslide._types import Array
-from gradslide.costs import Costs, work
+from gradslide.certificate import Certificate
+from gradslide.costs import Costs, traffic, work
 from gradslide.history import History
 from gradslide.status import Status
 
@@ -21,9 +22,9 @@ _KIND, _VERSION = "solution", 1
 class Solution:
     """The answers of the agents here, how the run ended, what it cost and what was observed.
 
-    x: (agents here, d), the output named `output`; outputs: all of them by name. dual: multipliers in node form
-    (A^T z = Lap s), or None. certificate: a certified gap where the method gives one; else None, and
-    `certificate_reason` says why. parameters: numbers that the method was given or found (L, R, ...).
+    x: (agents here, d), the output named `output`; outputs: all of them by name. dual: multipliers, or None: on a
+    network in node form (A^T z = Lap s), (agents here, d); else z, (k,). certificate: a certified gap where there is
+    one; else None, and `certificate_reason` says why. parameters: numbers that the method was given or found.
     """
 
     x: Array
@@ -34,7 +35,7 @@ class Solution:
     costs: Costs
     history: History
     dual: Array | None = None
-    certificate: None = None
+    certificate: Certificate | None = None
     certificate_reason: str = "this method gives no certificate"
     parameters: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Solution:
             "status": self.status.name,
             "costs": self.costs.to_dict(),
             "history": self.history.to_dict(),
+            "certificate": None if self.certificate is None else asdict(self.certificate),
             "certificate_reason": self.certificate_reason,
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
@@ -75,18 +77,22 @@ class Solution:
             "costs": self.costs.to_dict(),
             "final": {name: column[-1] for name, column in self.history.to_dict().items()} if len(self.history) else {},
             "history": self.history.to_dict(),
+            "certificate": None if self.certificate is None else asdict(self.certificate),
             "mean": np.asarray(self.mean).tolist(),
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
         }
 
     def __repr__(self) -> str:
-        facts = [f"{name}={getattr(self.costs, name)}" for name in (*work([self.costs]), "rounds")]
+        facts = [f"{name}={getattr(self.costs, name)}" for name in (*work([self.costs]), traffic([self.costs]))]
         last = self.history[-1] if len(self.history) else None
         if last and last.objective is not None:
             facts.append(f"objective={last.objective:.6g}")
         if last and last.disagreement is not None:
             facts.append(f"disagreement={last.disagreement:.3g}")
+        elif last:
+            seen = {"residual": last.residual, "gap": last.gap}
+            facts += [f"{name}={value:.3g}" for name, value in seen.items() if value is not None]
         return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"
 
 
@@ -103,6 +109,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         costs=Costs(**meta["costs"]),
         history=History.from_dict(meta["history"]),
         dual=arrays.get("dual"),
+        certificate=None if (proof := meta.get("certificate")) is None else Certificate(**proof),
         certificate_reason=meta["certificate_reason"],
         parameters=meta["parameters"],
         settings=meta["settings"],

@@ -16,14 +16,15 @@ from gradslide.network import Local, Network
 from gradslide.problem import Problem, checked_problem
 from gradslide.progress import progress_line
 from gradslide.run import Callback, Run
+from gradslide.saddle.problem import Saddle
 from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
 
 
 def solve(
-    problem: Problem,
-    network: Graph | Network,
+    problem: Problem | Saddle,
+    network: Graph | Network | None = None,
     method: Method | None = None,
     *,
     stop: Stop | None = None,
@@ -37,10 +38,11 @@ def solve(
     checkpoint_seconds: float = 60.0,
     resume: bool = True,
 ) -> Solution:
-    """Solve a problem over a network.
+    """Solve a problem over a network; or a saddle point or linearly constrained problem, which has none.
 
     network: a Graph (simulated in this process) or a network. method: `PDS()` by default. stop: targets and
-    limits; by default the outer iterations of a method that fixes them ahead, else 1,000. x0: one point for all
+    limits; by default the outer iterations of a method that fixes them ahead, else 1,000, and without a network 100,000
+    operator products, or a gap (and residual) of 1e-4 where there is one. x0: one point for all
     agents, or one each; the minimiser of nu by default. warm_start: start from the point and the multipliers of an
     earlier solution. output: which of the method's outputs to return and measure; its recommendation by default.
     callback(record, x): called once per outer iteration; returning True stops. record_every: observe metrics every so
@@ -101,11 +103,7 @@ def _check(
     record_every: object,
 ) -> None:
     """One clear error for each argument of the wrong kind, before anything is computed."""
-    problem = checked_problem(problem)
-    if isinstance(network, type) or not hasattr(network, "combine"):
-        raise InputError(
-            "network must be a Graph or a network", kind_of(network), "gs.Graph.ring(10), or Graph.from_networkx"
-        )
+    _check_network(problem, network)
     if isinstance(method, type) or not isinstance(method, Method):
         raise InputError(
             "method must have init, step and output", kind_of(method), "for example gs.PDS() (with brackets)"
@@ -117,6 +115,21 @@ def _check(
     if callback is not None and not callable(callback):
         raise InputError("callback must be callable", kind_of(callback), "give a function of (record, x)")
     require_number("record_every", record_every, "1 records every outer iteration", least=1, whole=True)
+    if stop is not None:
+        _check_targets(cast(Problem | Saddle, problem), method, stop)
+
+
+def _check_network(problem: object, network: object) -> None:
+    """A problem of agents has a network, a saddle point problem has none."""
+    if isinstance(problem, Saddle):
+        rule = f"a {type(problem).__name__} problem has no network"
+        require(network is None, rule, kind_of(network), "name what comes next, for example method=gs.PDS()")
+        return
+    problem = checked_problem(problem)
+    if isinstance(network, type) or not hasattr(network, "combine"):
+        raise InputError(
+            "network must be a Graph or a network", kind_of(network), "gs.Graph.ring(10), or Graph.from_networkx"
+        )
     agents = len(cast(Network, network).agents)
     require(
         problem.m == agents,
@@ -124,14 +137,25 @@ def _check(
         f"{problem.m} and {agents}",
         "change the one or the other",
     )
-    if stop is None:
-        return
+
+
+def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> None:
+    """Refuse targets that can never be reached because nobody measures them."""
     require(
         problem.loss.has_value or stop.objective is None,
         "Stop(objective=...) needs a loss that has a value",
         "Custom without it",
         "use residual or disagreement, or give value=",
     )
+    if isinstance(problem, Saddle):
+        rule = "Stop(gap=...) needs a lower bound (X bounded or mu > 0), a known maximum over Z, and a method like PDS"
+        known = problem.has_gap and hasattr(method, "evidence")
+        require(stop.gap is None or known, rule, repr(problem), "use objective or residual")
+        rule = "Stop(residual=...) needs A x = b, or bounds on A x"
+        require(stop.residual is None or problem.is_constrained, rule, repr(problem), "use gap or objective")
+        rule = "Stop(disagreement=...) needs agents on a network"
+        require(stop.disagreement is None, rule, type(problem).__name__, "use residual, gap or objective")
+        return
     require(
         stop.gap is None,
         "Stop(gap=...) needs a method with a certificate",

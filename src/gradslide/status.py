@@ -12,11 +12,14 @@ class Status(Enum):
     GRADIENT_LIMIT = "the limit on gradients was reached"
     SAMPLE_LIMIT = "the limit on samples was reached"
     ROUND_LIMIT = "the limit on communication rounds was reached"
+    PRODUCT_LIMIT = "the limit on operator products was reached"
     TIME_LIMIT = "the time limit was reached"
     STOPPED = "the callback asked to stop"
     INTERRUPTED = "interrupted from the keyboard; this is what had been reached"
     STREAM_ENDED = "a stream of samples ended; this is what had been reached"
     STREAM_FAILED = "a stream of samples failed; this is what had been reached"
+    INFEASIBLE = "the residual does not fall: no feasible point is near, the constraints contradict each other"
+    UNBOUNDED = "the objective falls without end along a direction that the constraints allow"
     DIVERGED = "values stopped being finite; this is the last good output"
 
     @property

@@ -16,7 +16,8 @@ class Relative:
     """A target relative to a scale.
 
     objective: objective <= to + value |to|, where `to` is the optimum, or an estimate of it. disagreement: <=
-    value * to, by default to = ||mean||. residual: <= value * to, by default to = sqrt(m) ||mean||.
+    value * to, by default to = ||mean||. residual: <= value * to, by default to = sqrt(m) ||mean||, or the larger of
+    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = 1 + |objective|.
     """
 
     value: float
@@ -36,10 +37,12 @@ class Stop:
     """Targets (all must hold) and limits (any ends the run).
 
     objective: a level for the sum of all f_i at the mean of the agents, not an error (for an error, give
-    Relative(1e-3, to=optimum)). residual: ||A x||. disagreement: max_i ||x_i - mean||. gap: certified optimality gap.
+    Relative(1e-3, to=optimum)); of saddle point problems, for the maximum over z. residual: ||A x||, or how far A x is
+    from where it must be. disagreement: max_i ||x_i - mean||. gap: certified optimality gap; its absolute value counts.
     Each is a number or a `Relative`. They look at all agents, which costs nothing here and steers nothing but the end
     of the run. Targets without a limit may never be reached: give one as well.
-    iterations: outer iterations; gradients, samples, rounds: per agent; seconds: in the method, metrics not counted.
+    iterations: outer iterations; gradients, samples, rounds: per agent; operator_products: with A and
+    A^T together; seconds: in the method, metrics not counted.
     """
 
     objective: Target = None
@@ -50,12 +53,13 @@ class Stop:
     gradients: int | None = None
     samples: int | None = None
     rounds: int | None = None
+    operator_products: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
         if all(getattr(self, field.name) is None for field in fields(self)):
             raise InputError("a Stop needs a target or a limit", "none", "for example Stop(iterations=1000)")
-        for name in ("iterations", "gradients", "samples", "rounds", "seconds"):
+        for name in ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds"):
             limit = getattr(self, name)
             if limit is not None:
                 require_number(name, limit, f"or leave {name} out", above=0, whole=name != "seconds")
@@ -82,6 +86,7 @@ class Stop:
             (record.objective, _objective_target(self.objective)),
             (record.residual, _scaled(self.residual, record.residual_scale)),
             (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
+            (None if record.gap is None else abs(record.gap), _scaled(self.gap, 1 + abs(record.objective or 0.0))),
         )
         wanted = [(measured, target) for measured, target in checks if target is not None]
         return bool(wanted) and all(measured is not None and measured <= target for measured, target in wanted)
@@ -93,6 +98,7 @@ class Stop:
             (self.gradients, costs.gradients, Status.GRADIENT_LIMIT),
             (self.samples, costs.samples, Status.SAMPLE_LIMIT),
             (self.rounds, costs.rounds, Status.ROUND_LIMIT),
+            (self.operator_products, costs.operator_products, Status.PRODUCT_LIMIT),
             (self.seconds, costs.seconds, Status.TIME_LIMIT),
         ):
             if limit is not None and spent >= limit:

@@ -6,6 +6,7 @@ from gradslide.domains.base import Domain
 from gradslide.domains.box import Box, NonNegative
 from gradslide.domains.entropy import EntropySimplex
 from gradslide.domains.free import Free
+from gradslide.domains.group_ball import GroupBall
 from gradslide.domains.per_agent import PerAgent
 from gradslide.domains.simplex import Simplex
 
@@ -15,6 +16,7 @@ __all__ = [
     "Domain",
     "EntropySimplex",
     "Free",
+    "GroupBall",
     "Halfspace",
     "L1Ball",
     "L2Ball",

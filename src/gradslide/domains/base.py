@@ -96,6 +96,10 @@ class Domain(Stacked, abc.ABC):
     def distance_bound(self, x0: Array) -> Array:
         """An upper bound of max over X of V(x0, x), (m,); inf where X is unbounded."""
 
+    def without_penalty(self) -> Domain:
+        """The same set and nu, with r = 0."""
+        return self
+
     def contains(self, x: Array, tolerance: float) -> Array:
         """Whether no coordinate of x_i is further than the tolerance from its projection on X, (m,) bool."""
         xp = array_namespace(x)

@@ -23,6 +23,7 @@ class Box(Euclidean):
     hi: Array = np.inf
 
     row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "lo", "hi")
+    separable: ClassVar[bool] = True
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, ElasticNet)
 
     def __post_init__(self) -> None:
@@ -59,7 +60,7 @@ class Box(Euclidean):
     def distance_bound(self, x0: Array) -> Array:
         xp = array_namespace(x0)
         furthest = xp.maximum(xp.abs(x0 - self.lo), xp.abs(self.hi - x0))
-        return xp.vecdot(furthest, furthest) / 2
+        return self.V(xp.zeros_like(x0), furthest)
 
 
 @dataclass(frozen=True, eq=False)

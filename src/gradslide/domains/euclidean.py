@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -14,7 +14,7 @@ from gradslide._parameters import Fit, checked
 from gradslide._types import Array
 from gradslide.domains.base import Domain, in_dtype
 from gradslide.errors import require
-from gradslide.penalties import Penalty
+from gradslide.penalties import GroupL1, Penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +27,12 @@ class Euclidean(Domain):
 
     penalty: Penalty | None = field(default=None, kw_only=True)
     center: Array = field(default=0.0, kw_only=True)
+    weights: Array = field(init=False, repr=False, default=None)
+    """Once `weighted`: nu(x) = 1/2 sum_j weights_j (x_j - center_j)^2."""
 
-    row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center")
+    row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center", "weights")
+    separable: ClassVar[bool] = False
+    """Whether X is a product of intervals."""
     penalties: ClassVar[tuple[type[Penalty], ...]] = ()
     """Kinds of penalty that the set can be combined with."""
 
@@ -61,14 +65,24 @@ class Euclidean(Domain):
     def norm(self) -> int:
         return 2
 
+    def weighted(self, weights: Array) -> Self:
+        """The same set and penalty, with each coordinate's own weight, (d,) or (m, d), in nu."""
+        name = type(self).__name__
+        separable = self.separable and not isinstance(self.penalty, GroupL1)
+        rule = "coordinates can be weighted in Free, Box and NonNegative, without GroupL1"
+        require(separable, rule, name, "leave the weights (the scaling) out")
+        return self.replaced(weights=Fit(self.m, self.d, self.dtype).vector("weights", weights))
+
     def nu(self, x: Array) -> Array:
-        return half_square(x - self.center)
+        return self.V(self.center, x)
 
     def grad_nu(self, x: Array) -> Array:
-        return x - self.center
+        offset = x - self.center
+        return offset if self.weights is None else self.weights * offset
 
     def V(self, a: Array, x: Array) -> Array:
-        return half_square(x - a)
+        offset = x - a
+        return half_square(offset if self.weights is None else array_namespace(x).sqrt(self.weights) * offset)
 
     def r(self, x: Array) -> Array:
         if self.penalty is None:
@@ -77,6 +91,8 @@ class Euclidean(Domain):
 
     def prox(self, theta: Array, scale: Array) -> Array:
         scale = in_dtype(scale, theta)
+        if self.weights is not None:
+            scale = scale * self.weights
         if self.penalty is None:
             return self._project(self.center + theta / scale)
         strength = scale + self.penalty.l2
@@ -93,6 +109,9 @@ class Euclidean(Domain):
     def _beyond_penalty(self, c: Array) -> Array:
         """The part of c that h cannot outweigh: zero just where <c, x> + h(x) >= 0 for all x."""
         return c if self.penalty is None else self.penalty.shrink(c, 1.0)
+
+    def without_penalty(self) -> Self:
+        return self.replaced(penalty=None)
 
     def project(self, x: Array) -> Array:
         return self._project(x)

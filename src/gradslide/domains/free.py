@@ -17,6 +17,7 @@ from gradslide.penalties import L1, ElasticNet, GroupL1, Penalty
 class Free(Euclidean):
     """X = R^d."""
 
+    separable: ClassVar[bool] = True
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, GroupL1, ElasticNet)
 
     def _project(self, v: Array) -> Array:

@@ -134,6 +134,9 @@ class PerAgent(Domain):
     def start(self) -> Array:
         return self._each(lambda part: part.start())
 
+    def without_penalty(self) -> Domain:
+        return self.replaced(_parts=tuple(part.without_penalty() for part in self._parts))
+
     def distance_bound(self, x0: Array) -> Array:
         return self._each(lambda part, x0: part.distance_bound(x0), x0)
 

@@ -35,6 +35,7 @@ DOMAINS: dict[str, Callable[..., domains.Domain]] = {
     "nonnegative": domains.NonNegative,
     "l2_ball": domains.L2Ball,
     "l1_ball": domains.L1Ball,
+    "group_ball": domains.GroupBall,
     "simplex": domains.Simplex,
     "halfspace": domains.Halfspace,
     "affine": domains.Affine,

@@ -1,7 +1,7 @@
 """Pictures of runs and networks (extra `plot`)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradslide.errors import InputError, require
@@ -17,9 +17,17 @@ _DASHES = ("-", "--", "-.", ":")
 _AXES = {
     "gradients": "gradients per agent",
     "rounds": "communication rounds",
+    "operator_products": "products with A and its transpose",
     "seconds": "seconds",
     "samples": "samples per agent",
     "iteration": "outer iterations",
+}
+
+
+_METRICS = {
+    "disagreement": "disagreement max |x_i - mean|",
+    "residual": "residual of the constraints",
+    "gap": "certified gap",
 }
 
 
@@ -35,6 +43,14 @@ def pyplot() -> Any:
     return plt
 
 
+def _second_metric(histories: "Iterable[History]") -> str:
+    """What there is to be seen beside the objective."""
+    seen = [record for history in histories for record in history]
+    return next(
+        (name for name in _METRICS if any(getattr(record, name) is not None for record in seen)), "disagreement"
+    )
+
+
 def plot_histories(
     histories: "Mapping[str, History]",
     *,
@@ -42,8 +58,9 @@ def plot_histories(
     optimum: float | None = None,
     title: str = "",
 ) -> Any:
-    """Objective (its error, where the optimum is known) and disagreement, each against each cost."""
+    """Objective (its error, where the optimum is known) and disagreement (or residual, or gap) against each cost."""
     plt = pyplot()
+    below = _second_metric(histories.values())
     figure, axes = plt.subplots(
         2, len(against), figsize=(5.2 * len(against), 6.4), squeeze=False, sharey="row", layout="constrained"
     )
@@ -60,7 +77,7 @@ def plot_histories(
             objective = [max(f - optimum, 1e-16 * abs(optimum)) for f in objective]
         for column, cost in enumerate(against):
             axes[0, column].plot(columns[cost], objective, **style)
-            axes[1, column].plot(columns[cost], columns["disagreement"], **style)
+            axes[1, column].plot(columns[cost], columns[below], **style)
     for column, cost in enumerate(against):
         for row in range(2):
             axis = axes[row, column]
@@ -69,8 +86,9 @@ def plot_histories(
             axis.grid(alpha=0.3)
             axis.spines[["top", "right"]].set_visible(False)
         axes[1, column].set_xlabel(_AXES.get(cost, cost))
-    axes[0, 0].set_ylabel("objective" if optimum is None else "objective error at the mean")
-    axes[1, 0].set_ylabel("disagreement max |x_i - mean|")
+    at = " at the mean" if below == "disagreement" else ""
+    axes[0, 0].set_ylabel("objective" if optimum is None else f"objective error{at}")
+    axes[1, 0].set_ylabel(_METRICS[below])
     if any(histories):
         axes[0, -1].legend(frameon=False)
     if title:

@@ -4,6 +4,7 @@ from gradslide.losses.base import Loss
 from gradslide.losses.custom import Custom
 from gradslide.losses.huber import Huber
 from gradslide.losses.least_squares import LeastSquares
+from gradslide.losses.linear import Linear
 from gradslide.losses.logistic import Logistic
 from gradslide.losses.quadratic import Quadratic
 from gradslide.losses.smoothed_hinge import SmoothedHinge
@@ -14,6 +15,7 @@ __all__ = [
     "Custom",
     "Huber",
     "LeastSquares",
+    "Linear",
     "Logistic",
     "Loss",
     "Quadratic",

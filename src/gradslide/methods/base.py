@@ -9,17 +9,18 @@ from gradslide.coupling import Coupling
 from gradslide.domains import Domain
 from gradslide.network.base import Network
 from gradslide.oracles import Oracle
-from gradslide.problem import Problem
+from gradslide.problem import Objective
 
 
 @dataclass(frozen=True)
 class Context:
     """All that a method may use. The oracle and the network count what is asked of them.
 
-    x0: where to start, one row per agent here. s0: the dual to start from (w = Lap s), or None for zero.
+    x0: where to start, one row per agent here. s0: the dual to start from (`coupling.Dual.s`), or None for its own
+    start.
     """
 
-    problem: Problem
+    problem: Objective
     oracle: Oracle
     network: Network
     coupling: Coupling
@@ -37,7 +38,8 @@ class Method(Protocol):
 
     `step` returns a new state and may consume the arrays of the old one, but not before it has its samples: where a
     stream ends, the old state is what was reached. A method may also have `dual(state)`, `parameters(state)` (numbers
-    that it was given or found), `iterations(state)` (outer iterations after which its schedule ends), a field
+    that it was given or found), `iterations(state)` (outer iterations after which its schedule ends), `evidence(state)`
+    (from what a lower bound on the optimum follows; None where it gathers none), a field
     `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and `seed`
     that say how its gradients are sampled.
     """

@@ -1,14 +1,18 @@
 """Parameters that a method finds by itself where the user gives none."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.coupling import NetworkCoupling
 from gradslide.methods.base import Context
+from gradslide.methods.saddle_defaults import distances
 from gradslide.oracles.variance import moments
+from gradslide.saddle.coupling import Operator
 from gradslide.schedules import Sampled
 
 # How many gradient steps of length 1/L the solution is guessed to be away.
@@ -46,6 +50,7 @@ def balance(
     A_norm: float,
     V: float | None = None,
     variances: Array | None = None,
+    gradient: Callable[[Array], Array] | None = None,
 ) -> Balance:
     """An estimate of Theorem 1's R = (||z*|| + 1) / (4 sqrt(V(x_0, x*))) from the gradients g_i at x_0.
 
@@ -54,7 +59,12 @@ def balance(
     Unless V is given, the distance to x* is taken as ten gradient steps, and V no larger than X allows. A guess:
     too large an R costs rounds, too small a one costs gradients. It takes one sum over all agents.
     variances: E|g_i - grad ft_i|^2 where the gradients are sampled, which is taken off their squares.
+
+    Without a network it is Theorem 3's R = sqrt(U/(8 V)), with `saddle_defaults.distances`. gradient: gives one more.
     """
+    if isinstance(context.coupling, Operator):
+        U, V = distances(context, context.coupling, gradients, L=L, A_norm=A_norm, V=V, gradient=gradient)
+        return Balance(_positive(math.sqrt(U / (8 * V)) if V > 0 else 0.0), V)
     network, domain = context.network, context.domain
     m = network.m
     squares = np.sum(gradients**2, axis=1, keepdims=True, dtype=np.float64)
@@ -70,9 +80,17 @@ def balance(
         return Balance(1.0, V)
     # The theorem's 1 has no unit: a tenth of the mean gradient takes its place.
     spread = math.sqrt(max(0.0, square - mean_part)) + 0.1 * math.sqrt(mean_part)
-    scale = math.sqrt(context.coupling.smallest_singular_value() * A_norm)
-    R = spread / scale / (4 * math.sqrt(V))
-    return Balance(R if 0 < R < math.inf else 1.0, V)
+    scale = math.sqrt(_smallest_singular_value(context) * A_norm)
+    return Balance(_positive(spread / scale / (4 * math.sqrt(V))), V)
+
+
+def _positive(R: float) -> float:
+    """R, or 1 where there was nothing to estimate it from."""
+    return R if 0 < R < math.inf else 1.0
+
+
+def _smallest_singular_value(context: Context) -> float:
+    return cast(NetworkCoupling, context.coupling).smallest_singular_value()
 
 
 def _without_noise(square: float, noise: float) -> float:
@@ -110,9 +128,9 @@ def mixing_R(context: Context, schedule: Sampled) -> float:
 
     Information spreads over the network in about ||A||/sigma exchanges, sigma the smallest nonzero singular value of A.
     """
-    if schedule.A_norm == 0:
+    if schedule.A_norm == 0 or isinstance(context.coupling, Operator):
         return 0.0
     # T_k is proportional to R; a large one makes rounding vanish.
     long = replace(schedule, R=1e6 * schedule.L / schedule.A_norm)
-    spreads = schedule.A_norm / context.coupling.smallest_singular_value()
+    spreads = schedule.A_norm / _smallest_singular_value(context)
     return _MIXINGS * spreads * long.R / long.row(long.N).T

@@ -2,12 +2,14 @@
 and sampling complexity for decentralized and stochastic optimization". PDS and SPDS differ in how they come by y."""
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.certificate import Evidence
 from gradslide.coupling import Dual
 from gradslide.methods.base import Context
 from gradslide.schedules import Row, Schedule
@@ -17,7 +19,8 @@ from gradslide.schedules import Row, Schedule
 class State:
     """x = x_{k-1}, x_prev = x_{k-2}, x_before = the inner iterate before x; k outer iterations are done.
 
-    Where gradients are sampled: `samples` per agent were drawn, each with variance sigma^2 as far as is known.
+    conjugate_bar is the average of ft_i*(y_k), NaN where nobody asked for it. Where gradients are sampled: `samples`
+    per agent were drawn, each with variance sigma^2 as far as is known.
     """
 
     k: int
@@ -30,6 +33,8 @@ class State:
     x_bar: Array
     y: Array
     y_is_known: bool
+    y_bar: Array
+    conjugate_bar: Array
     dual: Dual
     dual_bar: Dual
     samples: int = 0
@@ -47,8 +52,11 @@ class Sliding:
         return {"average": state.x_bar, "hat": state.x_hat, "last": state.x}
 
     def dual(self, state: State) -> Array:
-        """Average of the multipliers in node form: A^T z = Lap s."""
+        """Average of the multipliers; on a network in node form, A^T z = Lap s."""
         return state.dual_bar.s
+
+    def evidence(self, state: State) -> Evidence:
+        return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
 
 
 def start(
@@ -56,6 +64,7 @@ def start(
 ) -> State:
     """The state before the first outer iteration; y: the gradient at x_0, if it is known already."""
     x = context.x0
+    xp = array_namespace(x)
     dual = context.coupling.start(x, context.s0)
     return State(
         k=0,
@@ -66,8 +75,10 @@ def start(
         x_hat=x,
         x_under=x,
         x_bar=x,
-        y=array_namespace(x).zeros_like(x) if y is None else y,
+        y=xp.zeros_like(x) if y is None else y,
         y_is_known=y is not None,
+        y_bar=xp.zeros_like(x),
+        conjugate_bar=xp.full_like(x[:, 0], math.nan),
         dual=dual,
         dual_bar=dual,
         samples=samples,
@@ -75,13 +86,20 @@ def start(
     )
 
 
-def outer_iteration(context: Context, s: State, row: Row, gradient: Callable[[Array], Array]) -> State:
-    """The paper's lines, in their order; `gradient` gives y_k (or v_k) at x_under."""
+def outer_iteration(
+    context: Context,
+    s: State,
+    row: Row,
+    gradient: Callable[[Array], Array],
+    value: Callable[[Array], Array] | None = None,
+) -> State:
+    """The paper's lines, in their order; `gradient` gives y_k (or v_k) at x_under, `value` ft_i if it is wanted."""
     domain, coupling = context.domain, context.coupling
 
     x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
     x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
     y = gradient(x_under)  # eq:yk_agent
+    conjugate = s.conjugate_bar if value is None else array_namespace(y).vecdot(x_under, y) - value(x_under)
 
     x, x_before, dual = s.x, s.x_before, s.dual
     anchor = row.p * domain.grad_nu(s.x) - y
@@ -105,6 +123,8 @@ def outer_iteration(context: Context, s: State, row: Row, gradient: Callable[[Ar
         x_bar=_average(s.x_bar, x_hat, row),
         y=y,
         y_is_known=False,
+        y_bar=_average(s.y_bar, y, row),
+        conjugate_bar=conjugate if row.k == 1 else _average(s.conjugate_bar, conjugate, row),
         dual=dual,
         dual_bar=Dual(
             _average(s.dual_bar.s, dual_sum.s / row.T, row),

@@ -49,13 +49,7 @@ class Local:
         return self.graph.diameter_bound
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
-        if reduction == "max":
-            return np.max(values, axis=0)
-        if reduction == "or":
-            return np.any(values, axis=0)
-        if reduction == "sum":
-            return np.sum(values, axis=0)
-        raise unknown_name("reduction", reduction, ["max", "or", "sum"])
+        return reduced(values, reduction)
 
     def _as(self, weights: Array, dtype: Any) -> Array:
         """The weights in v's precision, so that float32 stays float32."""
@@ -66,3 +60,14 @@ class Local:
             # The original is kept beside its copy: its id stays taken as long as the entry lives.
             self._cast[key] = (weights, weights.astype(dtype))
         return self._cast[key][1]
+
+
+def reduced(values: Array, reduction: Reduction) -> Array:
+    """One value from the rows of all agents."""
+    if reduction == "max":
+        return np.max(values, axis=0)
+    if reduction == "or":
+        return np.any(values, axis=0)
+    if reduction == "sum":
+        return np.sum(values, axis=0)
+    raise unknown_name("reduction", reduction, ["max", "or", "sum"])

@@ -1,0 +1,50 @@
+"""A Euclidean ball for each group of coordinates: the dual ball of the group l1 norm."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from gradslide._parameters import Fit
+from gradslide._types import Array
+from gradslide.domains.euclidean import Euclidean, half_square
+from gradslide.penalties import GroupL1
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBall(Euclidean):
+    """|x_g|_2 <= radius_g for every group g; coordinates in no group are 0.
+
+    radius, groups: as the weight and the groups of `GroupL1`.
+    """
+
+    radius: Array
+    groups: Any
+    _norm: GroupL1 = field(init=False, repr=False, default=None)  # type: ignore[assignment]
+
+    row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "_norm")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        GroupL1(self.radius, self.groups)
+
+    def _bound(self, fit: Fit) -> dict[str, Any]:
+        return {**super()._bound(fit), "_norm": GroupL1(self.radius, self.groups).bind(fit)}
+
+    def kind(self) -> Hashable:
+        return super().kind(), self._norm.kind()
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def _project(self, v: Array) -> Array:
+        # Moreau: what the prox of the norm takes away is the projection on its dual ball.
+        return v - self._norm.shrink(v, 1.0)
+
+    def _linear_minimum(self, c: Array) -> Array:
+        return -self._norm.value(c)
+
+    def distance_bound(self, x0: Array) -> Array:
+        return half_square(self._norm.norms(x0) + self._norm.weight)

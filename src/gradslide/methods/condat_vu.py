@@ -1,0 +1,147 @@
+"""The primal-dual method of Condat (J. Optim. Theory Appl. 158, 2013) and Vu (Adv. Comput. Math. 38, 2013), with the
+averages of Chambolle and Pock (Math. Program. 159, 2016)."""
+
+import math
+from dataclasses import dataclass
+
+from array_api_compat import array_namespace
+
+from gradslide._types import Array
+from gradslide.certificate import Evidence
+from gradslide.coupling import COUPLINGS, Dual
+from gradslide.errors import require, require_number, unknown_name
+from gradslide.methods import defaults
+from gradslide.methods.base import Context, as_floats
+
+
+@dataclass(frozen=True)
+class State:
+    """x_k and z_k; averages over x_1, ..., x_k and z_1, ..., z_k, and of the gradients y at x_0, ..., x_{k-1}."""
+
+    k: int
+    tau: float
+    sigma: float
+    L: float
+    A_norm: float
+    x: Array
+    x_bar: Array
+    y: Array
+    y_is_known: bool
+    y_bar: Array
+    conjugate_bar: Array
+    dual: Dual
+    dual_bar: Dual
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondatVu:
+    """One gradient and one step of z (one product with A, one with A^T, or one exchange) per iteration.
+
+    x+ = prox of x - tau (grad ft(x) + A^T z), z+ = prox of z + sigma A (2 x+ - x). Assumes ft convex and L-smooth.
+    x_k converges if 1/tau - sigma ||A||^2 >= L/2 (Euclidean); with L in place of L/2, which other geometries need, the
+    gap of the averages is at most (V/tau + U/sigma)/k. For L = 0 it is the method of Chambolle and Pock.
+
+    ratio: sigma = ratio/||A|| and 1/tau = L/2 (or L) + ratio ||A||; sqrt(U/V) balances the two terms of the bound
+    (default: from the same estimate as R of PDS). tau, sigma: in its place. L, norm, coupling: as for PDS.
+    """
+
+    ratio: float | None = None
+    tau: float | None = None
+    sigma: float | None = None
+    L: float | None = None
+    norm: float | None = None
+    coupling: str = "incidence"
+
+    def __post_init__(self) -> None:
+        for name in ("ratio", "tau", "sigma"):
+            if (value := getattr(self, name)) is not None:
+                require_number(name, value, "leave it out for the default", above=0)
+        for name in ("L", "norm"):
+            if (value := getattr(self, name)) is not None:
+                require_number(name, value, "leave it out to have it found", least=0)
+        given = f"ratio={self.ratio}, tau={self.tau}, sigma={self.sigma}"
+        steps = (self.tau is None) == (self.sigma is None) and (self.ratio is None or self.tau is None)
+        require(steps, "give tau and sigma, or ratio, or none of them", given, "drop what is too much")
+        as_floats(self, "ratio", "tau", "sigma", "L", "norm")
+        if self.coupling not in COUPLINGS:
+            raise unknown_name("coupling", self.coupling, COUPLINGS)
+
+    def init(self, context: Context) -> State:
+        A_norm = context.coupling.norm() if self.norm is None else self.norm
+        L = defaults.smoothness(context) if self.L is None else self.L
+        x = context.x0
+        y = context.oracle.gradient(x)
+        tau, sigma = self._steps(context, y, L, A_norm)
+        xp = array_namespace(x)
+        dual = context.coupling.start(x, context.s0)
+        return State(
+            k=0,
+            tau=tau,
+            sigma=sigma,
+            L=L,
+            A_norm=A_norm,
+            x=x,
+            x_bar=x,
+            y=y,
+            y_is_known=True,
+            y_bar=xp.zeros_like(x),
+            conjugate_bar=xp.full_like(x[:, 0], math.nan),
+            dual=dual,
+            dual_bar=dual,
+        )
+
+    def _steps(self, context: Context, y: Array, L: float, A_norm: float) -> tuple[float, float]:
+        least = L / 2 if context.domain.euclidean else L
+        if self.tau is not None and self.sigma is not None:
+            slack = 1 / self.tau - self.sigma * A_norm**2
+            rule = f"1/tau - sigma ||A||^2 must be at least {least:.6g} here"
+            require(slack >= least * (1 - 1e-9) - 1e-12 / self.tau, rule, f"{slack:.6g}", "lower tau or sigma")
+            return self.tau, self.sigma
+        ratio = self.ratio
+        if ratio is None:
+            R = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
+            ratio = math.sqrt(8) * R
+        return 1 / (least + ratio * (A_norm or 1.0)), ratio / (A_norm or 1.0)
+
+    def step(self, context: Context, state: State) -> State:
+        domain, coupling, s = context.domain, context.coupling, state
+        y = s.y if s.y_is_known else context.oracle.gradient(s.x)
+        theta = domain.grad_nu(s.x) / s.tau - y - coupling.pull(s.dual)
+        x = domain.prox(theta, context.problem.mu + 1 / s.tau)
+        dual = coupling.ascend(s.dual, 2 * x - s.x, 1 / s.sigma)
+        conjugate_bar, weight = s.conjugate_bar, 1 / (s.k + 1)
+        if context.problem.has_lower_bound:
+            conjugate = array_namespace(x).vecdot(s.x, y) - context.oracle.value(s.x)
+            conjugate_bar = conjugate if s.k == 0 else _average(conjugate_bar, conjugate, weight)
+        return State(
+            k=s.k + 1,
+            tau=s.tau,
+            sigma=s.sigma,
+            L=s.L,
+            A_norm=s.A_norm,
+            x=x,
+            x_bar=_average(s.x_bar, x, weight),
+            y=y,
+            y_is_known=False,
+            y_bar=_average(s.y_bar, y, weight),
+            conjugate_bar=conjugate_bar,
+            dual=dual,
+            dual_bar=Dual(_average(s.dual_bar.s, dual.s, weight), _average(s.dual_bar.w, dual.w, weight)),
+        )
+
+    def output(self, state: State) -> dict[str, Array]:
+        return {"average": state.x_bar, "last": state.x}
+
+    def dual(self, state: State) -> Array:
+        """The last multipliers; on a network in node form, A^T z = Lap s."""
+        return state.dual.s
+
+    def evidence(self, state: State) -> Evidence:
+        return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
+
+    def parameters(self, state: State) -> dict[str, float]:
+        return {"tau": state.tau, "sigma": state.sigma, "L": state.L, "A_norm": state.A_norm}
+
+
+def _average(bar: Array, new: Array, weight: float) -> Array:
+    return bar + weight * (new - bar)

@@ -1,0 +1,52 @@
+"""No network at all: everything is in one place."""
+
+from typing import NoReturn
+
+from gradslide._types import Array
+from gradslide.errors import InputError
+from gradslide.graph import Graph
+from gradslide.network.base import Reduction
+from gradslide.network.local import reduced
+
+
+class Central:
+    """The blocks of one problem, on one machine: sums are free, and there is nobody to talk to."""
+
+    def __init__(self, m: int) -> None:
+        self.m = m
+        self.agents = range(m)
+
+    @property
+    def graph(self) -> Graph:
+        return self._none()
+
+    @property
+    def laplacian(self) -> Array:
+        return self._none()
+
+    @property
+    def norm_rounds(self) -> int:
+        return self._none()
+
+    def combine(self, v: Array, weights: Array) -> Array:
+        return self._none()
+
+    def norm_bound(self) -> float:
+        return self._none()
+
+    def exchange_size(self, v: Array) -> int:
+        return self._none()
+
+    def control_rounds(self, reduction: Reduction) -> int:
+        return 0
+
+    def agree(self, values: Array, reduction: Reduction) -> Array:
+        return reduced(values, reduction)
+
+    def observe(self, values: Array, reduction: Reduction) -> Array:
+        return reduced(values, reduction)
+
+    def _none(self) -> NoReturn:
+        raise InputError(
+            "this method needs a network", "a saddle point problem, which has none", "use gs.PDS() or gs.CondatVu()"
+        )

@@ -1,0 +1,137 @@
+"""min over x, max over z of f(x) + <A x, z> - h(z), and min f(x) under linear constraints."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.domains import Domain
+from gradslide.errors import InputError, require, require_number, unknown_name
+from gradslide.losses import Loss
+from gradslide.problem import Objective, checked_domain
+from gradslide.saddle import scaling as scalings
+from gradslide.saddle.dual_space import DualSpace
+from gradslide.saddle.linear_map import linear_map
+from gradslide.saddle.norms import operator_norm
+from gradslide.saddle.terms import Interval, as_term
+
+
+class Saddle(Objective):
+    """min over x in X, max over z in Z of f(x) + <A x, z> - h(z), with f = ft + mu nu + r.
+
+    loss, domain, mu: as for `gs.Problem`; a loss of several agents is a sum over blocks of x, which A sees one after
+    the other. A: (k, n) array, scipy sparse matrix, LinearOperator, PyLops operator, or a pair of functions (forward,
+    adjoint). h: one of `gs.terms` (0 by default), or an object with prox(v, step). dual_domain: the set Z with the
+    geometry of its steps; the whole space by default, where h = <b, z> means A x = b. norm: ||A||, if known, in the
+    norms of the two domains. scaling: "rows", "columns" or "both" weighs the coordinates of z and x by the entries of
+    A; columns only where mu = 0, and they can make L V larger.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        A: Any,
+        h: Any = None,
+        domain: Domain | None = None,
+        dual_domain: Domain | None = None,
+        mu: float = 0.0,
+        *,
+        norm: float | None = None,
+        scaling: str | None = None,
+    ) -> None:
+        super().__init__(loss, domain, mu)
+        self.A = linear_map(A, self.m * self.d, self.dtype)
+        dual_domain = checked_domain("dual_domain", dual_domain).bind(1, self.A.shape[0], self.dtype)
+        if norm is not None:
+            require_number("norm", norm, "leave it out to have it found", least=0)
+        if scaling is not None:
+            dual_domain = self._scale(scaling, dual_domain)
+        self.duals = DualSpace(dual_domain, as_term(h))
+        self._norm = norm
+
+    def _scale(self, scaling: str, dual_domain: Domain) -> Domain:
+        if scaling not in scalings.KINDS:
+            raise unknown_name("scaling", scaling, scalings.KINDS)
+        weights = scalings.weights(self.A, scaling)
+        if scaling != "rows":
+            rule = "columns can be scaled where mu = 0, since mu nu is part of the problem"
+            require(self.mu == 0, rule, f"mu={self.mu:g}", 'use scaling="rows", or put the ridge into the loss')
+            self.domain = _weighted("domain", self.domain, weights.x.reshape(self.m, self.d))
+        return dual_domain if scaling == "columns" else _weighted("dual_domain", dual_domain, weights.z)
+
+    @cached_property
+    def has_lower_bound(self) -> bool:
+        """Whether min over X of mu nu + r + <c, x> is finite for every c, so that gaps can be measured."""
+        c = 1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype)
+        return self.loss.has_value and bool(np.all(np.isfinite(self.domain.linear_minimum(c, self.mu))))
+
+    @cached_property
+    def has_gap(self) -> bool:
+        """Whether both sides of the gap can be computed."""
+        z = self.duals.start()
+        known = self.is_constrained or np.isfinite(self.duals.conjugate(np.zeros_like(z)))
+        return self.has_lower_bound and bool(known and np.isfinite(self.duals.h(z)))
+
+    @cached_property
+    def is_constrained(self) -> bool:
+        """Whether the maximum over z only keeps A x in a set."""
+        return self.duals.violation(self.duals.start()) is not None
+
+    def operator_norm(self, A: Any = None) -> float:
+        """||A|| in the norms of nu and zeta: as given, or found. A: the same map, counted."""
+        if self._norm is not None:
+            return float(self._norm)
+        return operator_norm(self.A if A is None else A, self.domain, self.duals.domain)
+
+    def product(self, x: Array) -> Array:
+        """A x, as a row (1, k)."""
+        return self.A.apply(x.reshape(-1))[None]
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, A: {self.A.shape[0]} x {self.A.shape[1]}, z: {self.duals!r})"
+
+
+class LinearlyConstrained(Saddle):
+    """min f(x) over x in X with A x = b, or A x <= b, or lower <= A x <= upper; f = ft + mu nu + r.
+
+    b: the right-hand side. sense: "==" or "<=" (or ">="). lower, upper: in the place of b, bounds on A x; either may be
+    left out or infinite. loss, A, domain, mu, norm, scaling: as for `Saddle`. The solution's dual holds the
+    multipliers: f(x) + <z, A x - b>, so z >= 0 where A x <= b binds, and -z is the price of b.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        A: Any,
+        b: Any = None,
+        domain: Domain | None = None,
+        mu: float = 0.0,
+        *,
+        sense: str | None = None,
+        lower: Any = None,
+        upper: Any = None,
+        norm: float | None = None,
+        scaling: str | None = None,
+    ) -> None:
+        super().__init__(loss, A, _interval(b, sense, lower, upper), domain, mu=mu, norm=norm, scaling=scaling)
+
+
+def _interval(b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
+    got = f"b {'not ' * (b is None)}given, lower {'not ' * (lower is None)}given, upper {'not ' * (upper is None)}given"
+    one = (b is None) != (lower is None and upper is None)
+    require(one, "give b, or lower and upper (or one of them)", got, "b=0 for A x = 0")
+    if b is None:
+        require(sense is None, "sense goes with b", repr(sense), "leave it out: lower and upper say it")
+        return Interval(-np.inf if lower is None else lower, np.inf if upper is None else upper)
+    if sense not in (None, "==", "<=", ">="):
+        raise unknown_name("sense", sense, ["==", "<=", ">="])
+    return Interval(-np.inf if sense == "<=" else b, np.inf if sense == ">=" else b)
+
+
+def _weighted(name: str, domain: Domain, weights: Array) -> Domain:
+    if not hasattr(domain, "weighted"):
+        rule = f"{name} must be Free, Box or NonNegative where it is scaled"
+        raise InputError(rule, type(domain).__name__, "leave scaling out")
+    weighted: Domain = domain.weighted(weights)
+    return weighted

@@ -1,0 +1,40 @@
+"""A saddle point problem on one machine, as a run sees it."""
+
+from gradslide._types import Array
+from gradslide.costs import Costs
+from gradslide.errors import require
+from gradslide.network.base import Network
+from gradslide.network.central import Central
+from gradslide.saddle.coupling import Operator
+from gradslide.saddle.observer import SaddleObserver
+from gradslide.saddle.problem import Saddle
+from gradslide.stop import Relative, Stop
+
+_TOLERANCE = Relative(1e-4)
+_DEFAULT_PRODUCTS = 100_000
+
+
+class OnOneMachine:
+    """All of x and z in one place, coupled by an operator."""
+
+    def __init__(self, problem: Saddle, costs: Costs) -> None:
+        self.network: Network = Central(problem.m)
+        self.coupling = Operator(problem, costs)
+        self.observer = SaddleObserver(problem, self.coupling.A)
+        self.names = {"coupling": self.coupling.name}
+        self.fingerprint = f"{problem.A.fingerprint()} {problem.duals.fingerprint()}"
+        self._problem = problem
+
+    def default_stop(self, iterations: int) -> Stop:
+        gap = _TOLERANCE if self._problem.has_gap else None
+        residual = _TOLERANCE if gap is not None and self._problem.is_constrained else None
+        return Stop(gap=gap, residual=residual, iterations=iterations, operator_products=_DEFAULT_PRODUCTS)
+
+    def dual_start(self, dual: Array) -> Array:
+        shape = self._problem.A.shape[:1]
+        rule = f"warm_start must have multipliers of shape {shape}"
+        require(dual.shape == shape, rule, dual.shape, "give its x as x0")
+        return dual[None]
+
+    def multipliers(self, dual: Array) -> Array:
+        return dual[0]
