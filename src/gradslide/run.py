@@ -243,8 +243,9 @@ class Run:
         # Data and sets are told apart by what they do to a fixed point, to digits that do not hang on the machine.
         probe = np.random.default_rng(0).normal(size=(problem.m, problem.d)).astype(problem.dtype)
         inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
-        start = context.x0 if context.s0 is None else np.hstack([context.x0, context.s0])
-        weights = np.arange(1, start.size + 1).reshape(start.shape) / start.size
+        starts = [context.x0] if context.s0 is None else [context.x0, context.s0]
+        start = np.concatenate([np.ravel(each) for each in starts])
+        weights = np.arange(1, start.size + 1) / start.size
         return {
             "method": repr(self._method),
             "network": self._setting.fingerprint,
@@ -266,7 +267,8 @@ class Run:
     def _dual(self) -> Array | None:
         if not hasattr(self._method, "dual"):
             return None
-        dual = np.asarray(self._method.dual(self.now.state))
+        found = self._method.dual(self.now.state)
+        dual = np.asarray(found[self._output] if isinstance(found, Mapping) else found)
         return self._setting.multipliers(dual).astype(self._context.problem.dtype)
 
     def _evidence(self) -> Evidence | None:

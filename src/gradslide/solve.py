@@ -140,7 +140,13 @@ def _check_network(problem: object, network: object) -> None:
 
 
 def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> None:
-    """Refuse targets that can never be reached because nobody measures them."""
+    """Refuse targets that can never be reached because nobody measures them, and limits that are never spent."""
+    never = {"rounds"} if isinstance(problem, Saddle) else {"operator_products"}
+    if not hasattr(method, "oracle"):
+        never.add("samples")
+    what = f"{type(method).__name__} on a {type(problem).__name__}"
+    rule = f"a Stop needs a target, or a limit that comes: {what} spends no {' and no '.join(sorted(never))}"
+    require(not stop.given <= never, rule, ", ".join(sorted(stop.given)), "add for example iterations=1000")
     require(
         problem.loss.has_value or stop.objective is None,
         "Stop(objective=...) needs a loss that has a value",
@@ -151,6 +157,13 @@ def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> Non
         rule = "Stop(gap=...) needs a lower bound (X bounded or mu > 0), a known maximum over Z, and a method like PDS"
         known = problem.has_gap and hasattr(method, "evidence")
         require(stop.gap is None or known, rule, repr(problem), "use objective or residual")
+        rule = "Stop(objective=...) needs the maximum over Z of <A x, z> - h(z)"
+        require(
+            stop.objective is None or problem.maximum_is_known,
+            rule,
+            repr(problem),
+            "give conjugate= to gs.terms.Prox, or use another",
+        )
         rule = "Stop(residual=...) needs A x = b, or bounds on A x"
         require(stop.residual is None or problem.is_constrained, rule, repr(problem), "use gap or objective")
         rule = "Stop(disagreement=...) needs agents on a network"

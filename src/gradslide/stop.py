@@ -57,7 +57,7 @@ class Stop:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if all(getattr(self, field.name) is None for field in fields(self)):
+        if not self.given:
             raise InputError("a Stop needs a target or a limit", "none", "for example Stop(iterations=1000)")
         for name in ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds"):
             limit = getattr(self, name)
@@ -77,8 +77,13 @@ class Stop:
             )
 
     @property
+    def given(self) -> set[str]:
+        """The names of the targets and limits that were given."""
+        return {field.name for field in fields(self) if getattr(self, field.name) is not None}
+
+    @property
     def has_targets(self) -> bool:
-        return any(getattr(self, name) is not None for name in TARGETS)
+        return not self.given.isdisjoint(TARGETS)
 
     def reached(self, record: Record) -> bool:
         """Whether every target holds at this record."""

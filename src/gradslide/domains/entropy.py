@@ -14,6 +14,9 @@ from gradslide.domains.base import Domain, in_dtype
 from gradslide.domains.simplex import project_on_simplex
 from gradslide.errors import require
 
+# Shares of the simplex below so many times the smallest normal number are 0.
+_NOTHING = 1e12
+
 
 @dataclass(frozen=True, eq=False)
 class EntropySimplex(Domain):
@@ -72,6 +75,8 @@ class EntropySimplex(Domain):
         xp = array_namespace(theta)
         exponent = theta / in_dtype(scale, theta) + self._log_center
         weight = xp.exp(exponent - xp.max(exponent, axis=-1, keepdims=True))
+        # Subnormal numbers would make every product with x many times slower.
+        weight = xp.where(weight < _NOTHING * float(xp.finfo(weight.dtype).smallest_normal), 0, weight)
         return weight / xp.sum(weight, axis=-1, keepdims=True)
 
     def linear_minimum(self, c: Array, mu: float = 0.0) -> Array:

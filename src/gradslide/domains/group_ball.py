@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from array_api_compat import array_namespace
+
 from gradslide._parameters import Fit
 from gradslide._types import Array
 from gradslide.domains.euclidean import Euclidean, half_square
@@ -30,7 +32,9 @@ class GroupBall(Euclidean):
         GroupL1(self.radius, self.groups)
 
     def _bound(self, fit: Fit) -> dict[str, Any]:
-        return {**super()._bound(fit), "_norm": GroupL1(self.radius, self.groups).bind(fit)}
+        # Bound before, it keeps the radii of its agents.
+        norm = self._norm or GroupL1(self.radius, self.groups).bind(fit)
+        return {**super()._bound(fit), "_norm": norm}
 
     def kind(self) -> Hashable:
         return super().kind(), self._norm.kind()
@@ -40,8 +44,11 @@ class GroupBall(Euclidean):
         return True
 
     def _project(self, v: Array) -> Array:
-        # Moreau: what the prox of the norm takes away is the projection on its dual ball.
-        return v - self._norm.shrink(v, 1.0)
+        xp = array_namespace(v)
+        norms = self._norm.norms(v)
+        outside = norms > self._norm.weight
+        factor = xp.where(outside, self._norm.weight / xp.where(outside, norms, 1), 1)
+        return v * factor[:, self._norm.groups]
 
     def _linear_minimum(self, c: Array) -> Array:
         return -self._norm.value(c)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gradslide.history import History
 
 # Okabe and Ito's palette, readable without colour vision; lines also differ in dash.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DRAWABLE = 2_000
 _DASHES = ("-", "--", "-.", ":")
 _AXES = {
@@ -67,7 +67,7 @@ def plot_histories(
     for index, (name, history) in enumerate(histories.items()):
         columns = history.to_dict()
         style = {
-            "color": _COLOURS[index % len(_COLOURS)],
+            "color": COLOURS[index % len(COLOURS)],
             "linestyle": _DASHES[index % len(_DASHES)],
             "label": name or None,
         }

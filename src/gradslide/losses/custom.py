@@ -17,9 +17,10 @@ class Custom(Loss):
     """Convex, smooth ft_i from functions: a list with one per agent, or one function for all agents at once.
 
     gradient: list of (d,) -> (d,), or (m, d) -> (m, d). value: list of (d,) -> number, or (m, d) -> (m,).
-    smoothness: Lipschitz constant(s) of the gradient: a number or m numbers, taken for whichever norm is
-    asked, or a function norm -> (m,); None if unknown. sample_gradient: list of (x_i, batch, rng) -> (d,), or
-    (x, batch, streams) -> (m, d); unbiased. agents, dimension: m and d. dtype: float32 or float64.
+    value_and_gradient: list of (d,) -> (number, (d,)), or (m, d) -> ((m,), (m, d)), in the place of the two or where
+    both together are cheaper. smoothness: Lipschitz constant(s) of the gradient: a number or m numbers, taken for
+    whichever norm is asked, or a function norm -> (m,); None if unknown. sample_gradient: list of (x_i, batch, rng) ->
+    (d,), or (x, batch, streams) -> (m, d); unbiased. agents, dimension: m and d. dtype: float32 or float64.
     Give what there is: without value no objective is reported, without gradient only methods that sample run.
     `take` needs lists: a function for all agents cannot be restricted to some.
     """
@@ -31,6 +32,7 @@ class Custom(Loss):
         value: Functions | None = None,
         smoothness: Any = None,
         sample_gradient: Functions | None = None,
+        value_and_gradient: Functions | None = None,
         agents: int,
         dimension: int,
         dtype: Any = np.float64,
@@ -52,14 +54,25 @@ class Custom(Loss):
         self._gradient = self._evaluator("gradient", gradient, (self.m, self.d))
         self._value = self._evaluator("value", value, (self.m,))
         self._sample = self._evaluator("sample_gradient", sample_gradient, (self.m, self.d))
-        self.has_value = value is not None
+        self._both = self._evaluator("value_and_gradient", value_and_gradient, (self.m, 1 + self.d))
+        self.has_value = value is not None or value_and_gradient is not None
         self._given = smoothness if smoothness is None or callable(smoothness) else self._per_agent(smoothness)
 
     def value(self, x: Array) -> Array:
+        if self._value is None and self._both is not None:
+            return self.value_and_gradient(x)[0]
         return _given("value", self._value)(self._checked(x))
 
     def gradient(self, x: Array) -> Array:
+        if self._gradient is None and self._both is not None:
+            return self.value_and_gradient(x)[1]
         return _given("gradient", self._gradient)(self._checked(x))
+
+    def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        if self._both is None:
+            return super().value_and_gradient(x)
+        both = self._both(self._checked(x))
+        return both[:, 0], both[:, 1:]
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         sample = _given("sample_gradient", self._sample)
@@ -80,6 +93,7 @@ class Custom(Loss):
             value=self._value and self._value.taken(agents),
             smoothness=None if self._given is None else smoothness,
             sample_gradient=self._sample and self._sample.taken(agents),
+            value_and_gradient=self._both and self._both.taken(agents),
             agents=len(agents),
             dimension=self.d,
             dtype=self.dtype,
@@ -116,12 +130,24 @@ class _Evaluator:
 
     def __call__(self, x: Array, *sampling: Any) -> Array:
         if self._all_at_once is not None:
-            return self._checked(self._all_at_once(x, *sampling), self._shape, "for all agents")
+            return self._checked(self._joined(self._all_at_once(x, *sampling)), self._shape, "for all agents")
         out = np.empty(self._shape, dtype=self._dtype)
         for i, function in enumerate(self._each):
             own = (sampling[0], sampling[1][i]) if sampling else ()
-            out[i] = self._checked(function(x[i], *own), self._shape[1:], f"for agent {i}")
+            out[i] = self._checked(self._joined(function(x[i], *own)), self._shape[1:], f"for agent {i}")
         return out
+
+    def _joined(self, result: Any) -> Any:
+        """A value and a gradient in one array, the value first."""
+        if self._name != "value_and_gradient":
+            return result
+        pair = isinstance(result, tuple | list) and len(result) == 2
+        require(pair, "value_and_gradient must return a value and a gradient", type(result).__name__, "return both")
+        value, gradient = (np.asarray(part) for part in result)
+        fits = value.ndim == gradient.ndim - 1 and value.shape == gradient.shape[:-1]
+        rule = "value_and_gradient must return a value for each gradient"
+        require(fits, rule, f"shapes {value.shape} and {gradient.shape}", "correct that function")
+        return np.concatenate([value[..., None], gradient], axis=-1)
 
     def taken(self, agents: Array) -> list[Callable[..., Any]]:
         """The functions of these agents."""

@@ -1,8 +1,11 @@
 """What `solve` asks of a method, and what a method is given."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
 from gradslide.coupling import Coupling
@@ -37,11 +40,11 @@ class Method(Protocol):
     """A frozen dataclass of parameters. It never stops, prints, times or measures: `solve` does.
 
     `step` returns a new state and may consume the arrays of the old one, but not before it has its samples: where a
-    stream ends, the old state is what was reached. A method may also have `dual(state)`, `parameters(state)` (numbers
-    that it was given or found), `iterations(state)` (outer iterations after which its schedule ends), `evidence(state)`
-    (from what a lower bound on the optimum follows; None where it gathers none), a field
-    `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and `seed`
-    that say how its gradients are sampled.
+    stream ends, the old state is what was reached. A method may also have `dual(state)` (multipliers, or those that go
+    with each output by name), `parameters(state)` (numbers that it was given or found), `iterations(state)` (outer
+    iterations after which its schedule ends), `evidence(state)` (from what a lower bound on the optimum follows), a
+    field `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and
+    `seed` that say how its gradients are sampled.
     """
 
     def init(self, context: Context) -> Any: ...
@@ -58,3 +61,32 @@ def as_floats(method: Any, *names: str) -> None:
     for name in names:
         if (value := getattr(method, name)) is not None:
             object.__setattr__(method, name, float(value))
+
+
+class Look(NamedTuple):
+    """A gradient y, and ft_i*(y_i) = <x_i, y_i> - ft_i(x_i), (m,); NaN where nobody asked for it."""
+
+    y: Array
+    conjugate: Array
+
+
+def look(context: Context, x: Array, y: Array | None = None) -> Look:
+    """The gradient at x, and the conjugate where a lower bound is wanted; y: the gradient, if it is known already."""
+    xp = array_namespace(x)
+    if not context.problem.has_lower_bound:
+        return unvalued(context.oracle.gradient(x) if y is None else y)
+    if y is None:
+        value, y = context.oracle.value_and_gradient(x)
+    else:
+        value = context.oracle.value(x)
+    return Look(y, xp.vecdot(x, y) - value)
+
+
+def unvalued(y: Array) -> Look:
+    """A gradient, or an estimate of it, that nothing more is asked of."""
+    return Look(y, array_namespace(y).full_like(y[:, 0], math.nan))
+
+
+def average(bar: Array, new: Array, weight: float) -> Array:
+    """The average once a new value has been given its weight in it."""
+    return bar + weight * (new - bar)

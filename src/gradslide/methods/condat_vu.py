@@ -4,21 +4,23 @@ averages of Chambolle and Pock (Math. Program. 159, 2016)."""
 import math
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace
-
 from gradslide._types import Array
 from gradslide.certificate import Evidence
 from gradslide.coupling import COUPLINGS, Dual
 from gradslide.errors import require, require_number, unknown_name
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, as_floats
+from gradslide.methods.base import Context, as_floats, average, look, unvalued
 
 
 @dataclass(frozen=True)
 class State:
-    """x_k and z_k; averages over x_1, ..., x_k and z_1, ..., z_k, and of the gradients y at x_0, ..., x_{k-1}."""
+    """x_k and z_k; averages over x_1, ..., x_k and z_1, ..., z_k; the gradient y at x_{k-1}, ft*(y), and averages.
+
+    averages: whether they are recommended, and not the last x.
+    """
 
     k: int
+    averages: bool
     tau: float
     sigma: float
     L: float
@@ -28,6 +30,7 @@ class State:
     y: Array
     y_is_known: bool
     y_bar: Array
+    conjugate: Array
     conjugate_bar: Array
     dual: Dual
     dual_bar: Dual
@@ -39,7 +42,8 @@ class CondatVu:
 
     x+ = prox of x - tau (grad ft(x) + A^T z), z+ = prox of z + sigma A (2 x+ - x). Assumes ft convex and L-smooth.
     x_k converges if 1/tau - sigma ||A||^2 >= L/2 (Euclidean); with L in place of L/2, which other geometries need, the
-    gap of the averages is at most (V/tau + U/sigma)/k. For L = 0 it is the method of Chambolle and Pock.
+    gap of the averages is at most (V/tau + U/sigma)/k. For L = 0 it is the method of Chambolle and Pock. Recommended
+    is the last x; the average for L = 0 and for other geometries.
 
     ratio: sigma = ratio/||A|| and 1/tau = L/2 (or L) + ratio ||A||; sqrt(U/V) balances the two terms of the bound
     (default: from the same estimate as R of PDS). tau, sigma: in its place. L, norm, coupling: as for PDS.
@@ -72,10 +76,11 @@ class CondatVu:
         x = context.x0
         y = context.oracle.gradient(x)
         tau, sigma = self._steps(context, y, L, A_norm)
-        xp = array_namespace(x)
+        unknown = unvalued(y).conjugate
         dual = context.coupling.start(x, context.s0)
         return State(
             k=0,
+            averages=not context.domain.euclidean or L == 0,
             tau=tau,
             sigma=sigma,
             L=L,
@@ -84,8 +89,9 @@ class CondatVu:
             x_bar=x,
             y=y,
             y_is_known=True,
-            y_bar=xp.zeros_like(x),
-            conjugate_bar=xp.full_like(x[:, 0], math.nan),
+            y_bar=y,
+            conjugate=unknown,
+            conjugate_bar=unknown,
             dual=dual,
             dual_bar=dual,
         )
@@ -105,43 +111,42 @@ class CondatVu:
 
     def step(self, context: Context, state: State) -> State:
         domain, coupling, s = context.domain, context.coupling, state
-        y = s.y if s.y_is_known else context.oracle.gradient(s.x)
+        y, conjugate = look(context, s.x, s.y if s.y_is_known else None)
         theta = domain.grad_nu(s.x) / s.tau - y - coupling.pull(s.dual)
         x = domain.prox(theta, context.problem.mu + 1 / s.tau)
         dual = coupling.ascend(s.dual, 2 * x - s.x, 1 / s.sigma)
-        conjugate_bar, weight = s.conjugate_bar, 1 / (s.k + 1)
-        if context.problem.has_lower_bound:
-            conjugate = array_namespace(x).vecdot(s.x, y) - context.oracle.value(s.x)
-            conjugate_bar = conjugate if s.k == 0 else _average(conjugate_bar, conjugate, weight)
+        weight = 1 / (s.k + 1)
         return State(
             k=s.k + 1,
+            averages=s.averages,
             tau=s.tau,
             sigma=s.sigma,
             L=s.L,
             A_norm=s.A_norm,
             x=x,
-            x_bar=_average(s.x_bar, x, weight),
+            x_bar=average(s.x_bar, x, weight),
             y=y,
-            y_is_known=False,
-            y_bar=_average(s.y_bar, y, weight),
-            conjugate_bar=conjugate_bar,
+            # The gradient of a linear f stays.
+            y_is_known=s.L == 0,
+            y_bar=average(s.y_bar, y, weight),
+            conjugate=conjugate,
+            conjugate_bar=conjugate if s.k == 0 else average(s.conjugate_bar, conjugate, weight),
             dual=dual,
-            dual_bar=Dual(_average(s.dual_bar.s, dual.s, weight), _average(s.dual_bar.w, dual.w, weight)),
+            dual_bar=Dual(*(average(bar, new, weight) for bar, new in zip(s.dual_bar, dual, strict=True))),
         )
 
     def output(self, state: State) -> dict[str, Array]:
-        return {"average": state.x_bar, "last": state.x}
+        outputs = {"last": state.x, "average": state.x_bar}
+        return dict(reversed(outputs.items())) if state.averages else outputs
 
-    def dual(self, state: State) -> Array:
-        """The last multipliers; on a network in node form, A^T z = Lap s."""
-        return state.dual.s
+    def dual(self, state: State) -> dict[str, Array]:
+        """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
+        return {"last": state.dual.s, "average": state.dual_bar.s}
 
     def evidence(self, state: State) -> Evidence:
-        return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
+        if state.averages:
+            return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
+        return Evidence(state.y, state.conjugate, state.dual)
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"tau": state.tau, "sigma": state.sigma, "L": state.L, "A_norm": state.A_norm}
-
-
-def _average(bar: Array, new: Array, weight: float) -> Array:
-    return bar + weight * (new - bar)

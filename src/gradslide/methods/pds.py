@@ -7,7 +7,7 @@ from gradslide import schedules
 from gradslide.coupling import COUPLINGS
 from gradslide.errors import unknown_name
 from gradslide.methods import defaults, sliding
-from gradslide.methods.base import Context, as_floats
+from gradslide.methods.base import Context, as_floats, look
 from gradslide.methods.sliding import Sliding, State
 
 
@@ -46,7 +46,8 @@ class PDS(Sliding):
         y, R = None, self.R
         if R is None:
             y = context.oracle.gradient(context.x0)
-            R = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
+            found = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
+            R = defaults.sliding_R(context, found, L=L)
         L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
         schedule = schedules.theorem_1(L=L, mu=context.problem.mu, A_norm=A_norm, R=R, growth=self.growth)
         return sliding.start(context, schedule, y=y)
@@ -55,9 +56,7 @@ class PDS(Sliding):
         row = state.schedule.row(state.k + 1)
         s = sliding.restart(state) if row.k == 1 and row.stage > 0 else state
         known = row.keeps_gradient or s.y_is_known
-        gradient = (lambda _: s.y) if known else context.oracle.gradient
-        value = context.oracle.value if context.problem.has_lower_bound else None
-        return sliding.outer_iteration(context, s, row, gradient, value)
+        return sliding.outer_iteration(context, s, row, lambda x_under: look(context, x_under, s.y if known else None))
 
     def parameters(self, state: State) -> dict[str, float]:
         """What was given or found: all that `schedules.theorem_1` takes."""

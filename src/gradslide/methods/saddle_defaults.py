@@ -2,25 +2,19 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.domains import Domain
 from gradslide.methods.base import Context
 from gradslide.saddle.coupling import Operator
+from gradslide.saddle.problem import Distances
 
 # Iterations of a least squares solver: two products each.
 _LEAST_SQUARES = 30
 # How many gradient steps of length 1/L the solution is guessed to be away from where the constraints hold.
 _STEPS_AWAY = 10.0
-
-
-class Distances(NamedTuple):
-    """U(z_0, z*) and V(x_0, x*)."""
-
-    U: float
-    V: float
 
 
 def distances(
@@ -33,30 +27,44 @@ def distances(
     V: float | None = None,
     gradient: Callable[[Array], Array] | None = None,
 ) -> Distances:
-    """The diameters of compact sets; elsewhere guesses from the gradient y at x_0.
+    """U(z_0, z*) and V(x_0, x*), guessed from the gradient y at x_0, and no larger than compact sets allow.
 
-    x_1 is near the point nearest to x_0 where A x is as it must be, by a few least squares iterations; z* solves about
-    A^T z = -(gradient of f at x_1), by as many; what that leaves of the gradient is followed for ten steps.
-    gradient: gives it at x_1; without it, y serves there too.
+    x_1 is near the point nearest to x_0 where A x is as it must be, by a few least squares iterations. Z compact: its
+    diameter is U. Else z* solves about A^T z = -(gradient of f at x_1), by as many. What is left of the gradient is
+    followed for ten steps. z_0 and x_0 are where a run starts that was told nothing: after a warm start both distances
+    are shorter by about the same factor, and R is their ratio. gradient: gives it at x_1; without it, y serves there.
     """
     domain, duals, mu, x0 = context.domain, coupling.duals, context.problem.mu, context.x0
-    z0 = duals.start() if context.s0 is None else context.s0
-    U_most, V_most = duals.U_bound(z0), float(np.sum(domain.distance_bound(x0)))
-    if math.isfinite(U_most) and (math.isfinite(V_most) or V is not None):
+    z_start, x_start = duals.start(), domain.start()
+    U_most, V_most = duals.U_bound(z_start), float(np.sum(domain.distance_bound(x_start)))
+    if math.isfinite(U_most) and (V is not None or (L == 0 and math.isfinite(V_most))):
         return Distances(U_most, V_most if V is None else V)
     x1 = _nearest_allowed(coupling, domain.project, x0)
-    moved = bool(np.any(x1 != x0))
+    # The gradient of a linear f is the same everywhere.
+    moved = L > 0 and bool(np.any(x1 != x0))
     slope = np.asarray(gradient(x1) if moved and gradient is not None else y) + mu * domain.grad_nu(x1)
-    z = _least_squares(coupling, -slope.reshape(-1), adjoint=True)[None]
-    left = slope + coupling.A.apply_adjoint(z[0].astype(x0.dtype)).reshape(x0.shape)
+    z = z_start if math.isfinite(U_most) else _least_squares(coupling, -slope.reshape(-1), adjoint=True)[None]
+    z = z.astype(x0.dtype)
+    left = slope + coupling.A.apply_adjoint(z[0]).reshape(x0.shape)
     if V is None:
         steps = min((factor / size for factor, size in ((_STEPS_AWAY, L), (1.0, mu)) if size > 0), default=0.0)
-        way = math.sqrt(2 * float(np.sum(domain.V(x0, x1)))) + steps * float(np.linalg.norm(left))
-        V = min(way**2 / 2, V_most)
+        moves = [float(np.sum(domain.V(start, x1))) for start in (x_start, x0)]
+        V = min((math.sqrt(2 * max(moves)) + steps * _dual_length(domain, left)) ** 2 / 2, V_most)
+        if steps == 0:
+            # Nothing says how far a linear f leads: as far as X goes, or as x_1 is long.
+            V = V_most if math.isfinite(V_most) else max(V, float(np.sum(x1**2)) / 2)
     # The theorem's 1 has no unit: a tenth of the gradient takes its place.
-    little = 0.1 * float(np.linalg.norm(slope)) / A_norm if A_norm > 0 else 0.0
-    U = min((math.sqrt(2 * duals.U(z0, z0 + z)) + little) ** 2 / 2, U_most)
+    little = 0.1 * _dual_length(domain, slope) / A_norm if A_norm > 0 else 0.0
+    U = U_most if math.isfinite(U_most) else (math.sqrt(2 * duals.U(z_start, z)) + little) ** 2 / 2
     return Distances(U, V)
+
+
+def _dual_length(domain: Domain, gradient: Array) -> float:
+    """The length of a gradient, in the norm dual to nu's."""
+    if domain.norm == 1:
+        return float(np.linalg.norm(np.max(np.abs(gradient), axis=1)))
+    weights = getattr(domain, "weights", None)
+    return float(np.linalg.norm(gradient if weights is None else gradient / np.sqrt(weights)))
 
 
 def _nearest_allowed(coupling: Operator, project: Callable[[Array], Array], x0: Array) -> Array:

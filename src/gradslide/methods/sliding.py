@@ -2,7 +2,6 @@
 and sampling complexity for decentralized and stochastic optimization". PDS and SPDS differ in how they come by y."""
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ from array_api_compat import array_namespace
 from gradslide._types import Array
 from gradslide.certificate import Evidence
 from gradslide.coupling import Dual
-from gradslide.methods.base import Context
+from gradslide.methods.base import Context, Look, average, unvalued
 from gradslide.schedules import Row, Schedule
 
 
@@ -51,9 +50,9 @@ class Sliding:
     def output(self, state: State) -> dict[str, Array]:
         return {"average": state.x_bar, "hat": state.x_hat, "last": state.x}
 
-    def dual(self, state: State) -> Array:
-        """Average of the multipliers; on a network in node form, A^T z = Lap s."""
-        return state.dual_bar.s
+    def dual(self, state: State) -> dict[str, Array]:
+        """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
+        return {"average": state.dual_bar.s, "hat": state.dual.s, "last": state.dual.s}
 
     def evidence(self, state: State) -> Evidence:
         return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
@@ -78,7 +77,7 @@ def start(
         y=xp.zeros_like(x) if y is None else y,
         y_is_known=y is not None,
         y_bar=xp.zeros_like(x),
-        conjugate_bar=xp.full_like(x[:, 0], math.nan),
+        conjugate_bar=unvalued(x).conjugate,
         dual=dual,
         dual_bar=dual,
         samples=samples,
@@ -86,20 +85,13 @@ def start(
     )
 
 
-def outer_iteration(
-    context: Context,
-    s: State,
-    row: Row,
-    gradient: Callable[[Array], Array],
-    value: Callable[[Array], Array] | None = None,
-) -> State:
-    """The paper's lines, in their order; `gradient` gives y_k (or v_k) at x_under, `value` ft_i if it is wanted."""
+def outer_iteration(context: Context, s: State, row: Row, look: Callable[[Array], Look]) -> State:
+    """The paper's lines, in their order; `look` gives y_k (or v_k) at x_under."""
     domain, coupling = context.domain, context.coupling
 
     x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
     x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
-    y = gradient(x_under)  # eq:yk_agent
-    conjugate = s.conjugate_bar if value is None else array_namespace(y).vecdot(x_under, y) - value(x_under)
+    y, conjugate = look(x_under)  # eq:yk_agent
 
     x, x_before, dual = s.x, s.x_before, s.dual
     anchor = row.p * domain.grad_nu(s.x) - y
@@ -120,16 +112,13 @@ def outer_iteration(
         x_before=x_before,
         x_hat=x_hat,
         x_under=x_under,
-        x_bar=_average(s.x_bar, x_hat, row),
+        x_bar=average(s.x_bar, x_hat, row.weight),
         y=y,
         y_is_known=False,
-        y_bar=_average(s.y_bar, y, row),
-        conjugate_bar=conjugate if row.k == 1 else _average(s.conjugate_bar, conjugate, row),
+        y_bar=average(s.y_bar, y, row.weight),
+        conjugate_bar=conjugate if row.k == 1 else average(s.conjugate_bar, conjugate, row.weight),
         dual=dual,
-        dual_bar=Dual(
-            _average(s.dual_bar.s, dual_sum.s / row.T, row),
-            _average(s.dual_bar.w, dual_sum.w / row.T, row),
-        ),
+        dual_bar=Dual(*(average(bar, new / row.T, row.weight) for bar, new in zip(s.dual_bar, dual_sum, strict=True))),
         samples=s.samples + row.c,
         sigma=s.sigma,
     )
@@ -139,7 +128,3 @@ def restart(s: State) -> State:
     """A new stage starts at the averages."""
     x = s.x_bar
     return replace(s, x=x, x_prev=x, x_before=x, x_hat=x, x_under=x, dual=s.dual_bar)
-
-
-def _average(bar: Array, new: Array, row: Row) -> Array:
-    return bar + row.weight * (new - bar)

@@ -8,7 +8,7 @@ from gradslide._types import Array
 from gradslide.coupling import COUPLINGS
 from gradslide.errors import InputError, kind_of, require, require_number, unknown_name
 from gradslide.methods import defaults, sliding
-from gradslide.methods.base import Context, as_floats
+from gradslide.methods.base import Context, Look, as_floats, unvalued
 from gradslide.methods.sliding import Sliding, State
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.schedules import Sampled
@@ -109,12 +109,12 @@ class SPDS(Sliding):
     def step(self, context: Context, state: State) -> State:
         row = state.schedule.row(state.k + 1)
 
-        def v(x_under: Array) -> Array:
+        def v(x_under: Array) -> Look:
             v = context.oracle.sampled_gradient(x_under, state.samples, row.c)  # eq:vki
             if row.k < self.iterations(state):
                 # They are collected while the inner loop communicates.
                 context.oracle.draw_ahead(state.samples + row.c, state.schedule.row(row.k + 1).c)
-            return v
+            return unvalued(v)
 
         return sliding.outer_iteration(context, state, row, v)
 

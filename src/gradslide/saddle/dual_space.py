@@ -1,6 +1,5 @@
 """(Z, zeta, h): where z lives, how its steps are measured, and what it pays."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,6 @@ class DualSpace:
 
     def violation(self, v: Array) -> Array | None:
         return self.term.violation(self.domain, v)
-
-    def norm(self, z: Array) -> float:
-        return math.sqrt(float(np.vdot(z, z)))
 
     def fingerprint(self) -> str:
         probe = np.random.default_rng(1).normal(size=(1, self.domain.d)).astype(self.domain.dtype)

@@ -10,6 +10,7 @@ from gradslide.costs import Costs
 from gradslide.errors import InputError, kind_of, require
 
 Product = Callable[[Array], Array]
+_RULE = "A must be a real matrix, a linear operator, or a pair of functions (forward, adjoint)"
 
 
 class LinearMap:
@@ -53,27 +54,29 @@ def linear_map(A: Any, n: int, dtype: Any) -> LinearMap:
     A: an array, a scipy sparse matrix, a scipy LinearOperator, a PyLops operator or anything else with shape, matvec
     and rmatvec, or a pair of functions (x -> A x, z -> A^T z) of flat arrays.
     """
+    if isinstance(A, type):
+        raise InputError(_RULE, kind_of(A), "give an instance of it")
     if isinstance(A, tuple | list) and len(A) == 2 and all(callable(part) for part in A):
-        return _from_functions(A[0], A[1], n, dtype)
+        forward, adjoint = A
+        rows = np.size(_called("forward", forward, np.zeros(n, dtype=dtype)))
+        return _from_products((rows, n), dtype, forward, adjoint)
     if hasattr(A, "tocsr") and hasattr(A, "nnz"):
+        require(len(A.shape) == 2, _RULE, f"shape {A.shape}", "give a (k, n) matrix")
         return _from_matrix(A.tocsr(), n, dtype)
     if hasattr(A, "rmatvec") and hasattr(A, "matvec"):
-        return _from_operator(A, n, dtype)
+        require(len(A.shape) == 2, _RULE, f"shape {A.shape}", "give a (k, n) operator")
+        return _from_products(_checked_shape(A.shape, n), dtype, A.matvec, A.rmatvec)
     try:
         matrix = np.asarray(A)
     except ValueError:
         matrix = np.asarray(None)
-    require(
-        matrix.ndim == 2 and matrix.dtype.kind in "fiub",
-        "A must be a matrix of real numbers, a linear operator, or a pair of functions (forward, adjoint)",
-        f"shape {matrix.shape} of {matrix.dtype}" if matrix.dtype != object else kind_of(A),
-        "for example a (k, n) array",
-    )
+    got = f"shape {matrix.shape} of {matrix.dtype}" if matrix.dtype != object else kind_of(A)
+    require(matrix.ndim == 2 and matrix.dtype.kind in "fiub", _RULE, got, "for example a (k, n) array")
     return _from_matrix(matrix, n, dtype)
 
 
 def _from_matrix(matrix: Any, n: int, dtype: Any) -> LinearMap:
-    _require_real(matrix.dtype)
+    require(matrix.dtype.kind in "fiub", "A must be real", matrix.dtype, "split real and imaginary parts")
     shape = _checked_shape(matrix.shape, n)
     matrix = matrix.astype(dtype, copy=False)
     entries = matrix.data if hasattr(matrix, "tocsr") else matrix
@@ -82,31 +85,43 @@ def _from_matrix(matrix: Any, n: int, dtype: Any) -> LinearMap:
     return LinearMap(shape, dtype, lambda x: matrix @ x, lambda z: transposed @ z, matrix)
 
 
-def _from_operator(A: Any, n: int, dtype: Any) -> LinearMap:
-    _require_real(np.dtype(A.dtype) if A.dtype is not None else np.dtype(dtype))
-    shape = _checked_shape(A.shape, n)
-    return _adjoint_checked(
-        LinearMap(shape, dtype, _flat(A.matvec, shape[0], dtype), _flat(A.rmatvec, shape[1], dtype), None)
-    )
+def _from_products(shape: tuple[int, int], dtype: Any, forward: Product, adjoint: Product) -> LinearMap:
+    """From functions of one's own, which are tried once and then trusted."""
+    k, n = _checked_shape(shape, shape[1])
+    A = LinearMap((k, n), dtype, _flat("forward", forward, k, dtype), _flat("adjoint", adjoint, n, dtype), None)
+    x, z = _probes(A)
+    for name, product, at in (("forward", forward, x), ("adjoint", adjoint, z)):
+        found = np.asarray(_called(name, product, at))
+        rule = f"A's {name} product must hold finite real numbers"
+        require(found.dtype.kind in "fiub", rule, f"type {found.dtype}", "check it")
+        require(bool(np.all(np.isfinite(found))), rule, "NaN or infinity", "check it")
+    Ax = A.apply(x)
+    _require_adjoint(A, x, Ax, z)
+    # A second look along A x, where the two sides do not cancel.
+    _require_adjoint(A, x, Ax, Ax)
+    return A
 
 
-def _from_functions(forward: Product, adjoint: Product, n: int, dtype: Any) -> LinearMap:
+def _called(name: str, product: Product, at: Array) -> Any:
     try:
-        k = np.size(forward(np.zeros(n, dtype=dtype)))
+        return product(at)
+    except InputError:
+        raise
     except Exception as error:
-        rule = f"A's first function must take a flat array of {n} entries"
+        rule = f"A's {name} product must take a flat array of {at.size} entries"
         raise InputError(rule, f"{type(error).__name__}: {error}", "flatten and reshape inside it") from error
-    return _adjoint_checked(LinearMap((k, n), dtype, _flat(forward, k, dtype), _flat(adjoint, n, dtype), None))
 
 
-def _flat(product: Product, size: int, dtype: Any) -> Product:
-    """The product as a flat array of that size, in the problem's dtype."""
+def _flat(name: str, product: Product, size: int, dtype: Any) -> Product:
+    """The product as a flat array of that size of its own, in the problem's dtype."""
 
     def flat(v: Array) -> Array:
         result = np.asarray(product(v)).reshape(-1)
         if result.size != size:
-            raise InputError(f"a product with A must have {size} entries", result.size, "check forward and adjoint")
-        return result.astype(dtype, copy=False)
+            rule = f"A's {name} product must have {size} entries"
+            raise InputError(rule, result.size, "check forward and adjoint against each other")
+        # A copy: some operators write into the same array each time.
+        return result.astype(dtype)
 
     return flat
 
@@ -122,24 +137,13 @@ def _checked_shape(shape: Any, n: int) -> tuple[int, int]:
     return k, columns
 
 
-def _require_real(dtype: np.dtype[Any]) -> None:
-    require(dtype.kind in "fiub", "A must be real", dtype, "split real and imaginary parts")
-
-
-def _adjoint_checked(A: LinearMap) -> LinearMap:
+def _require_adjoint(A: LinearMap, x: Array, Ax: Array, z: Array) -> None:
     """Refuse a pair of products of which one is not the other's adjoint: everything else would fail silently."""
-    x, z = _probes(A)
-    Ax, ATz = A.apply(x), A.apply_adjoint(z)
-    finite = bool(np.all(np.isfinite(Ax)) and np.all(np.isfinite(ATz)))
-    require(finite, "products with A must be finite", "NaN or infinity", "check A")
-    one, other = float(np.vdot(z, Ax)), float(np.vdot(ATz, x))
-    scale = float(np.linalg.norm(z) * np.linalg.norm(Ax) + np.linalg.norm(ATz) * np.linalg.norm(x))
-    tolerance = 100 * float(np.sqrt(np.finfo(A.dtype).eps)) * scale
+    one, other = float(np.vdot(z, Ax)), float(np.vdot(A.apply_adjoint(z), x))
+    scale = float(np.linalg.norm(z) * np.linalg.norm(Ax))
     rule = "the second product of A must be the adjoint of the first: <A x, z> = <x, A^T z>"
-    require(
-        abs(one - other) <= tolerance, rule, f"{one:.6g} and {other:.6g} at a random x and z", "correct the adjoint"
-    )
-    return A
+    close = abs(one - other) <= 100 * float(np.sqrt(np.finfo(A.dtype).eps)) * scale
+    require(close, rule, f"{one:.6g} and {other:.6g} at a random x", "correct the adjoint")
 
 
 def _probes(A: LinearMap) -> tuple[Array, Array]:

@@ -7,14 +7,15 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.coupling import Dual
 from gradslide.saddle.linear_map import LinearMap
+from gradslide.saddle.measures import length, total
 from gradslide.saddle.problem import Saddle
 
 # So many times as far as a run has come there is no feasible point, or the objective still falls.
-_FAR = 1e3
+_FAR = 1e6
 # Strengths of the pull towards nu's centre that are tried, in units of the best guess.
 _PULLS = 4.0 ** np.arange(-6, 7)
 # A smooth f that still falls so many gradient steps away is taken to fall for ever.
-_STEPS = 1e7
+_STEPS = 1e10
 
 
 def is_infeasible(problem: Saddle, A: LinearMap, x: Array, products: int) -> bool:
@@ -23,20 +24,20 @@ def is_infeasible(problem: Saddle, A: LinearMap, x: Array, products: int) -> boo
     The point x' nearest to fulfilling the constraints is looked for from x on; what its A x' lacks is the multiplier z.
     If a point is feasible, <A ., z> <= h(z) there. So there is none with nu(.) <= N if, for some pull kappa >= 0, min
     over X of <A^T z, .> + kappa nu exceeds h(z) + kappa N. Where X is bounded, kappa = 0 proves it outright; elsewhere
-    N is a million times nu(x').
+    N is 10^12 times nu(x').
     """
     domain = problem.domain.without_penalty()
     x, z = _nearest_to_feasible(problem, A, x, products)
     w = A.apply_adjoint(z.reshape(-1)).reshape(x.shape)
     h = problem.duals.term.value(z)
-    rounding = 1e3 * float(np.finfo(problem.dtype).eps) * (abs(h) + _length(w) * _length(x))
-    reach = _FAR**2 * _total(domain.nu(x))
+    rounding = 1e3 * float(np.finfo(problem.dtype).eps) * (abs(h) + length(w) * length(x))
+    reach = _FAR**2 * total(domain.nu(x))
 
     def proves(kappa: float) -> bool:
-        return _total(domain.linear_minimum(w, kappa)) - kappa * reach > h + rounding
+        return total(domain.linear_minimum(w, kappa)) - kappa * reach > h + rounding
 
     # Without a set the best pull has |A^T z|^2/(2 kappa) = kappa N.
-    guess = _length(w) / math.sqrt(2 * reach) if reach > 0 else 0.0
+    guess = length(w) / math.sqrt(2 * reach) if reach > 0 else 0.0
     return proves(0.0) or (guess > 0 and any(proves(float(kappa)) for kappa in guess * _PULLS))
 
 
@@ -54,17 +55,17 @@ def _nearest_to_feasible(problem: Saddle, A: LinearMap, x: Array, products: int)
     L, t, ahead, z = 1e-12, 1.0, x, violation(x)
     spent = 1
     z_ahead = z
-    while spent < products and _length(z) > 0:
+    while spent < products and length(z) > 0:
         slope = A.apply_adjoint(z_ahead.reshape(-1)).reshape(x.shape)
         spent += 1
         while True:
             new = problem.domain.project(ahead - slope / L)
             z_new, step = violation(new), new - ahead
             spent += 1
-            expected = _length(z_ahead) ** 2 / 2 + float(np.vdot(slope, step)) + L / 2 * _length(step) ** 2
-            if _length(z_new) ** 2 / 2 <= expected * (1 + 1e-12) or spent >= products:
+            expected = length(z_ahead) ** 2 / 2 + float(np.vdot(slope, step)) + L / 2 * length(step) ** 2
+            if length(z_new) ** 2 / 2 <= expected * (1 + 1e-12) or spent >= products:
                 break
-            curvature = _length(z_new - z_ahead) ** 2 / max(_length(step) ** 2, 1e-300)
+            curvature = length(z_new - z_ahead) ** 2 / max(length(step) ** 2, 1e-300)
             L = max(2 * L, min(curvature, 1e6 * L))
         if float(np.vdot(step, new - x)) < 0:
             t, ahead, z_ahead = 1.0, new, z_new
@@ -79,50 +80,42 @@ def _nearest_to_feasible(problem: Saddle, A: LinearMap, x: Array, products: int)
 
 
 def is_unbounded(problem: Saddle, x: Array, dual: Dual) -> bool:
-    """Whether the objective falls along a ray of X that A does not see, a thousand times as far as the run has come.
+    """Whether the objective falls along a ray of X that A does not see, a million times as far as the run has come.
 
-    It must fall by more than <A v, z> could make up for with any z a thousand times as long as multipliers of that
-    slope are; and a smooth f must still fall ten million gradient steps away.
+    It must fall by more than <A v, z> could make up for with any z a million times as long as multipliers of that
+    slope are; and a smooth f must still fall 10^10 gradient steps away.
     """
     domain, duals = problem.domain, problem.duals
     if domain.bounded or problem.mu > 0:
         return False
     start = domain.start()
     ray = x - start
-    length = _length(ray)
+    ray_length = length(ray)
     far = x + _FAR * ray
-    if length == 0 or not bool(np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))):
+    if ray_length == 0 or not bool(np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))):
         return False
     L = float(np.max(problem.smoothness()))
-    if L * _length(far - start) < _STEPS * _length(problem.loss.gradient(start)) * (L > 0):
+    if L * length(far - start) < _STEPS * length(problem.loss.gradient(start)) * (L > 0):
         return False
     if not problem.is_constrained:
         return _falls_past_all_kinks(problem, start, x, far)
-    z, w = _length(dual.s), _length(dual.w)
+    z, w = length(dual.s), length(dual.w)
     if w == 0:
         return False
     gradient = problem.loss.gradient(far)
-    penalty = _total(domain.r(far)) * length / _length(far - x)
+    penalty = total(domain.r(far)) * ray_length / length(far - x)
     slope = float(np.vdot(gradient, ray)) + penalty
-    stretch = _length(duals.term.escape(problem.product(ray)))
-    multiplier = max(z, _length(problem.loss.gradient(x)) * z / w)
-    return slope + _FAR * multiplier * stretch < -1e-6 * _length(gradient) * length
+    stretch = length(duals.term.escape(problem.product(ray)))
+    multiplier = max(z, length(problem.loss.gradient(x)) * z / w)
+    return slope + _FAR * multiplier * stretch < -1e-6 * length(gradient) * ray_length
 
 
 def _falls_past_all_kinks(problem: Saddle, start: Array, x: Array, far: Array) -> bool:
     """Whether f + max over Z falls all the way to a point from where the offset of h cannot be seen."""
-    offset = _length(np.broadcast_to(getattr(problem.duals.term, "b", 0.0), problem.duals.start().shape))
-    if not problem.loss.has_value or _length(problem.product(far)) < 10 * offset:
+    offset = length(np.broadcast_to(getattr(problem.duals.term, "b", 0.0), problem.duals.start().shape))
+    if not problem.loss.has_value or length(problem.product(far)) < 10 * offset:
         return False
     first, near, last = (
-        _total(problem.objective(point)) + problem.duals.conjugate(problem.product(point)) for point in (start, x, far)
+        total(problem.objective(point)) + problem.duals.conjugate(problem.product(point)) for point in (start, x, far)
     )
     return last - near < -_FAR / 2 * abs(near - first) < 0
-
-
-def _length(v: Array) -> float:
-    return float(np.linalg.norm(v))
-
-
-def _total(values: Array) -> float:
-    return float(np.sum(values, dtype=np.float64))

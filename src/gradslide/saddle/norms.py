@@ -52,8 +52,11 @@ def _spectral(A: LinearMap, x_roots: Array, z_roots: Array) -> float:
     diagonal: list[float] = []
     beside: list[float] = []
     for _ in range(iterations):
-        stretched = A.apply((v / x_roots).astype(A.dtype)) / z_roots**2
-        u = np.asarray(A.apply_adjoint(stretched.astype(A.dtype)), dtype=np.float64) / x_roots
+        stretched = np.asarray(A.apply((v / x_roots).astype(A.dtype)), dtype=np.float64) / z_roots**2
+        # In units of its own: the squares of entries may leave the range of float32.
+        size = float(np.max(np.abs(stretched))) or 1.0
+        pulled = A.apply_adjoint((stretched / size).astype(A.dtype))
+        u = np.asarray(pulled, dtype=np.float64) * (size / x_roots)
         diagonal.append(float(v @ u))
         ritz = _largest_eigenvalue(diagonal, beside)
         u = u - diagonal[-1] * v - (beside[-1] if beside else 0.0) * before
@@ -85,7 +88,8 @@ def _squares(A: LinearMap, axis: int, roots: Array) -> Array:
     if A.matrix is None:
         return np.array([float(np.sum((line / roots) ** 2)) for line in _lines(A, axis)])
     weights = np.broadcast_to(np.asarray(roots, dtype=np.float64) ** -2.0, A.shape[axis])
-    squares = A.matrix.multiply(A.matrix) if hasattr(A.matrix, "multiply") else A.matrix**2
+    entries = A.matrix.astype(np.float64)
+    squares = entries.multiply(entries) if hasattr(entries, "multiply") else entries**2
     return np.asarray(weights @ squares if axis == 0 else squares @ weights).reshape(-1)
 
 

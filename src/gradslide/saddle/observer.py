@@ -9,12 +9,19 @@ from gradslide.certificate import Certificate, Evidence
 from gradslide.history import History
 from gradslide.metrics import Metrics
 from gradslide.saddle.linear_map import LinearMap
+from gradslide.saddle.measures import length, total
 from gradslide.saddle.no_solution import is_infeasible, is_unbounded
 from gradslide.saddle.problem import Saddle
 from gradslide.status import Status
 
 # A residual below this share of A x is not to be trusted to fall.
 _ROUNDING = 1e-7
+# A residual that is no smaller than this share of what it was at half the iterations is stuck; averages fall like 1/k.
+_STUCK = 0.75
+# With fewer products a search for a feasible point is not worth while.
+_LEAST_SEARCH = 20
+# So many are worth while in any run of as many iterations.
+_LONG_SEARCH = 300
 
 
 class SaddleObserver:
@@ -26,7 +33,7 @@ class SaddleObserver:
         self._counted = counted
 
     def objective(self, x: Array) -> float:
-        return float(np.sum(self._problem.objective(x), dtype=np.float64))
+        return total(self._problem.objective(x))
 
     def metrics(self, x: Array, evidence: Evidence | None) -> Metrics | None:
         """objective: f(x) + max over Z of <A x, z> - h(z); local_objective: f(x); both are the same where A x is kept
@@ -42,8 +49,8 @@ class SaddleObserver:
         return Metrics(
             objective=objective,
             local_objective=value,
-            residual=None if violation is None else _length(violation),
-            residual_scale=0.0 if violation is None else max(_length(product), _length(product - violation)),
+            residual=None if violation is None else length(violation),
+            residual_scale=0.0 if violation is None else max(length(product), length(product - violation)),
             gap=None if certificate is None else certificate.gap,
         )
 
@@ -62,8 +69,12 @@ class SaddleObserver:
         return f"{method} gives no certificate"
 
     def verdict(self, x: Array, evidence: Evidence | None, history: History) -> Status | None:
-        """Whether there is no solution: looked for where the residual has not halved in half the iterations."""
-        if self._residual_is_stuck(history) and is_infeasible(self._problem, self._counted, x, self._patience(history)):
+        """Whether there is no solution: looked for where the residual has hardly fallen in half the iterations."""
+        # A search for a feasible point may take a twentieth of the products that the run has taken, and a few more.
+        last = history[-1]
+        patience = max(last.operator_products // 20, min(last.iteration, _LONG_SEARCH))
+        stuck = patience >= _LEAST_SEARCH and self._residual_is_stuck(history)
+        if stuck and is_infeasible(self._problem, self._counted, x, patience):
             return Status.INFEASIBLE
         if evidence is not None and is_unbounded(self._problem, x, evidence.dual):
             return Status.UNBOUNDED
@@ -75,12 +86,7 @@ class SaddleObserver:
         if last.residual is None or last.residual <= _ROUNDING * last.residual_scale:
             return False
         earlier = [record.residual for record in history if 2 * record.iteration <= last.iteration]
-        return bool(earlier) and earlier[-1] is not None and last.residual > earlier[-1] / 2
-
-    @staticmethod
-    def _patience(history: History) -> int:
-        """Products that a search for a feasible point may take: a tenth of what the run has taken."""
-        return max(100, history[-1].operator_products // 10)
+        return bool(earlier) and earlier[-1] is not None and last.residual > _STUCK * earlier[-1]
 
     def _certificate(
         self, objective: float | None, violation: Array | None, evidence: Evidence | None
@@ -90,15 +96,11 @@ class SaddleObserver:
             return None
         problem, duals = self._problem, self._problem.duals
         smallest = problem.domain.linear_minimum(evidence.y + evidence.dual.w, problem.mu)
-        lower = float(np.sum(smallest - evidence.conjugate, dtype=np.float64)) - duals.h(evidence.dual.s)
+        lower = total(smallest - evidence.conjugate) - duals.h(evidence.dual.s)
         if not (math.isfinite(lower) and math.isfinite(objective)):
             return None
-        return Certificate(lower, objective, 0.0 if violation is None else _length(violation))
+        return Certificate(lower, objective, 0.0 if violation is None else length(violation))
 
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _length(v: Array) -> float:
-    return math.sqrt(float(np.vdot(v, v)))

@@ -1,10 +1,11 @@
 """min over x, max over z of f(x) + <A x, z> - h(z), and min f(x) under linear constraints."""
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradslide._parameters import checked
 from gradslide._types import Array
 from gradslide.domains import Domain
 from gradslide.errors import InputError, require, require_number, unknown_name
@@ -13,8 +14,16 @@ from gradslide.problem import Objective, checked_domain
 from gradslide.saddle import scaling as scalings
 from gradslide.saddle.dual_space import DualSpace
 from gradslide.saddle.linear_map import linear_map
+from gradslide.saddle.measures import total
 from gradslide.saddle.norms import operator_norm
 from gradslide.saddle.terms import Interval, as_term
+
+
+class Distances(NamedTuple):
+    """U(z_0, z) and V(x_0, x)."""
+
+    U: float
+    V: float
 
 
 class Saddle(Objective):
@@ -69,9 +78,13 @@ class Saddle(Objective):
     @cached_property
     def has_gap(self) -> bool:
         """Whether both sides of the gap can be computed."""
-        z = self.duals.start()
-        known = self.is_constrained or np.isfinite(self.duals.conjugate(np.zeros_like(z)))
-        return self.has_lower_bound and bool(known and np.isfinite(self.duals.h(z)))
+        h_is_known = not np.isnan(self.duals.h(self.duals.start()))
+        return self.has_lower_bound and self.maximum_is_known and bool(h_is_known)
+
+    @cached_property
+    def maximum_is_known(self) -> bool:
+        """Whether max over Z of <A x, z> - h(z) can be computed."""
+        return not np.isnan(self.duals.conjugate(np.zeros_like(self.duals.start())))
 
     @cached_property
     def is_constrained(self) -> bool:
@@ -83,6 +96,12 @@ class Saddle(Objective):
         if self._norm is not None:
             return float(self._norm)
         return operator_norm(self.A if A is None else A, self.domain, self.duals.domain)
+
+    def distances(self, x: Array, z: Array, x0: Array | None = None) -> "Distances":
+        """U(z_0, z) and V(x_0, x) of points (d,) or (m, d), and (k,): what `guarantees.saddle_R` takes."""
+        x = np.broadcast_to(np.asarray(x, dtype=self.dtype), (self.m, self.d))
+        z = np.asarray(z, dtype=self.dtype).reshape(1, -1)
+        return Distances(self.duals.U(self.duals.start(), z), total(self.domain.V(self.start(x0), x)))
 
     def product(self, x: Array) -> Array:
         """A x, as a row (1, k)."""
@@ -114,10 +133,11 @@ class LinearlyConstrained(Saddle):
         norm: float | None = None,
         scaling: str | None = None,
     ) -> None:
-        super().__init__(loss, A, _interval(b, sense, lower, upper), domain, mu=mu, norm=norm, scaling=scaling)
+        super().__init__(loss, A, None, domain, mu=mu, norm=norm, scaling=scaling)
+        self.duals = DualSpace(self.duals.domain, _interval(self.A.shape[0], b, sense, lower, upper))
 
 
-def _interval(b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
+def _interval(k: int, b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
     got = f"b {'not ' * (b is None)}given, lower {'not ' * (lower is None)}given, upper {'not ' * (upper is None)}given"
     one = (b is None) != (lower is None and upper is None)
     require(one, "give b, or lower and upper (or one of them)", got, "b=0 for A x = 0")
@@ -126,6 +146,9 @@ def _interval(b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
         return Interval(-np.inf if lower is None else lower, np.inf if upper is None else upper)
     if sense not in (None, "==", "<=", ">="):
         raise unknown_name("sense", sense, ["==", "<=", ">="])
+    rule = f"b must be a number or have one entry for each of the {k} rows of A"
+    require(np.shape(b) in ((), (k,)), rule, f"shape {np.shape(b)}", "check it against A")
+    b = checked("b", b)
     return Interval(-np.inf if sense == "<=" else b, np.inf if sense == ">=" else b)
 
 
