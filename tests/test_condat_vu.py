@@ -123,7 +123,7 @@ class Averages(gs.CondatVu):
     """Measures the gap of the averages."""
 
     def evidence(self, state):
-        return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
+        return (Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),)
 
 
 def worst_share(case: SaddleCase, *, L: float, A_norm: float) -> float:

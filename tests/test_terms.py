@@ -14,7 +14,7 @@ from agents import iterates
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, GroupBall, Halfspace, L1Ball, L2Ball, NonNegative, Simplex
 from gradslide.saddle.dual_space import DualSpace
-from gradslide.saddle.terms import Interval, Linear, Prox, Quadratic
+from gradslide.terms import Interval, Linear, Prox, Quadratic
 
 K = 4
 CENTER = np.linspace(-1, 2, K)

@@ -1,6 +1,6 @@
 """Convex optimization by many agents on a network without a centre."""
 
-from gradslide import coupling, data, domains, guarantees, losses, network, oracles, reference, schedules
+from gradslide import coupling, data, domains, guarantees, losses, network, oracles, reference, schedules, terms
 from gradslide._version import __version__
 from gradslide.certificate import Certificate
 from gradslide.costs import Costs
@@ -10,7 +10,7 @@ from gradslide.history import History, Record
 from gradslide.methods import PDS, SPDS, CondatVu, Context
 from gradslide.penalties import L1, ElasticNet, GroupL1
 from gradslide.problem import Problem
-from gradslide.saddle import LinearlyConstrained, Saddle, terms
+from gradslide.saddle import LinearlyConstrained, Saddle
 from gradslide.solution import Solution, load
 from gradslide.solve import solve
 from gradslide.status import Status

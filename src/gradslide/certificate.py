@@ -8,10 +8,9 @@ from gradslide.coupling import Dual
 
 
 class Evidence(NamedTuple):
-    """From what a lower bound on the optimum follows: averages over the outer iterations of a stage.
+    """From what a lower bound on the optimum follows: of one outer iteration, or averages over several.
 
-    y: of the gradients y_k. conjugate: of ft*(y_k) = <x_under_k, y_k> - ft(x_under_k), one per row of x.
-    dual: of z and A^T z.
+    y: the gradients y_k. conjugate: ft*(y_k) = <x_under_k, y_k> - ft(x_under_k), one per row of x. dual: z and A^T z.
     """
 
     y: Array

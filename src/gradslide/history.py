@@ -12,9 +12,9 @@ class Record:
     """One outer iteration: what had been spent, and what was observed. Metrics are None where they were thinned out.
 
     objective: sum of all f_i at the mean of the agents, or the maximum over z of a saddle point problem;
-    local_objective: sum of f_i(x_i); residual: ||A x||, or how far A x is from where it must be; gap: objective less a
-    certified lower bound; disagreement: max_i ||x_i - mean||; mean_norm: ||mean||; residual_scale: what a relative
-    residual is relative to.
+    local_objective: sum of f_i(x_i); residual: ||A x||, or how far A x is from where it must be; residual_scale: what a
+    relative residual is relative to; lower: the best certified lower bound on the optimum so far; gap: objective less
+    that; disagreement: max_i ||x_i - mean||; mean_norm: ||mean||.
     """
 
     iteration: int
@@ -30,6 +30,7 @@ class Record:
     disagreement: float | None = None
     mean_norm: float = 0.0
     residual_scale: float = 0.0
+    lower: float | None = None
     gap: float | None = None
 
     @classmethod

@@ -1,6 +1,7 @@
 """Observations for tables and plots: they may look at everything, are never counted and never timed."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +24,7 @@ class Metrics:
     local_objective: float | None
     residual: float | None
     residual_scale: float
+    lower: float | None = None
     gap: float | None = None
     disagreement: float | None = None
     mean_norm: float = 0.0
@@ -35,17 +37,21 @@ class Observer(Protocol):
         """Sum over all agents of f_i(x_i)."""
         ...
 
-    def metrics(self, x: Array, evidence: Evidence | None) -> Metrics | None:
-        """What is to be recorded of x; None where values are no longer finite."""
+    def metrics(self, x: Array, lower: float) -> Metrics | None:
+        """What is to be recorded of x; None where values are no longer finite. lower: the best lower bound so far."""
         ...
 
-    def certificate(self, x: Array, evidence: Evidence | None) -> Certificate | None: ...
+    def lower_bound(self, evidence: Sequence[Evidence]) -> float:
+        """The best lower bound on the optimum that follows; -inf where none does."""
+        ...
+
+    def certificate(self, x: Array, lower: float) -> Certificate | None: ...
 
     def no_certificate(self, method: str) -> str:
         """Why there is none."""
         ...
 
-    def verdict(self, x: Array, evidence: Evidence | None, history: History) -> Status | None:
+    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
         """The status, where there turns out to be no solution."""
         ...
 
@@ -64,16 +70,19 @@ class NetworkObserver:
     def objective(self, x: Array) -> float:
         return float(self._network.observe(np.asarray(self._problem.objective(x), dtype=np.float64), "sum"))
 
-    def certificate(self, x: Array, evidence: Evidence | None) -> Certificate | None:
+    def lower_bound(self, evidence: Sequence[Evidence]) -> float:
+        return -math.inf
+
+    def certificate(self, x: Array, lower: float) -> Certificate | None:
         return None
 
     def no_certificate(self, method: str) -> str:
         return f"{method} gives no certificate"
 
-    def verdict(self, x: Array, evidence: Evidence | None, history: History) -> Status | None:
+    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
         return None
 
-    def metrics(self, x: Array, evidence: Evidence | None) -> Metrics | None:
+    def metrics(self, x: Array, lower: float) -> Metrics | None:
         known = self._problem.loss.has_value
         mean = self.mean(x)
         local_objective = self.objective(x) if known else None

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
 
-_DEFAULT_ITERATIONS = 1000
+_TENTH = math.log(1.1)
 # Outer iterations before the first look for signs that there is no solution.
 _FIRST_LOOK = 16
 Callback = Callable[[Record, Array], bool | None]
@@ -82,9 +82,11 @@ class Run:
         costs.seconds += time.perf_counter() - clock
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         self._plan()
+        self._lower = -math.inf
         self._ended_by = ""
         outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
+        self._may_switch = output is None and len(outputs) > 1 and self._setting.compares_outputs
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
         self._take_stock()
@@ -93,8 +95,7 @@ class Run:
         """When the method's schedule ends, if it does, and when the run is to end."""
         method, stop = self._method, self._given_stop
         self._schedule_end: int | None = method.iterations(self.now.state) if hasattr(method, "iterations") else None
-        iterations = self._schedule_end or _DEFAULT_ITERATIONS
-        self._stop = self._setting.default_stop(iterations) if stop is None else stop
+        self._stop = self._setting.default_stop(self._schedule_end) if stop is None else stop
 
     def close(self) -> None:
         self._context.oracle.close()
@@ -126,6 +127,7 @@ class Run:
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
         self.now = found
+        self._recall_lower()
         self._plan()
         self._take_stock()
 
@@ -133,12 +135,19 @@ class Run:
         """The status, if there is nothing left to do before the first step."""
         history = self.now.history
         if len(history) and self._stop.reached(history[-1]):
+            self._switch_output()
             return Status.CONVERGED
         status = self._exhausted()
         if status is None and len(history) and history[-1].iteration % self._record_every:
             # A record that was only taken because an earlier run ended there.
             self.now.history = history[:-1]
+            self._recall_lower()
         return status
+
+    def _recall_lower(self) -> None:
+        """The best lower bound that was recorded."""
+        recorded = [record.lower for record in self.now.history[-1:] if record.lower is not None]
+        self._lower = recorded[0] if recorded else -math.inf
 
     def watch(self, interrupted: Callable[[], bool]) -> None:
         """From now on samples are not waited for once Ctrl-C was pressed or time is up."""
@@ -196,7 +205,7 @@ class Run:
         show(record)
         # A copy: what a callback keeps or changes is its own.
         asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
-        if self._stop.reached(record):
+        if self._stop.reached(record) or (_is_due(now.iteration) and self._switch_output()):
             return Status.CONVERGED
         if observed and self._doubled():
             clock = time.perf_counter()
@@ -206,14 +215,30 @@ class Run:
                 return verdict
         return Status.STOPPED if asked_to_stop else exhausted
 
+    def _switch_output(self) -> bool:
+        """Whether an output reaches the targets; it is measured from now on. The recommended one comes first."""
+        if not (self._may_switch and self._stop.has_targets):
+            return False
+        for name, x in self._outputs().items():
+            record = self._record(x, observed=True)
+            if record is not None and self._stop.reached(record):
+                self._output = name
+                self._good = np.array(x)
+                history = self.now.history
+                self.now.history = (
+                    history[:-1] if len(history) and history[-1].iteration == record.iteration else history
+                )
+                self.now.history.append(record)
+                return True
+        return False
+
     def solution(self, status: Status) -> Solution:
         # A torn or diverged state has no outputs worth showing, but the last good one.
         outputs = (
             {name: np.array(x) for name, x in self._outputs().items()} if self.is_whole else {self._output: self._good}
         )
         context = self._context
-        evidence = self._evidence() if self.is_whole else None
-        certificate = self._setting.observer.certificate(outputs[self._output], evidence)
+        certificate = self._setting.observer.certificate(outputs[self._output], self._lower)
         return Solution(
             x=outputs[self._output],
             agents=context.network.agents,
@@ -271,11 +296,8 @@ class Run:
         dual = np.asarray(found[self._output] if isinstance(found, Mapping) else found)
         return self._setting.multipliers(dual).astype(self._context.problem.dtype)
 
-    def _evidence(self) -> Evidence | None:
-        evidence: Evidence | None = None
-        if hasattr(self._method, "evidence"):
-            evidence = self._method.evidence(self.now.state)
-        return evidence
+    def _evidence(self) -> Sequence[Evidence]:
+        return self._method.evidence(self.now.state) if hasattr(self._method, "evidence") else ()
 
     def _doubled(self) -> bool:
         """Whether the iterations have passed a power of 2 since the record before the last."""
@@ -292,8 +314,15 @@ class Run:
         if not observed:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            metrics = self._setting.observer.metrics(x, self._evidence())
+            observer = self._setting.observer
+            self._lower = max(self._lower, observer.lower_bound(self._evidence()))
+            metrics = observer.metrics(x, self._lower)
         return None if metrics is None else replace(spent, **asdict(metrics))
+
+
+def _is_due(iteration: int) -> bool:
+    """About every tenth part of the way so far."""
+    return math.floor(math.log(iteration) / _TENTH) > math.floor(math.log(max(1, iteration - 1)) / _TENTH)
 
 
 def _setting(problem: Problem | Saddle, network: Network | None, method: Method, costs: Costs) -> Setting:

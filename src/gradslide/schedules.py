@@ -41,7 +41,6 @@ class Row:
     alpha_1: float
     eta_1: float
     eta_slope: float
-    keeps_gradient: bool = False
     c: int = 0
 
     @property
@@ -178,15 +177,15 @@ class StronglyConvex(Schedule):
 
 @dataclass(frozen=True)
 class Linear(Schedule):
-    """L = 0: one gradient is enough. One primal-dual loop with p = 0, cut into outer iterations of T_k = k exchanges.
+    """L = mu = 0: one gradient is enough. One primal-dual loop with p = 0, cut into outer iterations of T_k = k exchanges.
 
-    eta q = ||A||^2 and beta_k = T_k satisfy the conditions of Proposition 1 for any mu >= 0; eta/q = 8 R^2
+    eta q = ||A||^2 and beta_k = T_k satisfy the conditions of Proposition 1; eta/q = 8 R^2
     balances the two terms of its bound, which falls like 1/sum T_k.
     """
 
     A_norm: float
     R: float
-    mu: float = 0.0
+    mu: float = field(default=0.0, init=False)
     L: float = field(default=0.0, init=False)
 
     def row(self, n: int) -> Row:
@@ -206,7 +205,6 @@ class Linear(Schedule):
             alpha_1=1.0,
             eta_1=eta,
             eta_slope=0.0,
-            keeps_gradient=k > 1,
         )
 
 
@@ -222,11 +220,12 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
     require_number("||A||", A_norm, "check the network", least=0)
     require_number("growth", growth, "leave it out for the default", above=1, most=1e9)
     L, mu, A_norm, R, growth = float(L), float(mu), float(A_norm), float(R), float(growth)
-    if L == 0:
-        return Linear(A_norm=A_norm, R=R, mu=mu)
+    if mu == 0 and L == 0:
+        return Linear(A_norm=A_norm, R=R)
     if mu == 0:
         return Convex(L=L, A_norm=A_norm, R=R)
-    # A larger L is a valid one too; below mu/8 it would leave tau as it is and only make T_k larger.
+    # A larger L is a valid one too, for a linear f as well; below mu/8 it would leave tau as it is and only make T_k
+    # larger.
     return StronglyConvex(L=max(L, mu / 8), mu=mu, A_norm=A_norm, R=R, growth=growth)
 
 

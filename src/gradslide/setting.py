@@ -1,6 +1,6 @@
 """Where a run takes place: what couples the x_i, who counts it, who looks at it."""
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from gradslide.network import Counted, Network
 from gradslide.network.wrapper import beneath
 from gradslide.problem import Problem
 from gradslide.stop import Stop
+
+_DEFAULT_ITERATIONS = 1000
 
 
 class Setting(Protocol):
@@ -37,8 +39,13 @@ class Setting(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
-    def default_stop(self, iterations: int) -> Stop:
-        """When a run ends that was not told when to end."""
+    @property
+    def compares_outputs(self) -> bool:
+        """Whether any output that reaches the targets will do, where none was asked for."""
+        ...
+
+    def default_stop(self, iterations: int | None) -> Stop:
+        """When a run ends that was not told when to end. iterations: of the method's schedule, if it ends."""
         ...
 
     def dual_start(self, dual: Array) -> Array:
@@ -53,6 +60,8 @@ class Setting(Protocol):
 class Networked:
     """Agents on a network: A x = 0 where they agree."""
 
+    compares_outputs: ClassVar[bool] = False
+
     def __init__(self, problem: Problem, network: Network, coupling: str, costs: Costs) -> None:
         self._problem = problem
         self.network: Network = Counted(network, costs)
@@ -62,8 +71,8 @@ class Networked:
         self.names = {"coupling": coupling, "network": repr(network.graph)}
         self.fingerprint = network.graph.fingerprint
 
-    def default_stop(self, iterations: int) -> Stop:
-        return Stop(iterations=iterations)
+    def default_stop(self, iterations: int | None) -> Stop:
+        return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)

@@ -22,8 +22,9 @@ _KIND, _VERSION = "solution", 1
 class Solution:
     """The answers of the agents here, how the run ended, what it cost and what was observed.
 
-    x: (agents here, d), the output named `output`; outputs: all of them by name. dual: multipliers, or None: on a
-    network in node form (A^T z = Lap s), (agents here, d); else z, (k,). certificate: a certified gap where there is
+    x: (agents here, d), the output named `output`: the one asked for, else the one that the method recommends, or
+    (without a network) that reached the targets; outputs: all of them by name. dual: multipliers, or None: on a network
+    in node form (A^T z = Lap s), (agents here, d); else z, (k,). certificate: a certified gap where there is
     one; else None, and `certificate_reason` says why. parameters: numbers that the method was given or found.
     """
 

@@ -41,10 +41,10 @@ def solve(
     """Solve a problem over a network; or a saddle point or linearly constrained problem, which has none.
 
     network: a Graph (simulated in this process) or a network. method: `PDS()` by default. stop: targets and
-    limits; by default the outer iterations of a method that fixes them ahead, else 1,000, and without a network 100,000
-    operator products, or a gap (and residual) of 1e-4 where there is one. x0: one point for all
-    agents, or one each; the minimiser of nu by default. warm_start: start from the point and the multipliers of an
-    earlier solution. output: which of the method's outputs to return and measure; its recommendation by default.
+    limits; by default the outer iterations of a method that fixes them ahead, else 1,000; without a network 10,000
+    gradients or 100,000 operator products, or a relative gap (and residual) of 1e-4 where there is one. x0: one point
+    for all agents, or one each; the minimiser of nu by default. warm_start: start from the point and the multipliers of
+    an earlier solution. output: which of the method's outputs to return and measure; its recommendation by default.
     callback(record, x): called once per outer iteration; returning True stops. record_every: observe metrics every so
     many outer iterations (targets are checked there). progress: a line on stderr, with a label if one is given.
     checkpoint: a file, written about every `checkpoint_seconds` and at the end; if it is there already the run goes on

@@ -17,7 +17,7 @@ class Relative:
 
     objective: objective <= to + value |to|, where `to` is the optimum, or an estimate of it. disagreement: <=
     value * to, by default to = ||mean||. residual: <= value * to, by default to = sqrt(m) ||mean||, or the larger of
-    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = 1 + |objective|.
+    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = |objective|.
     """
 
     value: float
@@ -91,7 +91,7 @@ class Stop:
             (record.objective, _objective_target(self.objective)),
             (record.residual, _scaled(self.residual, record.residual_scale)),
             (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
-            (None if record.gap is None else abs(record.gap), _scaled(self.gap, 1 + abs(record.objective or 0.0))),
+            (None if record.gap is None else abs(record.gap), _scaled(self.gap, abs(record.objective or 0.0))),
         )
         wanted = [(measured, target) for measured, target in checks if target is not None]
         return bool(wanted) and all(measured is not None and measured <= target for measured, target in wanted)

@@ -1,9 +1,10 @@
 """What `solve` asks of a method, and what a method is given."""
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from array_api_compat import array_namespace
 
@@ -61,6 +62,13 @@ def as_floats(method: Any, *names: str) -> None:
     for name in names:
         if (value := getattr(method, name)) is not None:
             object.__setattr__(method, name, float(value))
+
+
+class Copied:
+    """A state that can be kept while the run goes on."""
+
+    def copy(self) -> Self:
+        return copy.deepcopy(self)
 
 
 class Look(NamedTuple):

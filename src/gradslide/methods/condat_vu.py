@@ -9,11 +9,11 @@ from gradslide.certificate import Evidence
 from gradslide.coupling import COUPLINGS, Dual
 from gradslide.errors import require, require_number, unknown_name
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, as_floats, average, look, unvalued
+from gradslide.methods.base import Context, Copied, as_floats, average, look, unvalued
 
 
 @dataclass(frozen=True)
-class State:
+class State(Copied):
     """x_k and z_k; averages over x_1, ..., x_k and z_1, ..., z_k; the gradient y at x_{k-1}, ft*(y), and averages.
 
     averages: whether they are recommended, and not the last x.
@@ -143,10 +143,12 @@ class CondatVu:
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"last": state.dual.s, "average": state.dual_bar.s}
 
-    def evidence(self, state: State) -> Evidence:
-        if state.averages:
-            return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
-        return Evidence(state.y, state.conjugate, state.dual)
+    def evidence(self, state: State) -> tuple[Evidence, Evidence]:
+        """Of the averages, and of the last iteration."""
+        return (
+            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),
+            Evidence(state.y, state.conjugate, state.dual),
+        )
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"tau": state.tau, "sigma": state.sigma, "L": state.L, "A_norm": state.A_norm}

@@ -10,15 +10,13 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.coupling import NetworkCoupling
 from gradslide.methods.base import Context
-from gradslide.methods.saddle_defaults import distances
+from gradslide.methods.saddle_defaults import STEPS_AWAY, distances
 from gradslide.oracles.variance import moments
 from gradslide.saddle.coupling import Operator
 from gradslide.schedules import Sampled
 
-# How many gradient steps of length 1/L the solution is guessed to be away.
-_STEPS_AWAY = 10.0
 # R of Theorem 3 times 2 to 10 took the fewest gradients and products on random problems.
-_PRACTICE = 4.0
+_PRACTICE = 2.5
 # Exchanges that the first outer iteration may take where L was not given.
 _FIRST_SLIDES = 50
 # Samples per agent at x_0 from which sigma and R are estimated.
@@ -77,7 +75,7 @@ def balance(
     mean_part = _without_noise(float(total @ total) / m, noise / m)
     square = _without_noise(square, noise)
     if V is None:
-        V = min(0.5 * square * (_STEPS_AWAY / L) ** 2, width) if L > 0 else width
+        V = min(0.5 * square * (STEPS_AWAY / L) ** 2, width) if L > 0 else width
     if square == 0 or L == 0 or A_norm == 0 or V == 0:
         return Balance(1.0, V)
     # The theorem's 1 has no unit: a tenth of the mean gradient takes its place.

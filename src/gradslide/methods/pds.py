@@ -48,15 +48,17 @@ class PDS(Sliding):
             y = context.oracle.gradient(context.x0)
             found = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
             R = defaults.sliding_R(context, found, L=L)
-        L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
-        schedule = schedules.theorem_1(L=L, mu=context.problem.mu, A_norm=A_norm, R=R, growth=self.growth)
-        return sliding.start(context, schedule, y=y)
+        mu, is_linear = context.problem.mu, L == 0
+        if self.L is None:
+            L = defaults.first_slides(max(L, mu / 8), R=R, A_norm=A_norm)
+        schedule = schedules.theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=self.growth)
+        return sliding.start(context, schedule, y=y, y_stays=is_linear)
 
     def step(self, context: Context, state: State) -> State:
         row = state.schedule.row(state.k + 1)
         s = sliding.restart(state) if row.k == 1 and row.stage > 0 else state
-        known = row.keeps_gradient or s.y_is_known
-        return sliding.outer_iteration(context, s, row, lambda x_under: look(context, x_under, s.y if known else None))
+        y = s.y if s.y_is_known else None
+        return sliding.outer_iteration(context, s, row, lambda x_under: look(context, x_under, y))
 
     def parameters(self, state: State) -> dict[str, float]:
         """What was given or found: all that `schedules.theorem_1` takes."""

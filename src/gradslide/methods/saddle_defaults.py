@@ -13,8 +13,8 @@ from gradslide.saddle.problem import Distances
 
 # Iterations of a least squares solver: two products each.
 _LEAST_SQUARES = 30
-# How many gradient steps of length 1/L the solution is guessed to be away from where the constraints hold.
-_STEPS_AWAY = 10.0
+# How many gradient steps of length 1/L the solution is guessed to be away, from where the constraints hold.
+STEPS_AWAY = 10.0
 
 
 def distances(
@@ -47,7 +47,7 @@ def distances(
     z = z.astype(x0.dtype)
     left = slope + coupling.A.apply_adjoint(z[0]).reshape(x0.shape)
     if V is None:
-        steps = min((factor / size for factor, size in ((_STEPS_AWAY, L), (1.0, mu)) if size > 0), default=0.0)
+        steps = min((factor / size for factor, size in ((STEPS_AWAY, L), (1.0, mu)) if size > 0), default=0.0)
         moves = [float(np.sum(domain.V(start, x1))) for start in (x_start, x0)]
         V = min((math.sqrt(2 * max(moves)) + steps * _dual_length(domain, left)) ** 2 / 2, V_most)
         if steps == 0:

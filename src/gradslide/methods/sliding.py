@@ -1,7 +1,6 @@
 """One outer iteration of primal-dual sliding: Algorithm 1/2 of Lan, Ouyang, Zhou, "Graph topology invariant gradient
 and sampling complexity for decentralized and stochastic optimization". PDS and SPDS differ in how they come by y."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -10,16 +9,16 @@ from array_api_compat import array_namespace
 from gradslide._types import Array
 from gradslide.certificate import Evidence
 from gradslide.coupling import Dual
-from gradslide.methods.base import Context, Look, average, unvalued
+from gradslide.methods.base import Context, Copied, Look, average, unvalued
 from gradslide.schedules import Row, Schedule
 
 
 @dataclass(frozen=True)
-class State:
+class State(Copied):
     """x = x_{k-1}, x_prev = x_{k-2}, x_before = the inner iterate before x; k outer iterations are done.
 
-    conjugate_bar is the average of ft_i*(y_k), NaN where nobody asked for it. Where gradients are sampled: `samples`
-    per agent were drawn, each with variance sigma^2 as far as is known.
+    y_stays: the gradient is the same everywhere. conjugate is ft_i*(y_k), NaN where nobody asked for it. Where
+    gradients are sampled: `samples` per agent were drawn, each with variance sigma^2 as far as is known.
     """
 
     k: int
@@ -32,16 +31,14 @@ class State:
     x_bar: Array
     y: Array
     y_is_known: bool
+    y_stays: bool
     y_bar: Array
+    conjugate: Array
     conjugate_bar: Array
     dual: Dual
     dual_bar: Dual
     samples: int = 0
     sigma: float | None = None
-
-    def copy(self) -> "State":
-        """A state of its own, for who wants to keep it while the run goes on."""
-        return copy.deepcopy(self)
 
 
 class Sliding:
@@ -54,14 +51,25 @@ class Sliding:
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"average": state.dual_bar.s, "hat": state.dual.s, "last": state.dual.s}
 
-    def evidence(self, state: State) -> Evidence:
-        return Evidence(state.y_bar, state.conjugate_bar, state.dual_bar)
+    def evidence(self, state: State) -> tuple[Evidence, Evidence]:
+        """Of the averages, and of the last outer iteration."""
+        return (
+            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),
+            Evidence(state.y, state.conjugate, state.dual),
+        )
 
 
 def start(
-    context: Context, schedule: Schedule, *, y: Array | None = None, samples: int = 0, sigma: float | None = None
+    context: Context,
+    schedule: Schedule,
+    *,
+    y: Array | None = None,
+    y_stays: bool = False,
+    samples: int = 0,
+    sigma: float | None = None,
 ) -> State:
-    """The state before the first outer iteration; y: the gradient at x_0, if it is known already."""
+    """The state before the first outer iteration; y: the gradient at x_0, if it is known already; y_stays: it is the
+    same everywhere."""
     x = context.x0
     xp = array_namespace(x)
     dual = context.coupling.start(x, context.s0)
@@ -76,7 +84,9 @@ def start(
         x_bar=x,
         y=xp.zeros_like(x) if y is None else y,
         y_is_known=y is not None,
+        y_stays=y_stays,
         y_bar=xp.zeros_like(x),
+        conjugate=unvalued(x).conjugate,
         conjugate_bar=unvalued(x).conjugate,
         dual=dual,
         dual_bar=dual,
@@ -114,8 +124,10 @@ def outer_iteration(context: Context, s: State, row: Row, look: Callable[[Array]
         x_under=x_under,
         x_bar=average(s.x_bar, x_hat, row.weight),
         y=y,
-        y_is_known=False,
+        y_is_known=s.y_stays,
+        y_stays=s.y_stays,
         y_bar=average(s.y_bar, y, row.weight),
+        conjugate=conjugate,
         conjugate_bar=conjugate if row.k == 1 else average(s.conjugate_bar, conjugate, row.weight),
         dual=dual,
         dual_bar=Dual(*(average(bar, new / row.T, row.weight) for bar, new in zip(s.dual_bar, dual_sum, strict=True))),

@@ -1,6 +1,5 @@
 """Saddle points and linear constraints: an operator A in the place of a network."""
 
-from gradslide.saddle import terms
 from gradslide.saddle.problem import LinearlyConstrained, Saddle
 
-__all__ = ["LinearlyConstrained", "Saddle", "terms"]
+__all__ = ["LinearlyConstrained", "Saddle"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.domains import Domain
-from gradslide.saddle.terms import Term
+from gradslide.terms import Term
 
 
 class DualSpace:

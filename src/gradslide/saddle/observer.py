@@ -1,6 +1,7 @@
 """What can be seen of a run on a saddle point problem: values, residual, gap, and that there is no solution."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class SaddleObserver:
     def objective(self, x: Array) -> float:
         return total(self._problem.objective(x))
 
-    def metrics(self, x: Array, evidence: Evidence | None) -> Metrics | None:
+    def metrics(self, x: Array, lower: float) -> Metrics | None:
         """objective: f(x) + max over Z of <A x, z> - h(z); local_objective: f(x); both are the same where A x is kept
         in a set, and the residual is the distance from it."""
         problem = self._problem
@@ -45,21 +46,32 @@ class SaddleObserver:
             return None
         objective = None if value is None else _known(value + problem.duals.conjugate(product))
         violation = problem.duals.violation(product)
-        certificate = self._certificate(objective, violation, evidence)
+        certified = math.isfinite(lower) and objective is not None and math.isfinite(objective)
         return Metrics(
             objective=objective,
             local_objective=value,
             residual=None if violation is None else length(violation),
             residual_scale=0.0 if violation is None else max(length(product), length(product - violation)),
-            gap=None if certificate is None else certificate.gap,
+            lower=lower if math.isfinite(lower) else None,
+            gap=objective - lower if certified and objective is not None else None,
         )
 
-    def certificate(self, x: Array, evidence: Evidence | None) -> Certificate | None:
-        if not self._problem.loss.has_value:
+    def lower_bound(self, evidence: Sequence[Evidence]) -> float:
+        """By weak duality: min over X of mu nu + r + <y + A^T z, x>, less ft*(y) and h(z)."""
+        if not self._problem.has_lower_bound:
+            return -math.inf
+        bounds = [
+            total(self._problem.domain.linear_minimum(each.y + each.dual.w, self._problem.mu) - each.conjugate)
+            - self._problem.duals.h(each.dual.s)
+            for each in evidence
+        ]
+        return max((bound for bound in bounds if math.isfinite(bound)), default=-math.inf)
+
+    def certificate(self, x: Array, lower: float) -> Certificate | None:
+        seen = self.metrics(x, lower)
+        if seen is None or seen.objective is None or seen.gap is None:
             return None
-        product = self._problem.product(x)
-        objective = _known(self.objective(x) + self._problem.duals.conjugate(product))
-        return self._certificate(objective, self._problem.duals.violation(product), evidence)
+        return Certificate(lower, seen.objective, seen.residual or 0.0)
 
     def no_certificate(self, method: str) -> str:
         if not self._problem.has_lower_bound:
@@ -68,7 +80,7 @@ class SaddleObserver:
             return "the value of h, or its maximum over Z, is not known"
         return f"{method} gives no certificate"
 
-    def verdict(self, x: Array, evidence: Evidence | None, history: History) -> Status | None:
+    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
         """Whether there is no solution: looked for where the residual has hardly fallen in half the iterations."""
         # A search for a feasible point may take a twentieth of the products that the run has taken, and a few more.
         last = history[-1]
@@ -76,7 +88,7 @@ class SaddleObserver:
         stuck = patience >= _LEAST_SEARCH and self._residual_is_stuck(history)
         if stuck and is_infeasible(self._problem, self._counted, x, patience):
             return Status.INFEASIBLE
-        if evidence is not None and is_unbounded(self._problem, x, evidence.dual):
+        if any(is_unbounded(self._problem, x, each.dual) for each in evidence[:1]):
             return Status.UNBOUNDED
         return None
 
@@ -87,19 +99,6 @@ class SaddleObserver:
             return False
         earlier = [record.residual for record in history if 2 * record.iteration <= last.iteration]
         return bool(earlier) and earlier[-1] is not None and last.residual > _STUCK * earlier[-1]
-
-    def _certificate(
-        self, objective: float | None, violation: Array | None, evidence: Evidence | None
-    ) -> Certificate | None:
-        """lower: min over X of mu nu + r + <y + A^T z, x>, less the averages of ft*(y_k) and h(z): by weak duality."""
-        if evidence is None or objective is None:
-            return None
-        problem, duals = self._problem, self._problem.duals
-        smallest = problem.domain.linear_minimum(evidence.y + evidence.dual.w, problem.mu)
-        lower = total(smallest - evidence.conjugate) - duals.h(evidence.dual.s)
-        if not (math.isfinite(lower) and math.isfinite(objective)):
-            return None
-        return Certificate(lower, objective, 0.0 if violation is None else length(violation))
 
 
 def _known(value: float) -> float | None:

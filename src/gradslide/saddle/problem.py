@@ -16,7 +16,7 @@ from gradslide.saddle.dual_space import DualSpace
 from gradslide.saddle.linear_map import linear_map
 from gradslide.saddle.measures import total
 from gradslide.saddle.norms import operator_norm
-from gradslide.saddle.terms import Interval, as_term
+from gradslide.terms import Interval, as_term
 
 
 class Distances(NamedTuple):

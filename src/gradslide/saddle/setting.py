@@ -1,5 +1,7 @@
 """A saddle point problem on one machine, as a run sees it."""
 
+from typing import ClassVar
+
 from gradslide._types import Array
 from gradslide.costs import Costs
 from gradslide.errors import require
@@ -11,11 +13,13 @@ from gradslide.saddle.problem import Saddle
 from gradslide.stop import Relative, Stop
 
 _TOLERANCE = Relative(1e-4)
-_DEFAULT_PRODUCTS = 100_000
+_DEFAULT_GRADIENTS, _DEFAULT_PRODUCTS = 10_000, 100_000
 
 
 class OnOneMachine:
     """All of x and z in one place, coupled by an operator."""
+
+    compares_outputs: ClassVar[bool] = True
 
     def __init__(self, problem: Saddle, costs: Costs) -> None:
         self.network: Network = Central(problem.m)
@@ -25,10 +29,11 @@ class OnOneMachine:
         self.fingerprint = f"{problem.A.fingerprint()} {problem.duals.fingerprint()}"
         self._problem = problem
 
-    def default_stop(self, iterations: int) -> Stop:
+    def default_stop(self, iterations: int | None) -> Stop:
         gap = _TOLERANCE if self._problem.has_gap else None
         residual = _TOLERANCE if gap is not None and self._problem.is_constrained else None
-        return Stop(gap=gap, residual=residual, iterations=iterations, operator_products=_DEFAULT_PRODUCTS)
+        limits = {"gradients": _DEFAULT_GRADIENTS, "operator_products": _DEFAULT_PRODUCTS}
+        return Stop(gap=gap, residual=residual, iterations=iterations, **limits)
 
     def dual_start(self, dual: Array) -> Array:
         shape = self._problem.A.shape[:1]
