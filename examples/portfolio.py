@@ -95,8 +95,8 @@ def main(picture: Path) -> None:
     runs = {}
     for geometry, domain in GEOMETRIES.items():
         problem = gs.LinearlyConstrained(loss, A, 0, domain=domain)
-        V = float(problem.domain.V(problem.domain.start(), best.x[None])[0])
         # Known only where the solution is: what the default has to guess.
+        V = problem.distances(best.x, prices).V
         R = gs.guarantees.theory_R(V=V, z_star=float(np.linalg.norm(prices)))
         methods = {"PDS": gs.PDS(), "PDS, R of theory": gs.PDS(R=R), "Condat-Vu": gs.CondatVu()}
         for name, method in methods.items():

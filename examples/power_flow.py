@@ -76,14 +76,14 @@ class Grid:
         return BASE * float(np.maximum(self.lower - self.A @ x, self.A @ x - self.upper).max())
 
 
-def run(problem, method, optimum, output="last", stage=None):
-    """Until cost and violation are right or products run out. stage: outer iterations after which it starts anew."""
+def run(problem, method, optimum, stage=None):
+    """Until cost and violation of the last x are right or products run out. stage: outer iterations of a new start."""
     targets = {"objective": gs.Relative(COST_ERROR, to=optimum), "residual": VIOLATION_MW / BASE}
     solution, way, spent = None, [], np.zeros(3)
     while solution is None or solution.status is gs.Status.ITERATION_LIMIT:
         stop = gs.Stop(**targets, operator_products=PRODUCTS - int(spent[1]), iterations=stage)
         every = 10 if isinstance(method, gs.CondatVu) else 1
-        how = {"method": method, "warm_start": solution, "output": output, "record_every": every}
+        how = {"method": method, "warm_start": solution, "output": "last", "record_every": every}
         solution = gs.solve(problem, stop=stop, **how)
         records = [(r.gradients, r.operator_products, r.seconds, BASE * r.residual) for r in solution.history]
         way.append(records + np.r_[spent, 0])
@@ -131,16 +131,15 @@ def main(picture: Path) -> None:
     prices, stages, everything = -exact.z[:BUSES], f"PDS, R of the theorem, stages of {STAGE}", {}
     for scaling in ("", "rows scaled"):
         problem = grid.problem(scaling[:4] or None)
-        V, U = problem.domain.V(problem.start(), exact.x[None]).sum(), problem.duals.U(0 * exact.z[None], exact.z[None])
-        R = gs.guarantees.saddle_R(V=V, U=U)
+        U, V = problem.distances(exact.x, exact.z)
+        R = gs.guarantees.saddle_R(U=U, V=V)
         tuned = [run(problem, gs.CondatVu(ratio=ratio), exact.cost) for ratio in RATIOS]
         runs = {
-            "PDS, default": run(problem, gs.PDS(), exact.cost, "average"),
-            "PDS, R of the theorem": run(problem, gs.PDS(R=R), exact.cost, "average"),
-            "PDS, R of the theorem, last x": run(problem, gs.PDS(R=R), exact.cost),
+            "PDS, default": run(problem, gs.PDS(), exact.cost),
+            "PDS, R of the theorem": run(problem, gs.PDS(R=R), exact.cost),
             stages: run(problem, gs.PDS(R=R), exact.cost, stage=STAGE),
-            "Condat-Vu, default": run(problem, gs.CondatVu(), exact.cost, "average"),
-            "Condat-Vu, best ratio, last x": min(tuned, key=lambda found: found.spent[0]),
+            "Condat-Vu, default": run(problem, gs.CondatVu(), exact.cost),
+            "Condat-Vu, best ratio": min(tuned, key=lambda found: found.spent[0]),
         }
         everything |= {f"{name:38}{scaling:11}": found for name, found in runs.items()}
 

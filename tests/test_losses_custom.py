@@ -159,3 +159,50 @@ def test_x_and_streams_must_fit():
         loss.sample_gradient(X, 1, streams(2))
     with pytest.raises(InputError, match="smoothness must be a non-negative number"):
         per_agent(smoothness=lambda norm: [1.0]).smoothness()
+
+
+def both_of(target):
+    return lambda x: (0.5 * float((x - target) @ (x - target)), x - target)
+
+
+def test_value_and_gradient_in_one_function_are_enough():
+    targets = np.arange(6.0).reshape(3, 2)
+    each = Custom(value_and_gradient=[both_of(target) for target in targets], smoothness=1.0, agents=3, dimension=2)
+    at_once = Custom(
+        value_and_gradient=lambda x: (0.5 * np.sum((x - targets) ** 2, axis=1), x - targets),
+        smoothness=1.0,
+        agents=3,
+        dimension=2,
+    )
+    x = np.random.default_rng(0).normal(size=(3, 2))
+    for loss in (each, at_once):
+        assert loss.has_value
+        np.testing.assert_allclose(loss.value(x), 0.5 * np.sum((x - targets) ** 2, axis=1))
+        np.testing.assert_allclose(loss.gradient(x), x - targets)
+        value, gradient = loss.value_and_gradient(x)
+        np.testing.assert_array_equal(value, loss.value(x))
+        np.testing.assert_array_equal(gradient, loss.gradient(x))
+    np.testing.assert_allclose(each.take([2]).gradient(x[2:]), x[2:] - targets[2:])
+
+
+def test_a_value_of_its_own_is_taken_where_no_gradient_is_wanted():
+    calls = []
+    loss = Custom(
+        value=[lambda x: calls.append("value") or 0.5 * float(x @ x)],
+        value_and_gradient=[lambda x: calls.append("both") or (0.5 * float(x @ x), x)],
+        smoothness=1.0,
+        agents=1,
+        dimension=2,
+    )
+    x = np.ones((1, 2))
+    loss.value(x), loss.gradient(x), loss.value_and_gradient(x)
+    assert calls == ["value", "both", "both"]
+
+
+@pytest.mark.parametrize(
+    "returned", [1.0, (1.0,), (1.0, 2.0), (np.ones(2), np.ones(2)), (1.0, np.ones(3)), ("a", np.ones(2))]
+)
+def test_a_value_and_gradient_that_do_not_fit_are_refused(returned):
+    loss = Custom(value_and_gradient=[lambda x: returned], smoothness=1.0, agents=1, dimension=2)
+    with pytest.raises(InputError, match="value_and_gradient must return"):
+        loss.value_and_gradient(np.ones((1, 2)))

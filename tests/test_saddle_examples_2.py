@@ -71,7 +71,7 @@ def test_deblurring_takes_fewer_gradients_than_the_best_of_its_rivals(tmp_path):
 def test_power_flow_finds_dispatch_and_prices(tmp_path):
     printed = run("power_flow", tmp_path)
     rows = table(printed)
-    assert len(rows) == 12
+    assert len(rows) == 10
     stages = [cells for name, cells in rows.items() if "stages" in name]
     rivals = [cells for name, cells in rows.items() if "Condat-Vu, best" in name]
     for ours, theirs in zip(stages, rivals, strict=True):

@@ -177,7 +177,7 @@ class StronglyConvex(Schedule):
 
 @dataclass(frozen=True)
 class Linear(Schedule):
-    """L = mu = 0: one gradient is enough. One primal-dual loop with p = 0, cut into outer iterations of T_k = k exchanges.
+    """L = mu = 0: one gradient is enough. A primal-dual loop with p = 0, cut into outer iterations of T_k = k steps.
 
     eta q = ||A||^2 and beta_k = T_k satisfy the conditions of Proposition 1; eta/q = 8 R^2
     balances the two terms of its bound, which falls like 1/sum T_k.
@@ -224,9 +224,10 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
         return Linear(A_norm=A_norm, R=R)
     if mu == 0:
         return Convex(L=L, A_norm=A_norm, R=R)
-    # A larger L is a valid one too, for a linear f as well; below mu/8 it would leave tau as it is and only make T_k
-    # larger.
-    return StronglyConvex(L=max(L, mu / 8), mu=mu, A_norm=A_norm, R=R, growth=growth)
+    # A larger L is a valid one too; below mu/8 it would leave tau as it is and only make T_k larger. The gradients of a
+    # linear f are free: T_1 = 1 then.
+    least = mu / 8 if L > 0 else max(mu / 8, R * A_norm)
+    return StronglyConvex(L=max(L, least), mu=mu, A_norm=A_norm, R=R, growth=growth)
 
 
 @dataclass(frozen=True)

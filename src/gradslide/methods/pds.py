@@ -48,10 +48,9 @@ class PDS(Sliding):
             y = context.oracle.gradient(context.x0)
             found = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
             R = defaults.sliding_R(context, found, L=L)
-        mu, is_linear = context.problem.mu, L == 0
-        if self.L is None:
-            L = defaults.first_slides(max(L, mu / 8), R=R, A_norm=A_norm)
-        schedule = schedules.theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=self.growth)
+        is_linear = L == 0
+        L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
+        schedule = schedules.theorem_1(L=L, mu=context.problem.mu, A_norm=A_norm, R=R, growth=self.growth)
         return sliding.start(context, schedule, y=y, y_stays=is_linear)
 
     def step(self, context: Context, state: State) -> State:
