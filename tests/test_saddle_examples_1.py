@@ -91,7 +91,10 @@ def test_the_table_has_every_method_and_names_the_one_that_is_cheapest(example, 
     assert rivals <= rows.keys()
     reached = {label: row for label, row in rows.items() if "failed" not in row}
     for unit, column in (("gradients", "gradients"), ("operator products", "products"), ("seconds", "seconds")):
-        assert reached[named(printed, unit)][column] == cheapest(reached, column)
+        best = [label for label, row in reached.items() if row.get(column) == cheapest(reached, column)]
+        winner = named(printed, unit)
+        # Rounded alike in print, one may still have been faster.
+        assert winner in best or winner == f"{len(best)} alike"
 
 
 def test_both_sides_of_the_game_are_guaranteed_what_the_table_says(game):
