@@ -183,3 +183,17 @@ def test_the_run_does_not_hang_on_the_units_of_loss_and_A():
     for run in runs[1:]:
         assert run.costs.operator_products == runs[0].costs.operator_products
         np.testing.assert_allclose(run.x, runs[0].x, rtol=1e-6, atol=1e-9)
+
+
+def test_sampled_gradients_come_near_with_nothing_but_their_number_given():
+    rng = np.random.default_rng(0)
+    features, targets, A = rng.normal(size=(400, 8)), rng.normal(size=400), rng.normal(size=(2, 8))
+    loss = gs.losses.LeastSquares(features, targets, agents=1, reduction="mean")
+    problem = gs.LinearlyConstrained(loss, A, np.ones(2))
+    solution = gs.solve(problem, method=gs.SPDS(samples=20_000, seed=1))
+    Q = features.T @ features / len(targets)
+    system = np.block([[Q, A.T], [A, np.zeros((2, 2))]])
+    x = np.linalg.solve(system, np.r_[features.T @ targets / len(targets), np.ones(2)])[:8]
+    assert solution.costs.samples <= 20_000
+    assert solution.history[-1].residual < 3e-2
+    assert solution.history[-1].objective == pytest.approx(float(loss.value(x[None])[0]), rel=3e-2)

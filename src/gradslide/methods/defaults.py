@@ -115,17 +115,26 @@ class Probe(NamedTuple):
 def probe(context: Context, *, L: float, A_norm: float, distance: float | None, budget: int | None) -> Probe:
     """Estimates from single samples at x_0, for what was not given. It takes two sums over all agents.
 
-    budget: samples per agent that there are in all, of which no more than a tenth (but two) are taken.
+    budget: samples per agent that there are in all, of which no more than a tenth (but two) are taken; without a
+    network as many again, at a point that nearly fulfils the constraints.
     """
     samples = _PROBE_SAMPLES if budget is None else max(2, min(_PROBE_SAMPLES, budget // 10))
     mean, variances = moments(lambda j: context.oracle.sampled_gradient(context.x0, j, 1), samples)
     V = None if distance is None else distance**2 / 2
-    R, V = balance(context, mean, L=L, A_norm=A_norm, V=V, variances=variances / samples)
+    taken = samples
+
+    def gradient(x: Array) -> Array:
+        nonlocal taken
+        taken += samples
+        return context.oracle.sampled_gradient(x, taken - samples, samples)
+
+    R, V = balance(context, mean, L=L, A_norm=A_norm, V=V, variances=variances / samples, gradient=gradient)
+    R = sliding_R(context, R, L=L)
     total = float(context.network.agree(variances[:, None], "sum")[0])
     # Where no gradient pulls, any distance will do.
     distance = math.sqrt(2 * V) or 1.0
     # R of Theorem 2 has 4 |x_0 - x*| where Theorem 1 has 4 sqrt(V).
-    return Probe(R / math.sqrt(2), math.sqrt(total / context.network.m), distance, samples)
+    return Probe(R / math.sqrt(2), math.sqrt(total / context.network.m), distance, taken)
 
 
 def mixing_R(context: Context, schedule: Sampled) -> float:

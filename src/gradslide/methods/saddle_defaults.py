@@ -9,10 +9,9 @@ from gradslide._types import Array
 from gradslide.domains import Domain
 from gradslide.methods.base import Context
 from gradslide.saddle.coupling import Operator
+from gradslide.saddle.linear_map import least_squares
 from gradslide.saddle.problem import Distances
 
-# Iterations of a least squares solver: two products each.
-_LEAST_SQUARES = 30
 # How many gradient steps of length 1/L the solution is guessed to be away, from where the constraints hold.
 STEPS_AWAY = 10.0
 
@@ -43,7 +42,7 @@ def distances(
     # The gradient of a linear f is the same everywhere.
     moved = L > 0 and bool(np.any(x1 != x0))
     slope = np.asarray(gradient(x1) if moved and gradient is not None else y) + mu * domain.grad_nu(x1)
-    z = z_start if math.isfinite(U_most) else _least_squares(coupling, -slope.reshape(-1), adjoint=True)[None]
+    z = z_start if math.isfinite(U_most) else least_squares(coupling.A, -slope.reshape(-1), adjoint=True)[None]
     z = z.astype(x0.dtype)
     left = slope + coupling.A.apply_adjoint(z[0]).reshape(x0.shape)
     if V is None:
@@ -74,18 +73,5 @@ def _nearest_allowed(coupling: Operator, project: Callable[[Array], Array], x0: 
     violation = coupling.duals.violation(coupling.A.apply(x0.reshape(-1))[None])
     if violation is None or not np.any(violation):
         return x0
-    step = _least_squares(coupling, -violation[0], adjoint=False)
+    step = least_squares(coupling.A, -violation[0])
     return project(x0 + step.reshape(x0.shape).astype(x0.dtype))
-
-
-def _least_squares(coupling: Operator, target: Array, *, adjoint: bool) -> Array:
-    """About the shortest v with the smallest |A v - target|, or |A^T v - target|."""
-    from scipy.sparse.linalg import LinearOperator, lsqr
-
-    A = coupling.A
-    products = (A.apply_adjoint, A.apply) if adjoint else (A.apply, A.apply_adjoint)
-    forward, backward = (lambda v, product=product: product(v.astype(A.dtype)) for product in products)
-    shape = A.shape[::-1] if adjoint else A.shape
-    operator = LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
-    found: Array = lsqr(operator, np.asarray(target, dtype=np.float64), iter_lim=_LEAST_SQUARES)[0]
-    return found

@@ -75,6 +75,18 @@ def linear_map(A: Any, n: int, dtype: Any) -> LinearMap:
     return _from_matrix(matrix, n, dtype)
 
 
+def least_squares(A: LinearMap, target: Array, *, adjoint: bool = False) -> Array:
+    """About the shortest v with the smallest |A v - target|, or |A^T v - target|: 30 iterations of LSQR."""
+    from scipy.sparse.linalg import LinearOperator, lsqr
+
+    products = (A.apply_adjoint, A.apply) if adjoint else (A.apply, A.apply_adjoint)
+    forward, backward = (lambda v, product=product: product(v.astype(A.dtype)) for product in products)
+    shape = A.shape[::-1] if adjoint else A.shape
+    operator = LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
+    found: Array = lsqr(operator, np.asarray(target, dtype=np.float64), atol=1e-12, btol=1e-12, iter_lim=30)[0]
+    return found
+
+
 def _from_matrix(matrix: Any, n: int, dtype: Any) -> LinearMap:
     require(matrix.dtype.kind in "fiub", "A must be real", matrix.dtype, "split real and imaginary parts")
     shape = _checked_shape(matrix.shape, n)

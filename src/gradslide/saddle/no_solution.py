@@ -6,7 +6,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.coupling import Dual
-from gradslide.saddle.linear_map import LinearMap
+from gradslide.saddle.linear_map import LinearMap, least_squares
 from gradslide.saddle.measures import length, total
 from gradslide.saddle.problem import Saddle
 
@@ -79,35 +79,40 @@ def _nearest_to_feasible(problem: Saddle, A: LinearMap, x: Array, products: int)
     return x, z
 
 
-def is_unbounded(problem: Saddle, x: Array, dual: Dual) -> bool:
+def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
     """Whether the objective falls along a ray of X that A does not see, a million times as far as the run has come.
 
-    It must fall by more than <A v, z> could make up for with any z a million times as long as multipliers of that
-    slope are; and a smooth f must still fall 10^10 gradient steps away.
+    The ray is v = x - x_0, less what leads out of the constraints. f must fall by more than <A v, z> could make up for
+    with any z a million times as long as multipliers of that slope are; a smooth f, 10^10 gradient steps away.
     """
-    domain, duals = problem.domain, problem.duals
+    domain = problem.domain
     if domain.bounded or problem.mu > 0:
         return False
     start = domain.start()
     ray = x - start
-    ray_length = length(ray)
-    far = x + _FAR * ray
-    if ray_length == 0 or not bool(np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))):
+    if not problem.is_constrained:
+        return _falls(problem, start, x, ray) and _falls_past_all_kinks(problem, start, x, x + _FAR * ray)
+    z, w = length(dual.s), length(dual.w)
+    if w == 0 or not _falls(problem, start, x, ray):
+        return False
+    out = problem.duals.term.escape(A.apply(ray.reshape(-1))[None])[0]
+    along = ray - least_squares(A, out).reshape(x.shape).astype(x.dtype)
+    multiplier = max(z, length(problem.loss.gradient(x)) * z / w)
+    stretch = length(problem.duals.term.escape(A.apply(along.reshape(-1))[None]))
+    return _falls(problem, start, x, along, _FAR * multiplier * stretch)
+
+
+def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.0) -> bool:
+    """Whether X goes on along the ray, and f still falls far out, by more than what holds it."""
+    domain, far = problem.domain, x + _FAR * ray
+    if not np.any(ray) or not bool(np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))):
         return False
     L = float(np.max(problem.smoothness()))
-    if L * length(far - start) < _STEPS * length(problem.loss.gradient(start)) * (L > 0):
-        return False
-    if not problem.is_constrained:
-        return _falls_past_all_kinks(problem, start, x, far)
-    z, w = length(dual.s), length(dual.w)
-    if w == 0:
+    if L > 0 and L * length(far - start) < _STEPS * length(problem.loss.gradient(start)):
         return False
     gradient = problem.loss.gradient(far)
-    penalty = total(domain.r(far)) * ray_length / length(far - x)
-    slope = float(np.vdot(gradient, ray)) + penalty
-    stretch = length(duals.term.escape(problem.product(ray)))
-    multiplier = max(z, length(problem.loss.gradient(x)) * z / w)
-    return slope + _FAR * multiplier * stretch < -1e-6 * length(gradient) * ray_length
+    penalty = total(domain.r(far)) * length(ray) / length(far - x)
+    return float(np.vdot(gradient, ray)) + penalty + held < -1e-6 * length(gradient) * length(ray)
 
 
 def _falls_past_all_kinks(problem: Saddle, start: Array, x: Array, far: Array) -> bool:

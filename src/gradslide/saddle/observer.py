@@ -19,6 +19,8 @@ from gradslide.status import Status
 _ROUNDING = 1e-7
 # A residual that is no smaller than this share of what it was at half the iterations is stuck; averages fall like 1/k.
 _STUCK = 0.75
+# A residual below this share of A x is nearly none: constraints that contradict each other do not come so far.
+_NEARLY = 1e-2
 # With fewer products a search for a feasible point is not worth while.
 _LEAST_SEARCH = 20
 # So many are worth while in any run of as many iterations.
@@ -26,7 +28,7 @@ _LONG_SEARCH = 300
 
 
 class SaddleObserver:
-    """Looks with products of its own, which nobody counts; only the search for a feasible point counts them."""
+    """Looks with products of its own, which nobody counts; only searches that may end the run count them."""
 
     def __init__(self, problem: Saddle, counted: LinearMap) -> None:
         """counted: the same A, for what steers the run."""
@@ -85,12 +87,15 @@ class SaddleObserver:
         # A search for a feasible point may take a twentieth of the products that the run has taken, and a few more.
         last = history[-1]
         patience = max(last.operator_products // 20, min(last.iteration, _LONG_SEARCH))
-        stuck = patience >= _LEAST_SEARCH and self._residual_is_stuck(history)
-        if stuck and is_infeasible(self._problem, self._counted, x, patience):
-            return Status.INFEASIBLE
-        if any(is_unbounded(self._problem, x, each.dual) for each in evidence[:1]):
-            return Status.UNBOUNDED
-        return None
+        if self._residual_is_stuck(history):
+            worthwhile = patience >= _LEAST_SEARCH
+            return (
+                Status.INFEASIBLE if worthwhile and is_infeasible(self._problem, self._counted, x, patience) else None
+            )
+        if last.residual is not None and last.residual > _NEARLY * last.residual_scale:
+            return None
+        unbounded = any(is_unbounded(self._problem, self._counted, x, each.dual) for each in evidence[:1])
+        return Status.UNBOUNDED if unbounded else None
 
     @staticmethod
     def _residual_is_stuck(history: History) -> bool:
