@@ -30,8 +30,8 @@ class SPDS(Sliding):
     `samples` allows, else Theorem 2's choice 2 m sigma^2/D^2. L: smoothness of every ft_i. sigma: root of the variance
     of one sample, averaged over the agents. distance: an estimate of D, that is sqrt(m) times the distance of one
     agent. What is left out is found: L from the losses; R, sigma and distance, where they are needed, from 64 samples
-    per agent at x_0 (or a tenth of `samples`; without a network twice that), which are counted. coupling, norm: as for PDS. oracle: how samples are
-    drawn, one of `gs.oracles`. seed: of the agents' random streams.
+    per agent at x_0 (or a tenth of `samples`; without a network twice that), which are counted. coupling, norm: as for
+    PDS. oracle: how samples are drawn, one of `gs.oracles`. seed: of the agents' random streams.
     """
 
     N: int | None = None
