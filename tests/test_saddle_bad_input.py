@@ -108,7 +108,10 @@ CASES = {
     "a set that is none": (lambda: gs.Saddle(LOSS, A, domain=(0, 1)), ["domain", "tuple (0, 1)"]),
     "a dual set that is none": (lambda: gs.Saddle(LOSS, A, dual_domain=(0, 1)), ["dual_domain", "tuple (0, 1)"]),
     "a class for a dual set": (lambda: gs.Saddle(LOSS, A, dual_domain=Free), ["dual_domain", "the class Free"]),
-    "a set for h": (lambda: gs.Saddle(LOSS, A, L2Ball(1.0)), ["h must", "L2Ball", "dual_domain="]),
+    "a set twice": (
+        lambda: gs.Saddle(LOSS, A, L2Ball(1.0), dual_domain=L2Ball(1.0)),
+        ["indicator", "both", "dual_domain"],
+    ),
     "a dual set of x's dimension": (lambda: gs.Saddle(LOSS, A, dual_domain=Box(np.zeros(N))), ["lo", "(4,)"]),
     "two dual sets": (lambda: gs.Saddle(LOSS, A, dual_domain=PerAgent([Free()] * 2)), ["PerAgent", "2 for 1"]),
     "mu negative": (lambda: gs.Saddle(LOSS, A, mu=-1.0), ["mu must be >= 0", "-1.0"]),

@@ -68,3 +68,22 @@ def test_distances_are_those_of_the_two_prox_functions(problem):
     assert problem.distances(x, z) == (pytest.approx(4.5), pytest.approx(10 * 0.25**2 / 2))
     assert problem.distances(x, z, x0).V == pytest.approx(10 * 0.25**2 / 2)
     assert problem.distances(0 * x, z, x0).V == pytest.approx(10 * 0.5**2 / 2)
+
+
+def test_a_set_as_h_is_its_indicator():
+    rng = np.random.default_rng(1)
+    loss, A, ball = gs.losses.Linear(rng.normal(size=4)), rng.normal(size=(3, 4)), gs.domains.L1Ball(2.0)
+    as_h, as_domain = (
+        gs.solve(gs.Saddle(loss, A, domain=gs.domains.Simplex(), **given), stop=gs.Stop(iterations=30))
+        for given in ({"h": ball}, {"dual_domain": ball})
+    )
+    np.testing.assert_array_equal(as_h.x, as_domain.x)
+    np.testing.assert_array_equal(as_h.dual, as_domain.dual)
+    assert np.abs(as_h.dual).sum() <= 2 + 1e-12
+
+
+def test_the_average_of_the_gradients_is_kept_and_saved(problem, tmp_path):
+    solution = gs.solve(problem, stop=gs.Stop(iterations=40))
+    # f is quadratic: the average gradient is the gradient at an average of the points, and near that of the answer.
+    np.testing.assert_allclose(solution.y, problem.loss.gradient(solution.x), atol=0.05)
+    np.testing.assert_array_equal(gs.load(solution.save(tmp_path / "solution.npz")).y, solution.y)

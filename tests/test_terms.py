@@ -354,7 +354,7 @@ REFUSED = {
     "a function": (lambda: saddle(abs), ["prox in closed form", "abs"]),
     "a class": (lambda: saddle(Linear), ["prox in closed form", "the class Linear"]),
     "a class of PyProximal": (lambda: saddle(pyproximal.L1), ["prox in closed form", "the class L1"]),
-    "a domain": (lambda: saddle(L2Ball(1.0)), ["prox in closed form", "L2Ball", "dual_domain="]),
+    "a set twice": (lambda: saddle(L2Ball(1.0), L2Ball(1.0)), ["indicator", "both", "dual_domain"]),
     "a penalty": (lambda: saddle(gs.L1(1.0)), ["prox in closed form", "L1", "dual_domain= for a set or penalty"]),
     "an array": (lambda: saddle(B), ["prox in closed form", "array"]),
     "b too long": (lambda: saddle(Linear(np.ones(5))), ["b must", "4 rows", "(5,)"]),

@@ -238,6 +238,7 @@ class Run:
             {name: np.array(x) for name, x in self._outputs().items()} if self.is_whole else {self._output: self._good}
         )
         context = self._context
+        evidence = self._evidence() if self.is_whole else ()
         certificate = self._setting.observer.certificate(outputs[self._output], self._lower)
         return Solution(
             x=outputs[self._output],
@@ -248,6 +249,7 @@ class Run:
             costs=self.now.costs,
             history=self.now.history,
             dual=self._dual() if self.is_whole else None,
+            y=np.array(evidence[0].y) if evidence else None,
             certificate=certificate,
             certificate_reason=""
             if certificate

@@ -24,8 +24,9 @@ class Solution:
 
     x: (agents here, d), the output named `output`: the one asked for, else the one that the method recommends, or
     (without a network) that reached the targets; outputs: all of them by name. dual: multipliers, or None: on a network
-    in node form (A^T z = Lap s), (agents here, d); else z, (k,). certificate: a certified gap where there is
-    one; else None, and `certificate_reason` says why. parameters: numbers that the method was given or found.
+    in node form (A^T z = Lap s), (agents here, d); else z, (k,). y: average of the gradients y_k, where the method
+    keeps it. certificate: a certified gap where there is one; else None, and `certificate_reason` says why. parameters:
+    numbers that the method was given or found.
     """
 
     x: Array
@@ -36,6 +37,7 @@ class Solution:
     costs: Costs
     history: History
     dual: Array | None = None
+    y: Array | None = None
     certificate: Certificate | None = None
     certificate_reason: str = "this method gives no certificate"
     parameters: Mapping[str, float] = field(default_factory=dict)
@@ -53,8 +55,7 @@ class Solution:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to one file, atomically; `gs.load` reads it."""
         arrays = {f"output.{name}": array for name, array in self.outputs.items()}
-        if self.dual is not None:
-            arrays["dual"] = self.dual
+        arrays |= {name: array for name in ("dual", "y") if (array := getattr(self, name)) is not None}
         meta = {
             "agents": [self.agents.start, self.agents.stop],
             "output": self.output,
@@ -110,6 +111,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         costs=Costs(**meta["costs"]),
         history=History.from_dict(meta["history"]),
         dual=arrays.get("dual"),
+        y=arrays.get("y"),
         certificate=None if (proof := meta.get("certificate")) is None else Certificate(**proof),
         certificate_reason=meta["certificate_reason"],
         parameters=meta["parameters"],

@@ -31,10 +31,10 @@ class Saddle(Objective):
 
     loss, domain, mu: as for `gs.Problem`; a loss of several agents is a sum over blocks of x, which A sees one after
     the other. A: (k, n) array, scipy sparse matrix, LinearOperator, PyLops operator, or a pair of functions (forward,
-    adjoint). h: one of `gs.terms` (0 by default), or an object with prox(v, step). dual_domain: the set Z with the
-    geometry of its steps; the whole space by default, where h = <b, z> means A x = b. norm: ||A||, if known, in the
-    norms of the two domains. scaling: "rows", "columns" or "both" weighs the coordinates of z and x by the entries of
-    A; columns only where mu = 0, and they can make L V larger.
+    adjoint). h: one of `gs.terms` (0 by default), a domain for its indicator, or an object with prox(v, step).
+    dual_domain: the set Z with the geometry of its steps; the whole space by default, where h = <b, z> means A x = b.
+    norm: ||A||, if known, in the norms of the two domains. scaling: "rows", "columns" or "both" weighs the coordinates
+    of z and x by the entries of A; columns only where mu = 0, and they can make L V larger.
     """
 
     def __init__(
@@ -51,6 +51,10 @@ class Saddle(Objective):
     ) -> None:
         super().__init__(loss, domain, mu)
         self.A = linear_map(A, self.m * self.d, self.dtype)
+        if isinstance(h, Domain):
+            rule = "a set as h is the indicator of it: give it as h or as dual_domain"
+            require(dual_domain is None, rule, "both", "leave dual_domain out")
+            h, dual_domain = None, h
         dual_domain = checked_domain("dual_domain", dual_domain).bind(1, self.A.shape[0], self.dtype)
         if norm is not None:
             require_number("norm", norm, "leave it out to have it found", least=0)
