@@ -1,12 +1,12 @@
 """Bad input: each mistake is one InputError that names the rule, the value and the remedy."""
 
 import math
-import re
 
 import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from messages import check_message
 from specs import write_spec
 
 import gradslide as gs
@@ -209,12 +209,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("mistake", "words"), [*CASES.values(), *WORDS.values()], ids=[*CASES, *WORDS])
 def test_a_mistake_is_named_with_its_rule_its_value_and_a_remedy(mistake, words):
-    with pytest.raises(gs.InputError) as caught:
-        mistake()
-    message = str(caught.value)
-    assert re.fullmatch(r"(?P<rule>[^;]+); got (?P<value>.+); (?P<remedy>.+)", message)
-    assert "\n" not in message
-    assert [word for word in words if word not in message] == []
+    check_message(mistake, words, value=".+")
 
 
 def test_the_same_calls_without_the_mistake_are_taken():

@@ -1,11 +1,11 @@
 """Bad input of saddle point problems and of what solves them: one InputError each, before anything is computed."""
 
 import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from messages import check_message
 
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, L2Ball, PerAgent
@@ -218,15 +218,6 @@ CASES = {
     "gossip by a bound": (lambda: solve(method=GossipByBound()), ["needs a network", "saddle point"]),
     "gossip by the graph": (lambda: solve(method=GossipByGraph()), ["needs a network", "saddle point"]),
 }
-
-
-def check_message(mistake, words):
-    with pytest.raises(gs.InputError) as caught:
-        mistake()
-    message = str(caught.value)
-    assert re.fullmatch(r"(?P<rule>[^;]+); got (?P<value>[^;]+); (?P<remedy>.+)", message)
-    assert "\n" not in message
-    assert [word for word in words if word not in message] == []
 
 
 @pytest.mark.parametrize(("mistake", "words"), CASES.values(), ids=CASES)

@@ -1,26 +1,14 @@
 """The examples of a game, of transport and of a portfolio run as a user would run them; what they print holds."""
 
-import importlib.util
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from example_runs import load, run
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
 GAME_ROW = r"\s+(?P<wins>\d\.\d+)\s+(?P<loses>\d\.\d+)$"
 TRANSPORT_ROW = r"\s+(?P<above>[\d.]+)%(?P<failed>  not reached)?$"
 PORTFOLIO_ROW = r"\s+(?P<growth>[\d.]+)%\s+(?P<exposure>\S+)$"
-
-
-def run(name: str, folder: Path) -> str:
-    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
-    printed = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=300).stdout
-    assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert f"written: {name}.png" in printed
-    return printed
 
 
 def table(printed: str, tail: str) -> dict[str, dict[str, float]]:
@@ -40,13 +28,6 @@ def _number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return 1.0
-
-
-def functions(name: str):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def cheapest(rows: dict[str, dict[str, float]], unit: str) -> float:
@@ -164,7 +145,7 @@ def test_the_portfolio_takes_fewer_gradients_with_pds(portfolio):
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_growth_is_as_smooth_on_the_simplex_as_the_portfolio_says(norm):
-    example = functions("portfolio")
+    example = load("portfolio")
     _, _, stocks, _ = example.monthly_returns()
     loss = example.growth_loss(stocks)
     smoothness = float(loss.smoothness(norm)[0])
@@ -181,7 +162,7 @@ def test_a_rounded_plan_has_exactly_the_marginals_asked_for():
     rng = np.random.default_rng(0)
     p, q, plan = rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(7)), rng.exponential(size=(5, 7)) / 20
     plan[0] = 0
-    rounded = functions("optimal_transport").rounded(plan, p, q)
+    rounded = load("optimal_transport").rounded(plan, p, q)
     assert rounded.min() >= 0
     assert rounded.sum(axis=1) == pytest.approx(p, abs=1e-15)
     assert rounded.sum(axis=0) == pytest.approx(q, abs=1e-15)

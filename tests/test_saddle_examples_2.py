@@ -1,37 +1,16 @@
 """The examples of images and of power grids run as a user would run them, and their data are what they say."""
 
-import importlib.util
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from example_runs import load, run
 
 import gradslide as gs
 
-pytest.importorskip("pyproximal")
-pytest.importorskip("cvxpy")
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
 RIVALS = ("PDS, best R", "Condat-Vu, best ratio", "PyProximal, best ratio")
 # Degrees at buses 2 to 14 in the archive's solved AC power flow, with 40 MW from bus 2 and the rest from bus 1.
 AC_ANGLES = [-4.98, -12.72, -10.33, -8.78, -14.22, -13.37, -13.36, -14.94, -15.1, -14.79, -15.07, -15.16, -16.04]
-
-
-def run(name, folder):
-    command = [sys.executable, str(EXAMPLES / f"{name}.py"), "picture.png"]
-    printed = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=400).stdout
-    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
-    return printed
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def table(printed):
@@ -56,7 +35,7 @@ def deblurring():
 
 
 def test_deblurring_takes_fewer_gradients_than_the_best_of_its_rivals(tmp_path):
-    printed = run("tv_deblurring", tmp_path)
+    printed = run("tv_deblurring", tmp_path, "picture.png")
     rows = table(printed)
     assert len(rows) == 7
     ours, condat, theirs = (next(cells for name, cells in rows.items() if start in name) for start in RIVALS)
@@ -69,7 +48,7 @@ def test_deblurring_takes_fewer_gradients_than_the_best_of_its_rivals(tmp_path):
 
 
 def test_power_flow_finds_dispatch_and_prices(tmp_path):
-    printed = run("power_flow", tmp_path)
+    printed = run("power_flow", tmp_path, "picture.png")
     rows = table(printed)
     assert len(rows) == 10
     stages = [cells for name, cells in rows.items() if "stages" in name]

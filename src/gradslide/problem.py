@@ -50,7 +50,7 @@ class Objective:
     def smoothness(self) -> Array:
         """The smoothness constants of ft_i, per agent, in nu's norm."""
         constants = self.loss.smoothness(self.domain.norm)
-        weights = getattr(self.domain, "weights", None)
+        weights = self.domain.weights
         return constants if weights is None else constants / float(np.min(weights))
 
     @cached_property

@@ -82,7 +82,7 @@ class Run:
         costs.seconds += time.perf_counter() - clock
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         self._plan()
-        self._lower = -math.inf
+        self._lower, self._proved = -math.inf, 0
         self._ended_by = ""
         outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
@@ -301,6 +301,12 @@ class Run:
     def _evidence(self) -> Sequence[Evidence]:
         return self._method.evidence(self.now.state) if hasattr(self._method, "evidence") else ()
 
+    def _raise_lower(self) -> None:
+        """See what this iteration proves, once, however many outputs are looked at."""
+        if self._proved < self.now.iteration:
+            self._lower = max(self._lower, self._setting.observer.lower_bound(self._evidence()))
+            self._proved = self.now.iteration
+
     def _doubled(self) -> bool:
         """Whether the iterations have passed a power of 2 since the record before the last."""
         before = self.now.history[-2].iteration if len(self.now.history) > 1 else 0
@@ -316,9 +322,8 @@ class Run:
         if not observed:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            observer = self._setting.observer
-            self._lower = max(self._lower, observer.lower_bound(self._evidence()))
-            metrics = observer.metrics(x, self._lower)
+            self._raise_lower()
+            metrics = self._setting.observer.metrics(x, self._lower)
         return None if metrics is None else replace(spent, **asdict(metrics))
 
 

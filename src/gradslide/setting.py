@@ -69,7 +69,10 @@ class Networked:
         observed = beneath(network)
         self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
         self.names = {"coupling": coupling, "network": repr(network.graph)}
-        self.fingerprint = network.graph.fingerprint
+
+    @property
+    def fingerprint(self) -> str:
+        return self.network.graph.fingerprint
 
     def default_stop(self, iterations: int | None) -> Stop:
         return Stop(iterations=iterations or _DEFAULT_ITERATIONS)

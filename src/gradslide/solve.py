@@ -165,7 +165,7 @@ def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> Non
             "give conjugate= to gs.terms.Prox, or use another",
         )
         rule = "Stop(residual=...) needs A x = b, or bounds on A x"
-        require(stop.residual is None or problem.is_constrained, rule, repr(problem), "use gap or objective")
+        require(stop.residual is None or problem.duals.is_constrained, rule, repr(problem), "use gap or objective")
         rule = "Stop(disagreement=...) needs agents on a network"
         require(stop.disagreement is None, rule, type(problem).__name__, "use residual, gap or objective")
         return

@@ -211,7 +211,7 @@ def _is_free(domain: Domain) -> bool:
     return isinstance(domain, Free) and domain.penalty is None
 
 
-def _weights(domain: Any) -> Array:
+def _weights(domain: Domain) -> Array:
     return 1.0 if domain.weights is None else domain.weights
 
 

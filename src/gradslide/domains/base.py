@@ -26,6 +26,8 @@ class Domain(Stacked, abc.ABC):
     m: int = field(init=False, repr=False, default=0)
     d: int = field(init=False, repr=False, default=0)
     dtype: Any = field(init=False, repr=False, default=None)
+    weights: Array = field(init=False, repr=False, default=None)
+    """Where coordinates are weighted: nu(x) = 1/2 sum_j weights_j (x_j - center_j)^2."""
 
     def bind(self, m: int, d: int, dtype: Any) -> Domain:
         """The domain checked against m agents in d dimensions, its parameters arrays of a floating dtype."""

@@ -27,8 +27,6 @@ class Euclidean(Domain):
 
     penalty: Penalty | None = field(default=None, kw_only=True)
     center: Array = field(default=0.0, kw_only=True)
-    weights: Array = field(init=False, repr=False, default=None)
-    """Once `weighted`: nu(x) = 1/2 sum_j weights_j (x_j - center_j)^2."""
 
     row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center", "weights")
     separable: ClassVar[bool] = False

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
-from gradslide.coupling import Coupling
+from gradslide.certificate import Evidence
+from gradslide.coupling import COUPLINGS, Coupling
 from gradslide.domains import Domain
+from gradslide.errors import unknown_name
 from gradslide.network.base import Network
 from gradslide.oracles import Oracle
 from gradslide.problem import Objective
@@ -57,6 +59,12 @@ class Method(Protocol):
         ...
 
 
+def require_coupling(name: str) -> None:
+    """Refuse a coupling that no network has."""
+    if name not in COUPLINGS:
+        raise unknown_name("coupling", name, COUPLINGS)
+
+
 def as_floats(method: Any, *names: str) -> None:
     """Given parameters as Python floats: a NumPy scalar would turn float32 arrays into float64 ones."""
     for name in names:
@@ -69,6 +77,17 @@ class Copied:
 
     def copy(self) -> Self:
         return copy.deepcopy(self)
+
+
+class Proving:
+    """A method whose state keeps what a lower bound follows from, of the last iteration and on average."""
+
+    def evidence(self, state: Any) -> tuple[Evidence, Evidence]:
+        """Of the averages, and of the last outer iteration."""
+        return (
+            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),
+            Evidence(state.y, state.conjugate, state.dual),
+        )
 
 
 class Look(NamedTuple):

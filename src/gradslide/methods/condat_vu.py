@@ -5,11 +5,10 @@ import math
 from dataclasses import dataclass
 
 from gradslide._types import Array
-from gradslide.certificate import Evidence
-from gradslide.coupling import COUPLINGS, Dual
-from gradslide.errors import require, require_number, unknown_name
+from gradslide.coupling import Dual
+from gradslide.errors import require, require_number
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Copied, as_floats, average, look, unvalued
+from gradslide.methods.base import Context, Copied, Proving, as_floats, average, look, require_coupling, unvalued
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CondatVu:
+class CondatVu(Proving):
     """One gradient and one step of z (one product with A, one with A^T, or one exchange) per iteration.
 
     x+ = prox of x - tau (grad ft(x) + A^T z), z+ = prox of z + sigma A (2 x+ - x). Assumes ft convex and L-smooth.
@@ -67,8 +66,7 @@ class CondatVu:
         steps = (self.tau is None) == (self.sigma is None) and (self.ratio is None or self.tau is None)
         require(steps, "give tau and sigma, or ratio, or none of them", given, "drop what is too much")
         as_floats(self, "ratio", "tau", "sigma", "L", "norm")
-        if self.coupling not in COUPLINGS:
-            raise unknown_name("coupling", self.coupling, COUPLINGS)
+        require_coupling(self.coupling)
 
     def init(self, context: Context) -> State:
         A_norm = context.coupling.norm() if self.norm is None else self.norm
@@ -142,13 +140,6 @@ class CondatVu:
     def dual(self, state: State) -> dict[str, Array]:
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"last": state.dual.s, "average": state.dual_bar.s}
-
-    def evidence(self, state: State) -> tuple[Evidence, Evidence]:
-        """Of the averages, and of the last iteration."""
-        return (
-            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),
-            Evidence(state.y, state.conjugate, state.dual),
-        )
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"tau": state.tau, "sigma": state.sigma, "L": state.L, "A_norm": state.A_norm}

@@ -4,10 +4,8 @@ invariant gradient and sampling complexity for decentralized and stochastic opti
 from dataclasses import dataclass
 
 from gradslide import schedules
-from gradslide.coupling import COUPLINGS
-from gradslide.errors import unknown_name
 from gradslide.methods import defaults, sliding
-from gradslide.methods.base import Context, as_floats, look
+from gradslide.methods.base import Context, as_floats, look, require_coupling
 from gradslide.methods.sliding import Sliding, State
 
 
@@ -37,8 +35,7 @@ class PDS(Sliding):
         L, R, A_norm = (1.0 if value is None else value for value in (self.L, self.R, self.norm))
         schedules.theorem_1(L=L, mu=0.0, A_norm=A_norm, R=R, growth=self.growth)
         as_floats(self, "L", "R", "norm", "growth")
-        if self.coupling not in COUPLINGS:
-            raise unknown_name("coupling", self.coupling, COUPLINGS)
+        require_coupling(self.coupling)
 
     def init(self, context: Context) -> State:
         A_norm = context.coupling.norm() if self.norm is None else self.norm

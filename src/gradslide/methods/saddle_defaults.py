@@ -62,13 +62,13 @@ def _dual_length(domain: Domain, gradient: Array) -> float:
     """The length of a gradient, in the norm dual to nu's."""
     if domain.norm == 1:
         return float(np.linalg.norm(np.max(np.abs(gradient), axis=1)))
-    weights = getattr(domain, "weights", None)
+    weights = domain.weights
     return float(np.linalg.norm(gradient if weights is None else gradient / np.sqrt(weights)))
 
 
 def _nearest_allowed(coupling: Operator, project: Callable[[Array], Array], x0: Array) -> Array:
     """About the nearest point where A x is as it must be; x_0 itself where A x may be anything."""
-    if coupling.duals.violation(coupling.duals.start()) is None:
+    if not coupling.duals.is_constrained:
         return x0
     violation = coupling.duals.violation(coupling.A.apply(x0.reshape(-1))[None])
     if violation is None or not np.any(violation):

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
-from gradslide.certificate import Evidence
 from gradslide.coupling import Dual
-from gradslide.methods.base import Context, Copied, Look, average, unvalued
+from gradslide.methods.base import Context, Copied, Look, Proving, average, unvalued
 from gradslide.schedules import Row, Schedule
 
 
@@ -41,7 +40,7 @@ class State(Copied):
     sigma: float | None = None
 
 
-class Sliding:
+class Sliding(Proving):
     """What methods with this state give back."""
 
     def output(self, state: State) -> dict[str, Array]:
@@ -50,13 +49,6 @@ class Sliding:
     def dual(self, state: State) -> dict[str, Array]:
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"average": state.dual_bar.s, "hat": state.dual.s, "last": state.dual.s}
-
-    def evidence(self, state: State) -> tuple[Evidence, Evidence]:
-        """Of the averages, and of the last outer iteration."""
-        return (
-            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),
-            Evidence(state.y, state.conjugate, state.dual),
-        )
 
 
 def start(

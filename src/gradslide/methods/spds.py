@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from gradslide import guarantees, schedules
 from gradslide._types import Array
-from gradslide.coupling import COUPLINGS
-from gradslide.errors import InputError, kind_of, require, require_number, unknown_name
+from gradslide.errors import InputError, kind_of, require, require_number
 from gradslide.methods import defaults, sliding
-from gradslide.methods.base import Context, Look, as_floats, unvalued
+from gradslide.methods.base import Context, Look, as_floats, require_coupling, unvalued
 from gradslide.methods.sliding import Sliding, State
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.schedules import Sampled
@@ -69,8 +68,7 @@ class SPDS(Sliding):
         if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
             raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
         as_floats(self, "R", "c", "L", "sigma", "eps", "distance", "norm")
-        if self.coupling not in COUPLINGS:
-            raise unknown_name("coupling", self.coupling, COUPLINGS)
+        require_coupling(self.coupling)
 
     def init(self, context: Context) -> State:
         require(

@@ -1,6 +1,6 @@
 """(Z, zeta, h): where z lives, how its steps are measured, and what it pays."""
 
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
@@ -34,9 +34,14 @@ class DualSpace:
     def h(self, z: Array) -> float:
         return self.term.value(z) + float(self.domain.r(z)[0])
 
+    @cached_property
+    def is_constrained(self) -> bool:
+        """Whether the maximum over z only keeps A x in a set."""
+        return self.violation(self.start()) is not None
+
     def conjugate(self, v: Array) -> float:
         """max over Z of <v, z> - h(z); 0 where that keeps v in a set: `violation` tells how far it is."""
-        return 0.0 if self.violation(v) is not None else self.term.conjugate(self.domain, v)
+        return 0.0 if self.is_constrained else self.term.conjugate(self.domain, v)
 
     def violation(self, v: Array) -> Array | None:
         return self.term.violation(self.domain, v)
@@ -47,5 +52,4 @@ class DualSpace:
         return f"{float(np.vdot(probe, near)):.7e} {float(np.vdot(probe, far)):.7e}"
 
     def __repr__(self) -> str:
-        described: Any = type(self.domain).__name__
-        return f"{type(self.term).__name__} on {described}"
+        return f"{type(self.term).__name__} on {type(self.domain).__name__}"

@@ -59,7 +59,7 @@ def linear_map(A: Any, n: int, dtype: Any) -> LinearMap:
     if isinstance(A, tuple | list) and len(A) == 2 and all(callable(part) for part in A):
         forward, adjoint = A
         rows = np.size(_called("forward", forward, np.zeros(n, dtype=dtype)))
-        return _from_products((rows, n), dtype, forward, adjoint)
+        return _from_products(_checked_shape((rows, n), n), dtype, forward, adjoint)
     if hasattr(A, "tocsr") and hasattr(A, "nnz"):
         require(len(A.shape) == 2, _RULE, f"shape {A.shape}", "give a (k, n) matrix")
         return _from_matrix(A.tocsr(), n, dtype)
@@ -98,20 +98,24 @@ def _from_matrix(matrix: Any, n: int, dtype: Any) -> LinearMap:
 
 
 def _from_products(shape: tuple[int, int], dtype: Any, forward: Product, adjoint: Product) -> LinearMap:
-    """From functions of one's own, which are tried once and then trusted."""
-    k, n = _checked_shape(shape, shape[1])
-    A = LinearMap((k, n), dtype, _flat("forward", forward, k, dtype), _flat("adjoint", adjoint, n, dtype), None)
+    """From functions of one's own, which are tried and then trusted."""
+    k, n = shape
+    A = LinearMap(shape, dtype, _flat("forward", forward, k, dtype), _flat("adjoint", adjoint, n, dtype), None)
     x, z = _probes(A)
-    for name, product, at in (("forward", forward, x), ("adjoint", adjoint, z)):
-        found = np.asarray(_called(name, product, at))
-        rule = f"A's {name} product must hold finite real numbers"
-        require(found.dtype.kind in "fiub", rule, f"type {found.dtype}", "check it")
-        require(bool(np.all(np.isfinite(found))), rule, "NaN or infinity", "check it")
-    Ax = A.apply(x)
-    _require_adjoint(A, x, Ax, z)
+    Ax, ATz = _tried("forward", forward, x, k, dtype), _tried("adjoint", adjoint, z, n, dtype)
+    _require_adjoint(x, Ax, z, ATz)
     # A second look along A x, where the two sides do not cancel.
-    _require_adjoint(A, x, Ax, Ax)
+    _require_adjoint(x, Ax, Ax, A.apply_adjoint(Ax))
     return A
+
+
+def _tried(name: str, product: Product, at: Array, size: int, dtype: Any) -> Array:
+    """A first product, with a clear error for whatever may be wrong with it."""
+    found = np.asarray(_called(name, product, at))
+    rule = f"A's {name} product must hold finite real numbers"
+    require(found.dtype.kind in "fiub", rule, f"type {found.dtype}", "check it")
+    require(bool(np.all(np.isfinite(found))), rule, "NaN or infinity", "check it")
+    return _flattened(name, found, size, dtype)
 
 
 def _called(name: str, product: Product, at: Array) -> Any:
@@ -128,14 +132,18 @@ def _flat(name: str, product: Product, size: int, dtype: Any) -> Product:
     """The product as a flat array of that size of its own, in the problem's dtype."""
 
     def flat(v: Array) -> Array:
-        result = np.asarray(product(v)).reshape(-1)
-        if result.size != size:
-            rule = f"A's {name} product must have {size} entries"
-            raise InputError(rule, result.size, "check forward and adjoint against each other")
-        # A copy: some operators write into the same array each time.
-        return result.astype(dtype)
+        return _flattened(name, product(v), size, dtype)
 
     return flat
+
+
+def _flattened(name: str, found: Any, size: int, dtype: Any) -> Array:
+    result = np.asarray(found).reshape(-1)
+    if result.size != size:
+        rule = f"A's {name} product must have {size} entries"
+        raise InputError(rule, result.size, "check forward and adjoint against each other")
+    # A copy: some operators write into the same array each time.
+    return result.astype(dtype)
 
 
 def _checked_shape(shape: Any, n: int) -> tuple[int, int]:
@@ -149,12 +157,12 @@ def _checked_shape(shape: Any, n: int) -> tuple[int, int]:
     return k, columns
 
 
-def _require_adjoint(A: LinearMap, x: Array, Ax: Array, z: Array) -> None:
+def _require_adjoint(x: Array, Ax: Array, z: Array, ATz: Array) -> None:
     """Refuse a pair of products of which one is not the other's adjoint: everything else would fail silently."""
-    one, other = float(np.vdot(z, Ax)), float(np.vdot(A.apply_adjoint(z), x))
+    one, other = float(np.vdot(z, Ax)), float(np.vdot(ATz, x))
     scale = float(np.linalg.norm(z) * np.linalg.norm(Ax))
     rule = "the second product of A must be the adjoint of the first: <A x, z> = <x, A^T z>"
-    close = abs(one - other) <= 100 * float(np.sqrt(np.finfo(A.dtype).eps)) * scale
+    close = abs(one - other) <= 100 * float(np.sqrt(np.finfo(x.dtype).eps)) * scale
     require(close, rule, f"{one:.6g} and {other:.6g} at a random x", "correct the adjoint")
 
 

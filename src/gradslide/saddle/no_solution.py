@@ -90,7 +90,7 @@ def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
         return False
     start = domain.start()
     ray = x - start
-    if not problem.is_constrained:
+    if not problem.duals.is_constrained:
         return _falls(problem, start, x, ray) and _falls_past_all_kinks(problem, start, x, x + _FAR * ray)
     z, w = length(dual.s), length(dual.w)
     if w == 0 or not _falls(problem, start, x, ray):

@@ -32,7 +32,7 @@ def operator_norm(A: LinearMap, domain: Domain, dual_domain: Domain) -> float:
 
 def _root_weights(domain: Domain) -> Array:
     """The square roots of nu's weights, flat; a number where all are one."""
-    weights = getattr(domain, "weights", None)
+    weights = domain.weights
     return 1.0 if weights is None else np.sqrt(np.broadcast_to(weights, (domain.m, domain.d))).reshape(-1)
 
 

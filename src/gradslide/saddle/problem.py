@@ -90,11 +90,6 @@ class Saddle(Objective):
         """Whether max over Z of <A x, z> - h(z) can be computed."""
         return not np.isnan(self.duals.conjugate(np.zeros_like(self.duals.start())))
 
-    @cached_property
-    def is_constrained(self) -> bool:
-        """Whether the maximum over z only keeps A x in a set."""
-        return self.duals.violation(self.duals.start()) is not None
-
     def operator_norm(self, A: Any = None) -> float:
         """||A|| in the norms of nu and zeta: as given, or found. A: the same map, counted."""
         if self._norm is not None:

@@ -26,12 +26,15 @@ class OnOneMachine:
         self.coupling = Operator(problem, costs)
         self.observer = SaddleObserver(problem, self.coupling.A)
         self.names = {"coupling": self.coupling.name}
-        self.fingerprint = f"{problem.A.fingerprint()} {problem.duals.fingerprint()}"
         self._problem = problem
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"
 
     def default_stop(self, iterations: int | None) -> Stop:
         gap = _TOLERANCE if self._problem.has_gap else None
-        residual = _TOLERANCE if gap is not None and self._problem.is_constrained else None
+        residual = _TOLERANCE if gap is not None and self._problem.duals.is_constrained else None
         limits = {"gradients": _DEFAULT_GRADIENTS, "operator_products": _DEFAULT_PRODUCTS}
         return Stop(gap=gap, residual=residual, iterations=iterations, **limits)
 
