@@ -170,12 +170,12 @@ class Watched(Wrapper):
         self._watch, self._wait = watch, wait
         self._turns = ((k, t) for k in range(1, N + 1) for t in range(1, EXCHANGES[k - 1] + 1))
 
-    def combine(self, v, weights):
+    def combine(self, v, weights, encoding=None):
         # The last record, past all turns, looks at the residual.
         k, t = next(self._turns, (N + 1, 1))
         self._wait(k, t)
         self._watch.events.append(("exchange", k))
-        return super().combine(v, weights)
+        return super().combine(v, weights, encoding)
 
 
 def watched(watch, oracle, wait=lambda k, t: None):

@@ -1,13 +1,44 @@
 """Convex optimization by many agents on a network without a centre."""
 
-from gradslide import coupling, data, domains, guarantees, losses, network, oracles, reference, schedules, terms
+from gradslide import (
+    compressors,
+    coupling,
+    data,
+    domains,
+    guarantees,
+    losses,
+    mixing,
+    network,
+    oracles,
+    reference,
+    schedules,
+    terms,
+)
 from gradslide._version import __version__
 from gradslide.certificate import Certificate
 from gradslide.costs import Costs
 from gradslide.errors import InputError, StreamError
 from gradslide.graph import Graph
 from gradslide.history import History, Record
-from gradslide.methods import PDS, SPDS, CondatVu, Context
+from gradslide.methods import (
+    ADMM,
+    DCS,
+    DGD,
+    DLM,
+    DSGD,
+    EXTRA,
+    NIDS,
+    OPAPC,
+    PDS,
+    SDCS,
+    SPDS,
+    AcceleratedTracking,
+    ChocoSGD,
+    CondatVu,
+    Context,
+    DualAveraging,
+    GradientTracking,
+)
 from gradslide.penalties import L1, ElasticNet, GroupL1
 from gradslide.problem import Problem
 from gradslide.saddle import LinearlyConstrained, Saddle
@@ -17,14 +48,27 @@ from gradslide.status import Status
 from gradslide.stop import Relative, Stop
 
 __all__ = [
+    "ADMM",
+    "DCS",
+    "DGD",
+    "DLM",
+    "DSGD",
+    "EXTRA",
     "L1",
+    "NIDS",
+    "OPAPC",
     "PDS",
+    "SDCS",
     "SPDS",
+    "AcceleratedTracking",
     "Certificate",
+    "ChocoSGD",
     "CondatVu",
     "Context",
     "Costs",
+    "DualAveraging",
     "ElasticNet",
+    "GradientTracking",
     "Graph",
     "GroupL1",
     "History",
@@ -39,12 +83,14 @@ __all__ = [
     "Stop",
     "StreamError",
     "__version__",
+    "compressors",
     "coupling",
     "data",
     "domains",
     "guarantees",
     "load",
     "losses",
+    "mixing",
     "network",
     "oracles",
     "reference",

@@ -26,7 +26,7 @@ class Solution:
     (without a network) that reached the targets; outputs: all of them by name. dual: multipliers, or None: on a network
     in node form (A^T z = Lap s), (agents here, d); else z, (k,). y: average of the gradients y_k, where the method
     keeps it. certificate: a certified gap where there is one; else None, and `certificate_reason` says why. parameters:
-    numbers that the method was given or found.
+    numbers that the method was given or found. warnings: what makes the answer doubtful, in words.
     """
 
     x: Array
@@ -42,6 +42,7 @@ class Solution:
     certificate_reason: str = "this method gives no certificate"
     parameters: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def mean(self) -> Array:
@@ -66,6 +67,7 @@ class Solution:
             "certificate_reason": self.certificate_reason,
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
+            "warnings": list(self.warnings),
         }
         storage.require_writable(Path(path).parent)
         return storage.write(path, _KIND, _VERSION, meta, arrays)
@@ -116,4 +118,5 @@ def load(path: str | os.PathLike[str]) -> Solution:
         certificate_reason=meta["certificate_reason"],
         parameters=meta["parameters"],
         settings=meta["settings"],
+        warnings=tuple(meta.get("warnings", ())),
     )

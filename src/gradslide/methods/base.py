@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from array_api_compat import array_namespace
@@ -13,6 +13,7 @@ from gradslide.certificate import Evidence
 from gradslide.coupling import COUPLINGS, Coupling
 from gradslide.domains import Domain
 from gradslide.errors import unknown_name
+from gradslide.mixing import MIXINGS, Mixing
 from gradslide.network.base import Network
 from gradslide.oracles import Oracle
 from gradslide.problem import Objective
@@ -32,10 +33,22 @@ class Context:
     coupling: Coupling
     x0: Array
     s0: Array | None = None
+    _mixings: dict[str, Mixing] = field(default_factory=dict, repr=False)
 
     @property
     def domain(self) -> Domain:
         return self.problem.domain
+
+    def mixing(self, name: str) -> Mixing:
+        """The mixing matrix of that name; "laplacian" takes a bound on lmax, which agents may have to find."""
+        if name not in self._mixings:
+            given = {"norm": self.network.norm_bound()} if name == "laplacian" else {}
+            self._mixings[name] = MIXINGS[name](self.network.graph, **given)
+        return self._mixings[name]
+
+    def mix(self, v: Array, mixing: Mixing) -> Array:
+        """W v: one exchange."""
+        return self.network.combine(v, mixing.matrix)
 
 
 @runtime_checkable
@@ -43,11 +56,16 @@ class Method(Protocol):
     """A frozen dataclass of parameters. It never stops, prints, times or measures: `solve` does.
 
     `step` returns a new state and may consume the arrays of the old one, but not before it has its samples: where a
-    stream ends, the old state is what was reached. A method may also have `dual(state)` (multipliers, or those that go
-    with each output by name), `parameters(state)` (numbers that it was given or found), `iterations(state)` (outer
-    iterations after which its schedule ends), `evidence(state)` (from what a lower bound on the optimum follows), a
-    field `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and
-    `seed` that say how its gradients are sampled.
+    stream ends, the old state is what was reached. A method may also have
+    - `dual(state)`: multipliers, or those that go with each output by name;
+    - `parameters(state)`: numbers that it was given or found;
+    - `iterations(state)`: outer iterations after which its schedule ends;
+    - `evidence(state)`: from what a lower bound on the optimum follows;
+    - `invariant(state)`: rows, in units of the gradient, that add up to zero over all agents as long as links work
+      both ways;
+    - a class variable `tuned`: the parameter that users would tune;
+    - a field `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and
+      `seed` that say how its gradients are sampled.
     """
 
     def init(self, context: Context) -> Any: ...

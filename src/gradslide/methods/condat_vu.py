@@ -3,6 +3,7 @@ averages of Chambolle and Pock (Math. Program. 159, 2016)."""
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gradslide._types import Array
 from gradslide.coupling import Dual
@@ -47,6 +48,8 @@ class CondatVu(Proving):
     ratio: sigma = ratio/||A|| and 1/tau = L/2 (or L) + ratio ||A||; sqrt(U/V) balances the two terms of the bound
     (default: from the same estimate as R of PDS). tau, sigma: in its place. L, norm, coupling: as for PDS.
     """
+
+    tuned: ClassVar[str] = "ratio"
 
     ratio: float | None = None
     tau: float | None = None
@@ -141,5 +144,9 @@ class CondatVu(Proving):
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"last": state.dual.s, "average": state.dual_bar.s}
 
+    def invariant(self, state: State) -> Array:
+        return state.dual.w
+
     def parameters(self, state: State) -> dict[str, float]:
-        return {"tau": state.tau, "sigma": state.sigma, "L": state.L, "A_norm": state.A_norm}
+        ratio = state.sigma * (state.A_norm or 1.0)
+        return {"ratio": ratio, "tau": state.tau, "sigma": state.sigma, "L": state.L, "A_norm": state.A_norm}

@@ -50,6 +50,9 @@ class Sliding(Proving):
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"average": state.dual_bar.s, "hat": state.dual.s, "last": state.dual.s}
 
+    def invariant(self, state: State) -> Array:
+        return state.dual.w
+
 
 def start(
     context: Context,

@@ -3,6 +3,7 @@
 from typing import Literal, Protocol
 
 from gradslide._types import Array
+from gradslide.compressors import Compressor
 from gradslide.graph import Graph
 
 Reduction = Literal["max", "or", "sum"]
@@ -29,8 +30,9 @@ class Network(Protocol):
     @property
     def laplacian(self) -> Array: ...
 
-    def combine(self, v: Array, weights: Array) -> Array:
-        """sum_j weights_ij v_j over neighbours j and i itself: one exchange."""
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        """sum_j weights_ij v_j over neighbours j and i itself: one exchange. encoding: what made v small enough to be
+        sent in fewer floats than it has entries."""
         ...
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
@@ -46,8 +48,8 @@ class Network(Protocol):
         """Exchanges that `norm_bound` takes."""
         ...
 
-    def exchange_size(self, v: Array) -> int:
-        """Floats that leave the agents here in one exchange of v."""
+    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
+        """Floats that leave the agents here in one exchange of v, which was encoded so."""
         ...
 
     def control_rounds(self, reduction: Reduction) -> int:

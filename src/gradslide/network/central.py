@@ -3,6 +3,7 @@
 from typing import NoReturn
 
 from gradslide._types import Array
+from gradslide.compressors import Compressor
 from gradslide.errors import InputError
 from gradslide.graph import Graph
 from gradslide.network.base import Reduction
@@ -28,13 +29,13 @@ class Central:
     def norm_rounds(self) -> int:
         return self._none()
 
-    def combine(self, v: Array, weights: Array) -> Array:
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         return self._none()
 
     def norm_bound(self) -> float:
         return self._none()
 
-    def exchange_size(self, v: Array) -> int:
+    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
         return self._none()
 
     def control_rounds(self, reduction: Reduction) -> int:

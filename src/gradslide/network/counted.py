@@ -1,6 +1,7 @@
 """Counts what passes over a network."""
 
 from gradslide._types import Array
+from gradslide.compressors import Compressor
 from gradslide.costs import Costs
 from gradslide.network.base import Network, Reduction
 from gradslide.network.wrapper import Wrapper
@@ -13,12 +14,12 @@ class Counted(Wrapper):
         super().__init__(network)
         self._costs = costs
 
-    def combine(self, v: Array, weights: Array) -> Array:
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         # A lone agent has nobody to talk to.
         if self.m > 1:
             self._costs.rounds += 1
-            self._costs.floats_sent += self._network.exchange_size(v)
-        return super().combine(v, weights)
+            self._costs.floats_sent += self._network.exchange_size(v, encoding)
+        return super().combine(v, weights, encoding)
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         self._costs.control_rounds += self._network.control_rounds(reduction)

@@ -3,10 +3,10 @@
 import time
 
 from gradslide._types import Array
-from gradslide.errors import InputError, kind_of, require_number
+from gradslide.compressors import Compressor
+from gradslide.errors import require_number
 from gradslide.graph import Graph
 from gradslide.network.base import Network, Reduction
-from gradslide.network.local import Local
 from gradslide.network.wrapper import Wrapper
 
 
@@ -14,15 +14,13 @@ class Delayed(Wrapper):
     """The same network, where every exchange (and every control round) takes `seconds` longer. Observations do not."""
 
     def __init__(self, network: Network | Graph, seconds: float) -> None:
-        if not (isinstance(network, Graph) or hasattr(network, "combine")):
-            raise InputError("Delayed needs a network", kind_of(network), "for example gs.network.Local(graph)")
         require_number("seconds", seconds, "0.001 is a millisecond per exchange", least=0)
-        super().__init__(Local(network) if isinstance(network, Graph) else network)
+        super().__init__(network)
         self._seconds = float(seconds)
 
-    def combine(self, v: Array, weights: Array) -> Array:
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         time.sleep(self._seconds)
-        return super().combine(v, weights)
+        return super().combine(v, weights, encoding)
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         time.sleep(self._seconds * self._network.control_rounds(reduction))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.compressors import Compressor
 from gradslide.errors import kind_of, require, unknown_name
 from gradslide.graph import Graph
 from gradslide.network.base import Reduction
@@ -26,7 +27,7 @@ class Local:
         self._exact_norm = exact_norm
         self._cast: dict[tuple[int, str], Any] = {}
 
-    def combine(self, v: Array, weights: Array) -> Array:
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         return self._as(weights, v.dtype) @ v
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
@@ -39,8 +40,8 @@ class Local:
     def norm_rounds(self) -> int:
         return 0 if self._exact_norm else 1 + self.control_rounds("max")
 
-    def exchange_size(self, v: Array) -> int:
-        floats_per_agent: int = v.size // v.shape[0]
+    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
+        floats_per_agent: int = v.size // v.shape[0] if encoding is None else encoding.floats(v)
         return 2 * len(self.graph.edges) * floats_per_agent
 
     def control_rounds(self, reduction: Reduction) -> int:

@@ -1,15 +1,37 @@
 """A network around another one."""
 
+from typing import Any
+
 from gradslide._types import Array
+from gradslide.compressors import Compressor
+from gradslide.errors import InputError, kind_of
 from gradslide.graph import Graph
 from gradslide.network.base import Network, Reduction
+from gradslide.network.local import Local
 
 
 class Wrapper:
     """Passes everything on; subclasses change what they are about."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
+    def __init__(self, network: Network | Graph) -> None:
+        if not (isinstance(network, Graph) or hasattr(network, "combine")):
+            rule = f"{type(self).__name__} needs a network or a Graph"
+            raise InputError(rule, kind_of(network), "for example gs.network.Local(graph)")
+        self._network: Network = Local(network) if isinstance(network, Graph) else network
+
+    def begin(self) -> None:
+        """A new run starts: nothing is left of earlier ones."""
+        if isinstance(self._network, Wrapper):
+            self._network.begin()
+
+    def memory(self) -> Any:
+        """What a run that goes on later has to be given back: arrays, numbers, tuples and lists."""
+        return self._network.memory() if isinstance(self._network, Wrapper) else None
+
+    def recall(self, memory: Any) -> None:
+        """Go on from what `memory` gave."""
+        if isinstance(self._network, Wrapper):
+            self._network.recall(memory)
 
     @property
     def graph(self) -> Graph:
@@ -27,8 +49,8 @@ class Wrapper:
     def laplacian(self) -> Array:
         return self._network.laplacian
 
-    def combine(self, v: Array, weights: Array) -> Array:
-        return self._network.combine(v, weights)
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        return self._network.combine(v, weights, encoding)
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return self._network.agree(values, reduction)
@@ -40,8 +62,8 @@ class Wrapper:
     def norm_rounds(self) -> int:
         return self._network.norm_rounds
 
-    def exchange_size(self, v: Array) -> int:
-        return self._network.exchange_size(v)
+    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
+        return self._network.exchange_size(v, encoding)
 
     def control_rounds(self, reduction: Reduction) -> int:
         return self._network.control_rounds(reduction)

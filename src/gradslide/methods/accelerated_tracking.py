@@ -1,0 +1,8 @@
+"""AcceleratedTracking: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratedTracking:
+    """To be written."""

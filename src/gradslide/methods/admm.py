@@ -1,0 +1,8 @@
+"""ADMM: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ADMM:
+    """To be written."""

@@ -1,0 +1,8 @@
+"""ChocoSGD: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChocoSGD:
+    """To be written."""

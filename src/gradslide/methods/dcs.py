@@ -1,0 +1,8 @@
+"""DCS: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DCS:
+    """To be written."""

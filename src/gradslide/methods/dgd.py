@@ -1,0 +1,8 @@
+"""DGD: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DGD:
+    """To be written."""

@@ -1,0 +1,8 @@
+"""DLM: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DLM:
+    """To be written."""

@@ -1,0 +1,8 @@
+"""DSGD: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DSGD:
+    """To be written."""

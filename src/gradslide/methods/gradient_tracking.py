@@ -1,0 +1,8 @@
+"""GradientTracking: to be written."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTracking:
+    """To be written."""

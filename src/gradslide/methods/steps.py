@@ -1,0 +1,77 @@
+"""What first-order methods on a network share: gradients of the smooth part, proximal steps, and refusals."""
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import require, require_number
+from gradslide.methods import defaults
+from gradslide.methods.base import Context
+
+
+def gradient(context: Context, x: Array) -> Array:
+    """The gradients of ft_i + mu nu."""
+    return with_ridge(context, x, context.oracle.gradient(x))
+
+
+def with_ridge(context: Context, x: Array, y: Array) -> Array:
+    """Gradients (or estimates) y of ft_i at x, and those of mu nu."""
+    mu = context.problem.mu
+    return y + mu * context.domain.grad_nu(x) if mu > 0 else y
+
+
+def smoothness(context: Context, L: float | None = None) -> float:
+    """The smoothness constant of every ft_i + mu nu; L: that of the ft_i, if it is known. Without it, one flooded
+    maximum. 1 where all are linear."""
+    return ((defaults.smoothness(context) if L is None else L) + context.problem.mu) or 1.0
+
+
+def proximal(context: Context, v: Array, step: float) -> Array:
+    """argmin over X of r(x) + |x - v|^2/(2 step)."""
+    return context.domain.prox(context.domain.grad_nu(v) / step, 1 / step)
+
+
+def check_positive(method: object, *names: str) -> None:
+    """Parameters that must be positive where they are given."""
+    for name in names:
+        if (value := getattr(method, name)) is not None:
+            require_number(name, value, "leave it out for the default", above=0)
+
+
+def require_euclidean(context: Context, method: object) -> None:
+    """Refuse a nu that is not half a squared distance."""
+    name = type(method).__name__
+    rule = f"{name} needs a Euclidean domain"
+    require(context.domain.euclidean, rule, type(context.domain).__name__, "use Simplex, or gs.PDS()")
+
+
+def require_unconstrained(context: Context, method: object) -> None:
+    """Refuse sets and penalties."""
+    require_euclidean(context, method)
+    domain, d = context.domain, context.problem.d
+    probe = _probes(context)
+    moved = any(bool(np.any(domain.prox(domain.grad_nu(v), 1.0) != v)) for v in probe) if d else False
+    rule = f"{type(method).__name__} needs X = R^d and no penalty"
+    require(not moved, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
+
+
+def require_common_domain(context: Context, method: object) -> None:
+    """Refuse agents with sets, or penalties, of their own."""
+    require_euclidean(context, method)
+    domain = context.domain
+    images = [domain.prox(domain.grad_nu(v), 1.0) for v in _probes(context)]
+    same = all(bool(np.all(np.ptp(image, axis=0) <= 1e-6 * (1 + np.abs(image[0])))) for image in images)
+    rule = f"{type(method).__name__} needs the same X and the same penalty for all agents"
+    require(same, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
+
+
+def require_strongly_convex(context: Context, method: object) -> None:
+    """Refuse mu = 0."""
+    rule, remedy = f"{type(method).__name__} needs mu > 0", "give Problem(..., mu=...), or use gs.PDS()"
+    require(context.problem.mu > 0, rule, f"{context.problem.mu:g}", remedy)
+
+
+def _probes(context: Context) -> list[Array]:
+    """The same few points, near and far, for every agent."""
+    shape = (context.problem.m, context.problem.d)
+    points = np.random.default_rng(0).normal(size=(2, 1, shape[1]))
+    return [np.broadcast_to(scale * p, shape).astype(context.problem.dtype) for p in points for scale in (0.1, 1e6)]
