@@ -16,6 +16,7 @@ from gradslide import (
 )
 from gradslide._version import __version__
 from gradslide.certificate import Certificate
+from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.errors import InputError, StreamError
 from gradslide.graph import Graph
@@ -63,6 +64,7 @@ __all__ = [
     "AcceleratedTracking",
     "Certificate",
     "ChocoSGD",
+    "Clock",
     "CondatVu",
     "Context",
     "Costs",

@@ -17,12 +17,13 @@ _KIND, _VERSION = "checkpoint", 1
 
 @dataclass
 class Snapshot:
-    """All that a run needs to go on."""
+    """All that a run needs to go on. memory: what is left of it outside the method: of the network and the clock."""
 
     iteration: int
     state: Any
     costs: Costs
     history: History
+    memory: Any = None
 
 
 class Checkpoint:
@@ -64,6 +65,7 @@ class Checkpoint:
             "state": storage.flatten(snapshot.state, "state", arrays),
             "costs": snapshot.costs.to_dict(),
             "history": snapshot.history.to_dict(),
+            "memory": storage.flatten(snapshot.memory, "memory", arrays),
         }
         return meta, arrays
 
@@ -84,4 +86,5 @@ class Checkpoint:
             state=storage.restore(template, meta["state"], arrays),
             costs=Costs(**meta["costs"]),
             history=History.from_dict(meta["history"]),
+            memory=storage.restore(None, meta.get("memory"), arrays),
         )

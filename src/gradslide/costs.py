@@ -11,7 +11,8 @@ class Costs:
 
     gradients: exact gradients; samples: samples whose gradients were taken; values: function values that steered it;
     rounds: neighbour exchanges of vectors; control_rounds: exchanges spent on agreeing;
-    operator_products: products with A or A^T outside networks; seconds: time in the method, without metrics.
+    operator_products: products with A or A^T outside networks; seconds: time in the method, without metrics;
+    simulated_seconds: time that it would have taken by a `Clock`, or by each of several.
     """
 
     gradients: int = 0
@@ -22,6 +23,7 @@ class Costs:
     floats_sent: int = 0
     operator_products: int = 0
     seconds: float = 0.0
+    simulated_seconds: float | dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

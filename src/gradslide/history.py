@@ -14,7 +14,7 @@ class Record:
     objective: sum of all f_i at the mean of the agents, or the maximum over z of a saddle point problem;
     local_objective: sum of f_i(x_i); residual: ||A x||, or how far A x is from where it must be; residual_scale: what a
     relative residual is relative to; lower: the best certified lower bound on the optimum so far; gap: objective less
-    that; disagreement: max_i ||x_i - mean||; mean_norm: ||mean||.
+    that; disagreement: max_i ||x_i - mean||; mean_norm: ||mean||. simulated_seconds: by a clock, or by each of several.
     """
 
     iteration: int
@@ -24,6 +24,7 @@ class Record:
     control_rounds: int
     seconds: float
     operator_products: int = 0
+    simulated_seconds: float | dict[str, float] | None = None
     objective: float | None = None
     local_objective: float | None = None
     residual: float | None = None

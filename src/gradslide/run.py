@@ -12,6 +12,7 @@ from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.certificate import Evidence
 from gradslide.checkpoint import Checkpoint, Snapshot
+from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.errors import StreamEnded, StreamError, WaitEnded, unknown_name
 from gradslide.history import History, Record
@@ -46,18 +47,19 @@ class Run:
         output: str | None,
         callback: Callback | None,
         record_every: int,
+        clock: Clock | Mapping[str, Clock] | None = None,
         resumes: bool = False,
     ) -> None:
         """resumes: a saved state is going to take the place of the first one."""
         self._method, self._given_stop = method, stop
         self._callback, self._record_every = callback, record_every
         costs = Costs()
-        setting = _setting(problem, network, method, costs)
+        setting = _setting(problem, network, method, costs, clock)
         self._setting = setting
         dual = None if warm_start is None else warm_start.dual
         self._context = Context(
             problem=problem,
-            oracle=_oracle(problem, setting.network, method, costs),
+            oracle=_oracle(problem, setting, method, costs),
             network=setting.network,
             coupling=setting.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
@@ -127,9 +129,15 @@ class Run:
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
         self.now = found
+        self._setting.recall(found.memory)
         self._recall_lower()
         self._plan()
         self._take_stock()
+
+    def snapshot(self) -> Snapshot:
+        """All that a later run needs to go on from here."""
+        self.now.memory = self._setting.memory()
+        return self.now
 
     def begin(self) -> Status | None:
         """The status, if there is nothing left to do before the first step."""
@@ -262,6 +270,7 @@ class Run:
                 "version": __version__,
                 **({"ended_by": self._ended_by} if self._ended_by else {}),
             },
+            warnings=self._setting.doubts(outputs[self._output], type(self._method).__name__),
         )
 
     def identity(self) -> dict[str, Any]:
@@ -281,6 +290,7 @@ class Run:
             "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
             "data": f"{self._setting.observer.objective(inside):.7e}" if problem.loss.has_value else "no value",
             "start": f"{float(np.vdot(weights, start)):.7e}",
+            "clock": "" if self._setting.timeline is None else repr(self._setting.timeline),
         }
 
     def _outputs(self) -> Mapping[str, Array]:
@@ -322,6 +332,8 @@ class Run:
         if not observed:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if hasattr(self._method, "invariant"):
+                self._setting.watch(self._method.invariant(now.state))
             self._raise_lower()
             metrics = self._setting.observer.metrics(x, self._lower)
         return None if metrics is None else replace(spent, **asdict(metrics))
@@ -332,16 +344,23 @@ def _is_due(iteration: int) -> bool:
     return math.floor(math.log(iteration) / _TENTH) > math.floor(math.log(max(1, iteration - 1)) / _TENTH)
 
 
-def _setting(problem: Problem | Saddle, network: Network | None, method: Method, costs: Costs) -> Setting:
+def _setting(
+    problem: Problem | Saddle,
+    network: Network | None,
+    method: Method,
+    costs: Costs,
+    clock: Clock | Mapping[str, Clock] | None,
+) -> Setting:
     if isinstance(problem, Saddle):
         return OnOneMachine(problem, costs)
     assert network is not None
-    return Networked(problem, network, getattr(method, "coupling", "incidence"), costs)
+    return Networked(problem, network, getattr(method, "coupling", "incidence"), costs, clock)
 
 
-def _oracle(problem: Problem | Saddle, network: Network, method: Method, costs: Costs) -> Oracle:
+def _oracle(problem: Problem | Saddle, setting: Setting, method: Method, costs: Costs) -> Oracle:
     """The oracle, with the way of sampling that the method has, if it has one."""
     sampling: Sampling | None = getattr(method, "oracle", None)
-    if sampling is None:
-        return Oracle(problem.loss, costs)
-    return Oracle(problem.loss, costs, sampling.open(problem.loss, network.agents, getattr(method, "seed", 0)))
+    sampler = None
+    if sampling is not None:
+        sampler = sampling.open(problem.loss, setting.network.agents, getattr(method, "seed", 0))
+    return Oracle(problem.loss, costs, sampler, setting.timeline)

@@ -1,19 +1,23 @@
 """Where a run takes place: what couples the x_i, who counts it, who looks at it."""
 
-from typing import ClassVar, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from gradslide import coupling as couplings
 from gradslide._types import Array
+from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.coupling import Coupling
 from gradslide.errors import require
+from gradslide.invariant import Balance
 from gradslide.metrics import NetworkObserver, Observer
 from gradslide.network import Counted, Network
-from gradslide.network.wrapper import beneath
+from gradslide.network.wrapper import Wrapper, beneath
 from gradslide.problem import Problem
 from gradslide.stop import Stop
+from gradslide.timeline import Timeline
 
 _DEFAULT_ITERATIONS = 1000
 
@@ -40,6 +44,27 @@ class Setting(Protocol):
     def fingerprint(self) -> str: ...
 
     @property
+    def timeline(self) -> Timeline | None:
+        """The simulated clock, where one runs."""
+        ...
+
+    def memory(self) -> Any:
+        """What is left of a run outside its method, for one that goes on later."""
+        ...
+
+    def recall(self, memory: Any) -> None:
+        """Go on from what `memory` gave."""
+        ...
+
+    def watch(self, rows: Array) -> None:
+        """Look at what a method says must add up to zero."""
+        ...
+
+    def doubts(self, x: Array, method: str) -> tuple[str, ...]:
+        """What makes the answer x doubtful."""
+        ...
+
+    @property
     def compares_outputs(self) -> bool:
         """Whether any output that reaches the targets will do, where none was asked for."""
         ...
@@ -62,17 +87,45 @@ class Networked:
 
     compares_outputs: ClassVar[bool] = False
 
-    def __init__(self, problem: Problem, network: Network, coupling: str, costs: Costs) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        network: Network,
+        coupling: str,
+        costs: Costs,
+        clock: Clock | Mapping[str, Clock] | None = None,
+    ) -> None:
         self._problem = problem
-        self.network: Network = Counted(network, costs)
+        self.timeline = None if clock is None else Timeline(clock, network.graph, problem.loss, costs)
+        self._counted = Counted(network, costs, self.timeline)
+        self._counted.begin()
+        self.network: Network = self._counted
         self.coupling = couplings.make(coupling, self.network)
         observed = beneath(network)
         self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
-        self.names = {"coupling": coupling, "network": repr(network.graph)}
+        self._balance = Balance(problem, observed)
+        self.names = {"coupling": coupling, "network": repr(network if isinstance(network, Wrapper) else network.graph)}
 
     @property
     def fingerprint(self) -> str:
-        return self.network.graph.fingerprint
+        graph, name = self.network.graph, self.names["network"]
+        return graph.fingerprint if name == repr(graph) else f"{graph.fingerprint} {name}"
+
+    def memory(self) -> Any:
+        return {"network": self._counted.memory(), "clock": None if self.timeline is None else self.timeline.memory()}
+
+    def recall(self, memory: Any) -> None:
+        if memory is not None:
+            self._counted.recall(memory["network"])
+            if self.timeline is not None and memory["clock"] is not None:
+                self.timeline.recall(memory["clock"])
+
+    def watch(self, rows: Array) -> None:
+        self._balance.look(rows)
+
+    def doubts(self, x: Array, method: str) -> tuple[str, ...]:
+        text = self._balance.broken(x, method)
+        return (text,) if text else ()
 
     def default_stop(self, iterations: int | None) -> Stop:
         return Stop(iterations=iterations or _DEFAULT_ITERATIONS)

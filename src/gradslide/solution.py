@@ -85,6 +85,7 @@ class Solution:
             "mean": np.asarray(self.mean).tolist(),
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
+            "warnings": list(self.warnings),
         }
 
     def __repr__(self) -> str:

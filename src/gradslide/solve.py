@@ -1,12 +1,15 @@
 """The one loop: it steps a method, stops it, records, shows progress and writes checkpoints."""
 
 import os
+import warnings
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import cast
 
 from gradslide._types import Array
 from gradslide.checkpoint import Checkpoint
+from gradslide.clock import Clock
 from gradslide.errors import InputError, StreamError, kind_of, require, require_number
 from gradslide.graph import Graph
 from gradslide.interrupts import deferred_interrupt
@@ -37,6 +40,7 @@ def solve(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 60.0,
     resume: bool = True,
+    clock: Clock | Mapping[str, Clock] | None = None,
 ) -> Solution:
     """Solve a problem over a network; or a saddle point or linearly constrained problem, which has none.
 
@@ -49,20 +53,25 @@ def solve(
     many outer iterations (targets are checked there). progress: a line on stderr, with a label if one is given.
     checkpoint: a file, written about every `checkpoint_seconds` and at the end; if it is there already the run goes on
     from it, unless resume=False. Ctrl-C ends the run after the current outer iteration with what was reached. A stream
-    of samples that ends does so too; one that fails raises StreamError, which carries what was reached.
+    of samples that ends does so too; one that fails raises StreamError, which carries what was reached. clock: a
+    simulated clock, or several by name: records then have the time that the run would have taken by it. Where messages
+    were lost or changed so that the answer is wrong, a RuntimeWarning says so, and `solution.warnings`.
     """
     method = PDS() if method is None else method
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
+    _check_clock(problem, clock)
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
     resumes = resume and checkpoint is not None and Path(checkpoint).exists()
     failures: list[StreamError] = []
-    with closing(Run(problem, network, method, stop, x0, warm_start, output, callback, record_every, resumes)) as run:
+    with closing(
+        Run(problem, network, method, stop, x0, warm_start, output, callback, record_every, clock, resumes)
+    ) as run:
         saver = None
         if checkpoint is not None:
             saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
-            saver.require_storable(run.now)
+            saver.require_storable(run.snapshot())
             if resumes:
                 run.resume(saver)
 
@@ -74,7 +83,7 @@ def solve(
                 try:
                     status = run.advance(line.show)
                     if saver is not None and run.is_whole:
-                        saver.write_if_due(run.now)
+                        saver.write_if_due(run.snapshot())
                 except KeyboardInterrupt:
                     status = Status.INTERRUPTED
                 except StreamError as error:
@@ -84,8 +93,10 @@ def solve(
                     status = Status.INTERRUPTED
         run.observe_last()
         if saver is not None and run.is_whole:
-            saver.write(run.now)
+            saver.write(run.snapshot())
         solution = run.solution(status)
+    for doubt in solution.warnings:
+        warnings.warn(doubt, RuntimeWarning, stacklevel=2)
     if not failures:
         return solution
     failures[0].solution = solution
@@ -117,6 +128,17 @@ def _check(
     require_number("record_every", record_every, "1 records every outer iteration", least=1, whole=True)
     if stop is not None:
         _check_targets(cast(Problem | Saddle, problem), method, stop)
+
+
+def _check_clock(problem: object, clock: object) -> None:
+    """A clock, or several by name, for a network."""
+    if clock is None:
+        return
+    clocks = list(clock.values()) if isinstance(clock, Mapping) else [clock]
+    known = bool(clocks) and all(isinstance(each, Clock) for each in clocks)
+    require(known, "clock must be a gs.Clock, or several by name", kind_of(clock), "for example gs.Clock.wan()")
+    rule = f"a {type(problem).__name__} problem has no network, and no clock"
+    require(not isinstance(problem, Saddle), rule, "a clock", "leave it out")
 
 
 def _check_network(problem: object, network: object) -> None:

@@ -27,6 +27,9 @@ class Local:
         self._exact_norm = exact_norm
         self._cast: dict[tuple[int, str], Any] = {}
 
+    def __repr__(self) -> str:
+        return repr(self.graph)
+
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         return self._as(weights, v.dtype) @ v
 

@@ -15,7 +15,7 @@ class Wrapper:
 
     def __init__(self, network: Network | Graph) -> None:
         if not (isinstance(network, Graph) or hasattr(network, "combine")):
-            rule = f"{type(self).__name__} needs a network or a Graph"
+            rule = f"{type(self).__name__} needs a network"
             raise InputError(rule, kind_of(network), "for example gs.network.Local(graph)")
         self._network: Network = Local(network) if isinstance(network, Graph) else network
 
@@ -32,6 +32,10 @@ class Wrapper:
         """Go on from what `memory` gave."""
         if isinstance(self._network, Wrapper):
             self._network.recall(memory)
+
+    def __repr__(self) -> str:
+        """As the network within: a wrapper that changes what arrives says so."""
+        return repr(self._network)
 
     @property
     def graph(self) -> Graph:

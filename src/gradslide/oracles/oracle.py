@@ -9,35 +9,42 @@ from gradslide.costs import Costs
 from gradslide.errors import InputError
 from gradslide.losses import Loss
 from gradslide.oracles.base import Sampler
+from gradslide.timeline import Timeline
 
 
 class Oracle:
-    """Gradients of ft_i, exact or sampled, every evaluation and every sample counted.
+    """Gradients of ft_i, exact or sampled, every evaluation and every sample counted (and timed, where a clock runs).
 
     is_drawing: samples are being waited for. is_blank: sampled gradients are zero and draw nothing, for a state that
     only lends its form to one that was saved.
     """
 
-    def __init__(self, loss: Loss, costs: Costs, sampler: Sampler | None = None) -> None:
+    def __init__(
+        self, loss: Loss, costs: Costs, sampler: Sampler | None = None, timeline: Timeline | None = None
+    ) -> None:
         self._loss = loss
         self._costs = costs
         self._sampler = sampler
+        self._timeline = timeline
         self.is_drawing = False
         self.is_blank = False
 
     def gradient(self, x: Array) -> Array:
         """grad ft_i(x_i) for every agent here, shape (agents, d)."""
         self._costs.gradients += 1
+        self._pass_over_data()
         return self._loss.gradient(x)
 
     def value(self, x: Array) -> Array:
         """ft_i(x_i) for every agent here, shape (agents,)."""
         self._costs.values += 1
+        self._pass_over_data()
         return self._loss.value(x)
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         self._costs.values += 1
         self._costs.gradients += 1
+        self._pass_over_data()
         return self._loss.value_and_gradient(x)
 
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
@@ -50,6 +57,8 @@ class Oracle:
         self.is_drawing = False
         gradient = sampler.gradient(x, samples)
         self._costs.samples += count
+        if self._timeline is not None:
+            self._timeline.samples(count)
         return gradient
 
     def draw_ahead(self, start: int, count: int) -> None:
@@ -66,6 +75,10 @@ class Oracle:
             self._sampler.close()
             # It knows the run, which knows this oracle.
             self._sampler.give_up = Sampler.give_up
+
+    def _pass_over_data(self) -> None:
+        if self._timeline is not None:
+            self._timeline.gradient()
 
     def _given(self) -> Sampler:
         if self._sampler is None:

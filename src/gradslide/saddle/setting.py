@@ -1,6 +1,6 @@
 """A saddle point problem on one machine, as a run sees it."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gradslide._types import Array
 from gradslide.costs import Costs
@@ -20,6 +20,7 @@ class OnOneMachine:
     """All of x and z in one place, coupled by an operator."""
 
     compares_outputs: ClassVar[bool] = True
+    timeline: ClassVar[None] = None
 
     def __init__(self, problem: Saddle, costs: Costs) -> None:
         self.network: Network = Central(problem.m)
@@ -31,6 +32,18 @@ class OnOneMachine:
     @property
     def fingerprint(self) -> str:
         return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"
+
+    def memory(self) -> None:
+        return None
+
+    def recall(self, memory: Any) -> None:
+        return None
+
+    def watch(self, rows: Array) -> None:
+        """Multipliers of one machine need not add up to anything."""
+
+    def doubts(self, x: Array, method: str) -> tuple[str, ...]:
+        return ()
 
     def default_stop(self, iterations: int | None) -> Stop:
         gap = _TOLERANCE if self._problem.has_gap else None
