@@ -85,6 +85,57 @@ def run(
 
 
 @app.command()
+def compare(
+    spec: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML file; without one, a small built-in comparison.", show_default=False),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
+    data_dir: DataDir = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", "-j", help="Runs at the same time; one per core by default.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what was done before.")] = False,
+    example: Annotated[
+        bool, typer.Option("--spec", help="Print the built-in comparison: a commented example of the format.")
+    ] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods: problems x networks x conditions x methods, each with its default and its best step.
+
+    What is done is kept: an interrupted comparison goes on where it was. A method that fails is shown as failed. Exit
+    code 0: all runs were made; 2: interrupted, or some failed.
+    """
+    from dataclasses import replace
+
+    from gradslide.experiments.compare.files import to_json, write_comparison
+    from gradslide.experiments.compare.report import progress_of_runs, report
+    from gradslide.experiments.compare.run import run_comparison
+    from gradslide.experiments.compare.spec import example_comparison, example_text, read_comparison
+
+    if example:
+        print(example_text(), end="")
+        raise typer.Exit(OK)
+    parsed = example_comparison() if spec is None else read_comparison(spec)
+    if out is not None:
+        parsed = replace(parsed, output=replace(parsed.output, dir=out))
+    if processes is not None:
+        parsed = replace(parsed, processes=processes)
+    say = _note if not quiet else lambda text: None
+    with progress_of_runs(not quiet) as show:
+        compared = run_comparison(parsed, data_dir=data_dir, fresh=fresh, say=say, show=show)
+    text = report(compared)
+    written = write_comparison(compared, text)
+    if json_:
+        print(to_json(compared))
+    elif not quiet:
+        print(text)
+        print("written:", *(f"  {path}" for path in written), sep="\n")
+    raise typer.Exit(OK if compared.is_complete else STOPPED_SHORT)
+
+
+@app.command()
 def graph(
     topology: Annotated[
         str,

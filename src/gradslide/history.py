@@ -24,6 +24,7 @@ class Record:
     control_rounds: int
     seconds: float
     operator_products: int = 0
+    floats_sent: int = 0
     simulated_seconds: float | dict[str, float] | None = None
     objective: float | None = None
     local_objective: float | None = None

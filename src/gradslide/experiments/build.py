@@ -10,75 +10,40 @@ from typing import Any
 import numpy as np
 
 from gradslide import data as datasets
-from gradslide import domains, losses, oracles, penalties
 from gradslide._types import Array
 from gradslide.errors import InputError, require, require_number, unknown_name
+from gradslide.experiments.catalogue import (
+    COMPRESSORS,
+    CONDITIONS,
+    DOMAINS,
+    LOSSES,
+    METHODS,
+    ORACLES,
+    PENALTIES,
+    TOPOLOGIES,
+)
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec
 from gradslide.graph import Graph
-from gradslide.losses import Loss
-from gradslide.methods import PDS, SPDS, Method
-from gradslide.oracles import Sampling
+from gradslide.methods import Method
+from gradslide.network import Local, Network
 from gradslide.problem import Problem
 from gradslide.stop import Relative, Stop
 
-LOSSES: dict[str, Callable[..., Loss]] = {
-    "logistic": losses.Logistic,
-    "least_squares": losses.LeastSquares,
-    "huber": losses.Huber,
-    "smoothed_hinge": losses.SmoothedHinge,
-    "softmax": losses.Softmax,
-}
-DOMAINS: dict[str, Callable[..., domains.Domain]] = {
-    "free": domains.Free,
-    "box": domains.Box,
-    "nonnegative": domains.NonNegative,
-    "l2_ball": domains.L2Ball,
-    "l1_ball": domains.L1Ball,
-    "group_ball": domains.GroupBall,
-    "simplex": domains.Simplex,
-    "halfspace": domains.Halfspace,
-    "affine": domains.Affine,
-    "entropy_simplex": domains.EntropySimplex,
-}
-PENALTIES: dict[str, Callable[..., penalties.Penalty]] = {
-    "l1": penalties.L1,
-    "group_l1": penalties.GroupL1,
-    "elastic_net": penalties.ElasticNet,
-}
-TOPOLOGIES: dict[str, Callable[..., Graph]] = {
-    name: getattr(Graph, name)
-    for name in (
-        "random",
-        "ring",
-        "path",
-        "star",
-        "complete",
-        "grid",
-        "torus",
-        "hypercube",
-        "regular",
-        "small_world",
-        "geometric",
-    )
-}
 # Share of nonzeros from which dense products are faster than sparse ones.
 _DENSE_FROM = 0.2
 # Topologies whose parameters say how many agents there are.
 _SIZED_BY_SHAPE = ("grid", "torus", "hypercube")
-METHODS: dict[str, Callable[..., Method]] = {"pds": PDS, "spds": SPDS}
-# A live stream is no part of a file: it takes Python.
-ORACLES: dict[str, Callable[..., Sampling]] = {
-    "with_replacement": oracles.WithReplacement,
-    "without_replacement": oracles.WithoutReplacement,
-    "noise": oracles.Noise,
-}
 
 
 def build_problem(spec: Spec, data_dir: Path | None) -> Problem:
     """The loss on the data, split over its agents, and the domain."""
-    features, labels, splits = _split_data(spec, data_dir)
-    table = Section("problem", spec.problem)
+    return problem_from(Section("data", spec.data), Section("problem", spec.problem), spec.folder, data_dir)
+
+
+def problem_from(data: Section, table: Section, folder: Path, data_dir: Path | None) -> Problem:
+    """The same from two tables; folder: where files are looked for."""
+    features, labels, splits = _split_data(data, folder, data_dir)
     mu = table.take("mu", float, 0.0)
     penalty = table.optional("penalty", dict)
     domain_arguments: dict[str, Any] = {}
@@ -90,9 +55,8 @@ def build_problem(spec: Spec, data_dir: Path | None) -> Problem:
     return Problem(table.construct("loss", LOSSES, key="loss", **given, **targets), domain, mu)
 
 
-def _split_data(spec: Spec, data_dir: Path | None) -> tuple[Array, Array, list[Array]]:
+def _split_data(table: Section, folder: Path, data_dir: Path | None) -> tuple[Array, Array, list[Array]]:
     """Features, labels and each agent's rows."""
-    table = Section("data", spec.data)
     name, file = table.optional("name", str), table.optional("file", str)
     agents, rows = table.take("agents", int), table.optional("rows", int)
     kind, seed, alpha = (
@@ -110,7 +74,7 @@ def _split_data(spec: Spec, data_dir: Path | None) -> tuple[Array, Array, list[A
         dataset = datasets.load(name, data_dir=data_dir)
         features, labels = dataset.features[:rows], dataset.labels[:rows]
     elif file is not None and name is None:
-        features, labels = _read_rows(spec.folder / file, rows)
+        features, labels = _read_rows(folder / file, rows)
     else:
         both = f"name={name}, file={file}"
         raise InputError("[data] needs a name or a file, not both", both, 'for example name = "misfire"')
@@ -127,12 +91,12 @@ def _read_rows(path: Path, rows: int | None) -> tuple[Array, Array]:
     return features[:rows], labels[:rows]
 
 
-def build_graph(section: Section, m: int, folder: Path) -> Graph:
-    """A generator by name, or an edge list file; m comes from the data."""
+def build_graph(section: Section, m: int, folder: Path, data_dir: Path | None = None) -> Graph:
+    """A generator by name, or an edge list file beside the spec or in the data directory; m comes from the data."""
     file = section.optional("file", str)
     if file is not None:
         section.finish()
-        graph = Graph.load(folder / file)
+        graph = Graph.load(found_file(file, folder, data_dir) or folder / file)
     else:
         graph = _generated(section, m)
     require(
@@ -142,6 +106,29 @@ def build_graph(section: Section, m: int, folder: Path) -> Graph:
         "change the one or the other",
     )
     return graph
+
+
+def found_file(file: str, folder: Path, data_dir: Path | None) -> Path | None:
+    """A file beside the spec, or in the data directory; None where there is none."""
+    places = (folder / file, datasets.data_directory(data_dir) / file)
+    return next((place for place in places if place.is_file()), None)
+
+
+def conditions_over(graph: Graph, tables: list[Any], **given: Any) -> Network:
+    """The network under these conditions. given: what those take that have such a parameter, a seed for example."""
+    sections = [Section("condition", table) for table in tables]
+    kinds = [section.peek("kind") for section in sections]
+    order = sorted(range(len(kinds)), key=lambda i: list(CONDITIONS).index(kinds[i]) if kinds[i] in CONDITIONS else -1)
+    network: Network = Local(graph)
+    for i in reversed(order):
+        makers = CONDITIONS
+        takes = inspect.signature(makers[kinds[i]]).parameters if kinds[i] in makers else {}
+        arguments = {name: value for name, value in given.items() if name in takes and sections[i].peek(name) is None}
+        if "compressor" in takes:
+            inner = sections[i].section("compressor")
+            arguments["compressor"] = inner.construct("compressor", COMPRESSORS, key="kind")
+        network = sections[i].construct("condition", makers, key="kind", network=network, **arguments)
+    return network
 
 
 def describe_topology(topology: str, m: int, options: list[str]) -> Graph:
@@ -175,12 +162,20 @@ class Theory:
 
 def build_method(spec: Spec, theory: Theory) -> Method:
     """The method; R = "theory" and distance = "theory" take them from a reference optimum."""
-    table = Section("method", spec.method)
-    name = spec.method.get("name")
-    takes = inspect.signature(METHODS[name]).parameters if name in METHODS else {}
-    given: dict[str, Any] = {}
+    return method_from(Section("method", spec.method), theory)
+
+
+def parameters_of(method: Any) -> set[str]:
+    """The names of a method's parameters; none for a method that there is none of."""
+    return set(inspect.signature(METHODS[method]).parameters) if method in METHODS else set()
+
+
+def method_from(table: Section, theory: Theory, **given: Any) -> Method:
+    """The same from a table, with what is given besides."""
+    name = table.peek("name")
+    takes = parameters_of(name)
     if _is_word(table, "R"):
-        R = theory.R(spec.method.get("coupling", "incidence"))
+        R = theory.R(table.peek("coupling") or "incidence")
         # Theorem 2 has |x_0 - x*| where Theorem 1 has sqrt(V).
         given["R"] = R / math.sqrt(2) if name == "spds" else R
     if "distance" in takes and _is_word(table, "distance"):
@@ -188,6 +183,9 @@ def build_method(spec: Spec, theory: Theory) -> Method:
     if "oracle" in takes and (sampling := table.take_any("oracle")) is not None:
         words = {"kind": sampling} if isinstance(sampling, str) else sampling
         given["oracle"] = Section("method.oracle", words).construct("way of sampling", ORACLES, key="kind")
+    if "compressor" in takes and (compressor := table.take_any("compressor")) is not None:
+        section = Section("method.compressor", compressor)
+        given["compressor"] = section.construct("compressor", COMPRESSORS, key="kind")
     return table.construct("method", METHODS, **given)
 
 

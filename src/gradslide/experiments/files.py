@@ -35,13 +35,18 @@ def write_results(results: Results) -> list[Path]:
 
 
 def to_json(results: Results) -> str:
+    return as_json(results.to_dict())
+
+
+def as_json(content: dict[str, Any]) -> str:
+    """The content, with the versions that it was made with."""
     versions = {
         "gradslide": __version__,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "python": platform.python_version(),
     }
-    return json.dumps(_finite({"format": 1, "versions": versions, **results.to_dict()}), indent=1, allow_nan=False)
+    return json.dumps(_finite({"format": 1, "versions": versions, **content}), indent=1, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

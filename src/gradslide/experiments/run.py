@@ -1,6 +1,5 @@
 """Run a spec: one solve per network, with errors and bounds where a reference optimum is known."""
 
-import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from gradslide import storage
 from gradslide.costs import work
 from gradslide.experiments import bounds, build
-from gradslide.experiments.spec import Spec, unused
+from gradslide.experiments.spec import Spec, stem
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
 from gradslide.methods import Method
@@ -108,7 +107,7 @@ def run_spec(
     stems: list[str] = []
     for name, graph in graphs.items():
         method = build.build_method(spec, _theory(problem, graph, optimum))
-        stems.append(unused(re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "network", stems, "-{}"))
+        stems.append(stem(name, stems))
         solution = solve(
             problem,
             graph,

@@ -49,6 +49,10 @@ class Section:
         self._known.add(key)
         return self._table.pop(key, default)
 
+    def rest(self) -> dict[str, Any]:
+        """All that nobody took yet."""
+        return self._table
+
     def section(self, key: str, default: Any = _MISSING) -> "Section":
         return Section(f"{self.name}.{key}", self.take(key, dict, default))
 

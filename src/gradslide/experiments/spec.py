@@ -1,6 +1,7 @@
 """A run as a TOML file: data, problem, networks, method, stop, output. Version 1 of the format."""
 
 import itertools
+import re
 import tomllib
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -53,17 +54,26 @@ def unused(wanted: str, taken: Container[str], numbering: str) -> str:
     return next(name for name in itertools.chain([wanted], numbered) if name not in taken)
 
 
+def stem(name: str, taken: Container[str]) -> str:
+    """How the names of files begin that belong to something of that name."""
+    return unused(re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "network", taken, "-{}")
+
+
 def read_spec(path: Path) -> Spec:
     """Read and check a spec file."""
+    return parse_spec(read_text(path), name=path.stem, folder=path.parent)
+
+
+def read_text(path: Path) -> str:
+    """The text of a spec file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(
             "the spec must be a readable TOML file", f"{path} ({error.strerror})", "check the path"
         ) from None
     except UnicodeDecodeError:
         raise InputError("the spec must be UTF-8 text", f"{path}, which is not", "save it as UTF-8") from None
-    return parse_spec(text, name=path.stem, folder=path.parent)
 
 
 def main_job_text() -> str:
@@ -75,7 +85,8 @@ def main_job() -> Spec:
     return parse_spec(main_job_text(), name="misfire", folder=Path())
 
 
-def parse_spec(text: str, name: str, folder: Path) -> Spec:
+def versioned(text: str) -> Section:
+    """The top level of a spec in the version of the format that this release reads."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -84,27 +95,40 @@ def parse_spec(text: str, name: str, folder: Path) -> Spec:
     version = top.take("version", int)
     if version != VERSION:
         raise InputError(f"version of the spec must be {VERSION}", version, f"write version = {VERSION}")
+    return top
+
+
+def tables_of(top: Section, key: str, default: Any = None) -> list[Any]:
+    """One table [key] or several [[key]]."""
+    tables = top.take_any(key, default)
+    if isinstance(tables, dict):
+        tables = [tables]
+    if not isinstance(tables, list) or (not tables and default is None):
+        raise InputError(f"a spec needs a [{key}] table, or several [[{key}]]", tables, f"add [{key}]")
+    return tables
+
+
+def parse_output(top: Section, name: str, *, checkpoints: bool = True) -> OutputSpec:
+    """The table [output]. checkpoints: whether it may ask for them."""
+    output = Section("output", top.take("output", dict, {}))
+    parsed = OutputSpec(
+        dir=Path(output.take("dir", str, f"gradslide-results/{name}")),
+        plot=output.take("plot", bool, True),
+        checkpoint=output.take("checkpoint", bool, False) if checkpoints else False,
+    )
+    output.finish()
+    return parsed
+
+
+def parse_spec(text: str, name: str, folder: Path) -> Spec:
+    top = versioned(text)
     title = top.take("title", str, name)
     data, problem = top.take("data", dict), top.take("problem", dict)
-    networks = top.take_any("network")
+    networks = tables_of(top, "network")
     # A name will do for a method without further keys.
     named = isinstance(top.peek("method"), str)
     method = {"name": top.take("method", str)} if named else top.take("method", dict, {"name": "pds"})
     stop = top.optional("stop", dict)
-    output = Section("output", top.take("output", dict, {}))
+    output = parse_output(top, name)
     top.finish()
-    if isinstance(networks, dict):
-        networks = [networks]
-    if not isinstance(networks, list) or not networks:
-        raise InputError(
-            "a spec needs a [network] table, or several [[network]]",
-            networks,
-            'add [network] with topology = "ring"',
-        )
-    parsed = OutputSpec(
-        dir=Path(output.take("dir", str, f"gradslide-results/{name}")),
-        plot=output.take("plot", bool, True),
-        checkpoint=output.take("checkpoint", bool, False),
-    )
-    output.finish()
-    return Spec(name, title, data, problem, networks, method, stop, parsed, folder)
+    return Spec(name, title, data, problem, networks, method, stop, output, folder)

@@ -1,0 +1,1 @@
+"""Methods against each other: problems x networks x conditions x methods."""

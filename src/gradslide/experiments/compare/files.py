@@ -1,0 +1,81 @@
+"""What a comparison leaves on disk: JSON, CSV, pictures, and the tables as text."""
+
+import csv
+import io
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gradslide import storage
+from gradslide.errors import InputError
+from gradslide.experiments.compare.plots import plot_curves, plot_frontier
+from gradslide.experiments.compare.run import Compared
+from gradslide.experiments.compare.summary import Block, blocks
+from gradslide.experiments.compare.tables import verdicts
+from gradslide.experiments.files import as_json, write_figure
+from gradslide.experiments.spec import stem
+
+
+def write_comparison(compared: Compared, report: str) -> list[Path]:
+    """Write everything into the spec's folder; the paths, most useful first. report: the tables as text."""
+    folder = compared.comparison.output.dir
+    found = blocks(compared)
+    written = [
+        storage.write_atomically(folder / "report.txt", report.encode()),
+        storage.write_atomically(folder / "comparison.json", to_json(compared).encode()),
+        storage.write_atomically(folder / "comparison.csv", _csv(compared).encode()),
+    ]
+    if compared.comparison.output.plot:
+        stems: list[str] = []
+        for block in found:
+            stems.append(stem(f"{block.problem} {block.network} {block.condition}", stems))
+            # Without matplotlib the figures are still in the CSV.
+            with suppress(InputError):
+                written.append(write_figure(plot_frontier(block), folder / f"{stems[-1]}.frontier.png"))
+                written.append(write_figure(plot_curves(block), folder / f"{stems[-1]}.curves.png"))
+    return written
+
+
+def to_json(compared: Compared) -> str:
+    comparison = compared.comparison
+    found = blocks(compared)
+    return as_json(
+        {
+            "name": comparison.name,
+            "title": comparison.title,
+            "accuracies": comparison.accuracies,
+            "apart": comparison.apart,
+            "limits": comparison.limits,
+            "optima": {name: asdict(target) for name, target in compared.targets.items()},
+            "interrupted": compared.interrupted,
+            "blocks": [_block(block) for block in found],
+            "rivals_better_in_both": verdicts(found),
+            "outcomes": [asdict(outcome) for outcome in compared.outcomes],
+        }
+    )
+
+
+def _block(block: Block) -> dict[str, Any]:
+    lines = [{key: value for key, value in asdict(line).items() if key != "curve"} for line in block.lines]
+    return {"problem": block.problem, "network": block.network, "condition": block.condition, "lines": lines}
+
+
+def _csv(compared: Compared) -> str:
+    """One row for each outcome and accuracy."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    spent = ("gradients", "samples", "rounds", "control_rounds", "floats_sent")
+    clocks = list(compared.comparison.clocks)
+    ends = ("kind", "status", "error", "apart")
+    names = ("problem", "network", "condition", "method", "factor", "seed")
+    writer.writerow([*names, "accuracy", *spent, *(f"seconds_{clock}" for clock in clocks), *ends, "warnings"])
+    for outcome in compared.outcomes:
+        row = [getattr(outcome, name) for name in names]
+        end = [getattr(outcome, name) for name in ends]
+        for index, accuracy in enumerate(compared.comparison.accuracies):
+            found = outcome.reached[index] if outcome.reached else None
+            costs = [None] * len(spent) if found is None else [found[name] for name in spent]
+            times = [None] * len(clocks) if found is None else [found["simulated_seconds"][name] for name in clocks]
+            writer.writerow([*row, accuracy, *costs, *times, *end, "; ".join(outcome.warnings)])
+    return text.getvalue()

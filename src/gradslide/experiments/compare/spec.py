@@ -1,0 +1,160 @@
+"""A comparison as a TOML file. Version 1 of the format."""
+
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gradslide.clock import PRESETS
+from gradslide.errors import InputError, require, require_number, unknown_name
+from gradslide.experiments.build import parameters_of
+from gradslide.experiments.section import Section
+from gradslide.experiments.spec import OutputSpec, parse_output, read_text, tables_of, unused, versioned
+
+LIMITS = ("iterations", "gradients", "samples", "rounds", "seconds")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One of several problems, networks, conditions or methods: its name, and the rest of its table."""
+
+    name: str
+    table: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contender(Entry):
+    """A method. grid: multiples of its default (of the parameter that it says users would tune)."""
+
+    grid: tuple[float, ...] = ()
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it has a seed, and leaves it to the comparison."""
+        return "seed" not in self.table and "seed" in parameters_of(self.table.get("name"))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A parsed file.
+
+    accuracies: relative errors of the objective at the mean of the agents. apart: how far apart the agents may be, in
+    units of the accuracy times |x*|. seeds: for methods and conditions that are random. clocks: by name. limits: any
+    ends a run.
+    """
+
+    name: str
+    title: str
+    problems: list[Entry]
+    networks: list[Entry]
+    conditions: list[Entry]
+    methods: list[Contender]
+    accuracies: list[float]
+    apart: float
+    seeds: list[int]
+    clocks: dict[str, dict[str, float]]
+    limits: dict[str, Any]
+    processes: int | None
+    output: OutputSpec
+    folder: Path = field(default_factory=Path)
+
+
+def read_comparison(path: Path) -> Comparison:
+    """Read and check a comparison file."""
+    return parse_comparison(read_text(path), name=path.stem, folder=path.parent)
+
+
+def example_text() -> str:
+    """The built-in comparison that `gradslide compare` takes without arguments."""
+    return resources.files("gradslide.experiments").joinpath("compare.toml").read_text(encoding="utf-8")
+
+
+def example_comparison() -> Comparison:
+    return parse_comparison(example_text(), name="compare", folder=Path())
+
+
+def parse_comparison(text: str, name: str, folder: Path) -> Comparison:
+    top = versioned(text)
+    title = top.take("title", str, name)
+    accuracies = _numbers(top, "accuracies", [1e-2, 1e-3, 1e-4])
+    apart = top.take("apart", float, 10.0)
+    seeds = top.take("seeds", list, [0])
+    grid = _numbers(top, "grid", [])
+    processes = top.optional("processes", int)
+    problems, networks = _entries(top, "problem"), _entries(top, "network")
+    conditions = _entries(top, "condition", [{"name": "fair weather"}])
+    methods = [_contender(entry, grid) for entry in _entries(top, "method")]
+    clocks = {entry.name: entry.table for entry in _entries(top, "clock", [])}
+    limits = _limits(top.section("limits", {"gradients": 1000, "rounds": 100_000}))
+    output = parse_output(top, name, checkpoints=False)
+    top.finish()
+    require_number("apart", apart, "10 is the default", above=0)
+    for seed in seeds:
+        require_number("a seed", seed, "for example seeds = [0, 1, 2]", least=0, whole=True)
+    require(bool(seeds), "seeds must hold at least one", seeds, "for example seeds = [0, 1, 2]")
+    if processes is not None:
+        require_number("processes", processes, "leave it out for one per core", least=1, whole=True)
+    for preset in clocks:
+        if preset not in PRESETS and not clocks[preset]:
+            raise unknown_name("a clock without numbers of its own", preset, PRESETS)
+    return Comparison(
+        name=name,
+        title=title,
+        problems=problems,
+        networks=networks,
+        conditions=conditions,
+        methods=methods,
+        accuracies=sorted(accuracies, reverse=True),
+        apart=apart,
+        seeds=seeds,
+        clocks=clocks,
+        limits=limits,
+        processes=processes,
+        output=output,
+        folder=folder,
+    )
+
+
+def _entries(top: Section, key: str, default: Any = None) -> list[Entry]:
+    """[key] or several [[key]], each under its own name or a made one; a string stands for a table with that name."""
+    found: dict[str, Entry] = {}
+    for table in tables_of(top, key, default):
+        section = Section(key, {"name": table} if isinstance(table, str) else table)
+        rest = dict(section.rest())
+        label = rest.pop("label", None) if key == "method" else None
+        made = label or rest.get("name") or rest.get("topology") or rest.get("preset") or key
+        if key != "method":
+            rest.pop("name", None)
+        require(isinstance(made, str), f"name in [[{key}]] must be a string", repr(made), "correct the spec")
+        name = unused(made, found, " ({})")
+        found[name] = Entry(name, rest)
+    return list(found.values())
+
+
+def _contender(entry: Entry, grid: list[float]) -> Contender:
+    table = dict(entry.table)
+    own = table.pop("grid", grid)
+    if own is False:
+        own = []
+    section = Section("method", {"grid": own})
+    return Contender(entry.name, table, tuple(_numbers(section, "grid", [])))
+
+
+def _numbers(section: Section, key: str, default: list[float]) -> list[float]:
+    numbers = section.take(key, list, default)
+    for number in numbers:
+        require_number(f"each of {key}", number, f"for example {key} = [0.1, 0.01]", above=0)
+    if key == "accuracies":
+        require(bool(numbers), "accuracies must hold at least one", numbers, "for example accuracies = [1e-2, 1e-3]")
+    return [float(number) for number in numbers]
+
+
+def _limits(table: Section) -> dict[str, Any]:
+    limits = {name: table.optional(name, float if name == "seconds" else int) for name in LIMITS}
+    table.finish()
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    if not given:
+        raise InputError("[limits] must hold a limit", "none", "for example gradients = 1000")
+    for name, limit in given.items():
+        require_number(f"{name} in [limits]", limit, "leave it out for no limit", above=0)
+    return given

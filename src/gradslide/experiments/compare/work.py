@@ -1,0 +1,175 @@
+"""What a process of a comparison does: one task after another. Nothing that a method does wrong goes further."""
+
+import json
+import signal
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.clock import PRESETS, Clock
+from gradslide.errors import InputError
+from gradslide.experiments import build
+from gradslide.experiments.catalogue import METHODS
+from gradslide.experiments.compare.spec import Contender
+from gradslide.experiments.compare.task import Outcome, Target, Task
+from gradslide.experiments.section import Section
+from gradslide.graph import Graph
+from gradslide.history import Record
+from gradslide.methods import Method
+from gradslide.network import Network
+from gradslide.problem import Problem
+from gradslide.reference import reference
+from gradslide.solve import solve
+from gradslide.status import Status
+from gradslide.stop import Stop
+
+_SPENT = ("gradients", "samples", "rounds", "control_rounds", "floats_sent", "simulated_seconds")
+# Points of a curve are at least this factor of iterations apart.
+_THINNING = 1.03
+_interrupted = False
+
+
+def begin() -> None:
+    """Ctrl-C ends the run under way, and lets no other begin."""
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    global _interrupted
+    _interrupted = True
+
+
+def optimum(table: dict[str, Any], folder: str, data_dir: str | None) -> Target:
+    """The reference optimum of a problem, with all data in one place."""
+    problem = _problem(json.dumps(table), folder, data_dir)
+    found = reference(problem)
+    return Target(found.objective, float(np.linalg.norm(found.x[0])) or 1.0)
+
+
+def perform(task: Task) -> Outcome:
+    """Run it, whatever happens."""
+    if _interrupted:
+        return Outcome.of(task, kind="interrupted")
+    try:
+        return _solved(task)
+    except InputError as error:
+        return Outcome.of(task, kind="refused", message=str(error))
+    except Exception as error:
+        return Outcome.of(task, kind="failed", message=f"{type(error).__name__}: {error}")
+
+
+def _solved(task: Task) -> Outcome:
+    problem = _problem(json.dumps(task.problem.table), task.folder, task.data_dir)
+    network, method, clocks = prepared(task)
+    watch = _Watch(task)
+    finest = min(task.accuracies)
+    stop = Stop(
+        objective=task.target.objective + finest * task.target.scale,
+        disagreement=task.apart * finest * task.target.size,
+        **task.limits,
+    )
+    with warnings.catch_warnings():
+        # They are in the solution.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        solution = solve(problem, network, method, stop=stop, callback=watch, clock=clocks or None)
+    if solution.status is Status.INTERRUPTED:
+        return Outcome.of(task, kind="interrupted")
+    rows = problem.loss.rows_per_agent
+    return Outcome.of(
+        task,
+        status=solution.status.name,
+        message=solution.status.value,
+        reached=watch.reached,
+        error=watch.error,
+        apart=watch.apart,
+        warnings=list(solution.warnings),
+        parameters={name: float(value) for name, value in solution.parameters.items()},
+        costs=solution.costs.to_dict(),
+        curve=watch.curve,
+        rows=None if rows is None else float(np.max(rows)),
+    )
+
+
+def prepared(task: Task) -> tuple[Network, Method, dict[str, Clock]]:
+    """What a task needs besides its data."""
+    agents = Section("problem", task.problem.table).section("data").take("agents", int)
+    graph = _graph(json.dumps(task.network.table), agents, task.folder, task.data_dir)
+    condition = Section("condition", task.condition.table)
+    kinds = condition.take("kinds", list, [])
+    condition.finish()
+    network = build.conditions_over(graph, kinds, seed=task.seed)
+    return network, _method(task), {name: _clock(name, table) for name, table in task.clocks.items()}
+
+
+class _Watch:
+    """Looks at every record: what had been spent when an accuracy was reached, and a thinned curve."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.reached: list[dict[str, Any] | None] = [None] * len(task.accuracies)
+        self.curve: dict[str, list[Any]] = {name: [] for name in (*_SPENT, "error", "apart")}
+        self.error: float | None = None
+        self.apart: float | None = None
+        self._next = 0.0
+
+    def __call__(self, record: Record, x: Array) -> None:
+        if record.objective is None or record.disagreement is None:
+            return
+        target = self._task.target
+        self.error = (record.objective - target.objective) / target.scale
+        self.apart = record.disagreement / target.size
+        spent = {name: getattr(record, name) for name in _SPENT}
+        for i, accuracy in enumerate(self._task.accuracies):
+            close = self.error <= accuracy and self.apart <= self._task.apart * accuracy
+            if close and self.reached[i] is None:
+                self.reached[i] = spent
+        if record.iteration >= self._next:
+            self._next = max(record.iteration + 1, record.iteration * _THINNING)
+            for name, value in {**spent, "error": self.error, "apart": self.apart}.items():
+                self.curve[name].append(value)
+
+
+def _method(task: Task) -> Method:
+    """The method, at the multiple of its default that the task tries; its seed is the task's unless it has its own."""
+    given: dict[str, Any] = {}
+    if task.method.is_random:
+        given["seed"] = task.seed
+    if task.value is not None:
+        given[tuned(task.method)] = task.value
+    theory = build.Theory(R=lambda coupling: _no_theory(), distance=_no_theory)
+    table = {name: value for name, value in task.method.table.items() if name not in given}
+    return build.method_from(Section("method", table), theory, **given)
+
+
+def tuned(method: Contender) -> str:
+    """The parameter that a grid multiplies; empty for a method that has none."""
+    return getattr(METHODS.get(method.table.get("name", "")), "tuned", "")
+
+
+def _no_theory() -> float:
+    raise InputError('a comparison takes no "theory"', '"theory"', "give a number, or leave it out for the default")
+
+
+def _clock(name: str, table: dict[str, Any]) -> Clock:
+    """A preset, changed where the table says so, or a clock of its own."""
+    section = Section(f"clock {name}", {**PRESETS.get(name, {}), **table, "kind": "clock"})
+    return section.construct("clock", {"clock": Clock}, key="kind")
+
+
+@lru_cache(maxsize=4)
+def _problem(table: str, folder: str, data_dir: str | None) -> Problem:
+    section = Section("problem", json.loads(table))
+    section.take("optional", bool, False)
+    data = section.section("data")
+    return build.problem_from(data, section, Path(folder), None if data_dir is None else Path(data_dir))
+
+
+@lru_cache(maxsize=16)
+def _graph(table: str, m: int, folder: str, data_dir: str | None) -> Graph:
+    section = Section("network", json.loads(table))
+    section.take("optional", bool, False)
+    return build.build_graph(section, m, Path(folder), None if data_dir is None else Path(data_dir))
