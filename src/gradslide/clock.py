@@ -1,15 +1,22 @@
 """How long gradients and messages take, for a run's time on a network that is only simulated."""
 
-from collections.abc import Callable
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.errors import InputError, require
+from gradslide.errors import kind_of, require
 from gradslide.graph import Graph
 from gradslide.losses import Loss
+
+# One-way latency in seconds, and bytes per second.
+PRESETS: dict[str, dict[str, float]] = {
+    "lan": {"latency": 1e-4, "bandwidth": 125e6},
+    "wan": {"latency": 0.04, "bandwidth": 12.5e6},
+    "satellite": {"latency": 0.3, "bandwidth": 1.25e6},
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,49 +36,63 @@ class Clock:
 
     def __post_init__(self) -> None:
         for name in ("gradient", "sample", "latency", "bandwidth"):
-            if (given := getattr(self, name)) is None and name == "sample":
-                continue
-            try:
-                values = np.asarray(given, dtype=np.float64)
-            except (TypeError, ValueError):
-                raise InputError(f"{name} must be a number, or an array of them", repr(given), "give seconds") from None
-            least = values > 0 if name == "bandwidth" else (values >= 0) & np.isfinite(values)
-            rule = f"{name} must be {'> 0' if name == 'bandwidth' else '>= 0 and finite'}, a number or one-dimensional"
-            require(values.ndim <= 1 and values.size > 0 and bool(np.all(least)), rule, repr(given), "correct it")
-            object.__setattr__(self, name, values)
+            if (given := getattr(self, name)) is not None or name != "sample":
+                object.__setattr__(self, name, _checked(name, given))
 
     @classmethod
     def lan(cls, **changed: Any) -> "Clock":
         """A local network: 0.1 ms, 1 Gbit/s."""
-        return cls(**{"latency": 1e-4, "bandwidth": 125e6, **changed})
+        return cls(**{**PRESETS["lan"], **changed})
 
     @classmethod
     def wan(cls, **changed: Any) -> "Clock":
         """Sites across a continent: 40 ms, 100 Mbit/s."""
-        return cls(**{"latency": 0.04, "bandwidth": 12.5e6, **changed})
+        return cls(**{**PRESETS["wan"], **changed})
 
     @classmethod
     def satellite(cls, **changed: Any) -> "Clock":
         """A geostationary satellite: 300 ms, 10 Mbit/s."""
-        return cls(**{"latency": 0.3, "bandwidth": 1.25e6, **changed})
+        return cls(**{**PRESETS["satellite"], **changed})
 
     def fits(self, graph: Graph, loss: Loss) -> "Clock":
         """The same with one number per agent and per link, checked against the network."""
-        rows = loss.rows_per_agent
-        sample = self.gradient / (1 if rows is None else rows) if self.sample is None else self.sample
-        links = len(graph.edges)
+        m, links, rows = graph.m, len(graph.edges), loss.rows_per_agent
+        gradient = _spread("gradient", self.gradient, m, "agents")
+        share = gradient / (1 if rows is None else rows)
         return Clock(
-            gradient=_spread("gradient", self.gradient, graph.m, "agents"),
-            sample=_spread("sample", sample, graph.m, "agents"),
+            gradient=gradient,
+            sample=share if self.sample is None else _spread("sample", self.sample, m, "agents"),
             latency=_spread("latency", self.latency, links, "links"),
             bandwidth=_spread("bandwidth", self.bandwidth, links, "links"),
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """A few digits that other times do not share."""
+        columns = (self.gradient, self.sample, self.latency, self.bandwidth)
+        content = b"".join(b"none" if column is None else column.astype("<f8").tobytes() for column in columns)
+        return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _checked(name: str, given: Array) -> Array:
+    """Positive numbers, of our own: nobody changes them later."""
+    try:
+        values = np.array(given)
+    # Rows of unequal lengths.
+    except ValueError:
+        values = np.array(None)
+    numbers = values.dtype.kind in "fiu" and values.ndim <= 1 and values.size > 0
+    limit = "> 0" if name == "bandwidth" else ">= 0 and finite"
+    rule = f"{name} must be {limit}, one number or a row of them"
+    require(numbers, rule, kind_of(given), "give one for all, or one each")
+    fits = values > 0 if name == "bandwidth" else (values >= 0) & np.isfinite(values)
+    require(bool(np.all(fits)), rule, values.flat[np.argmin(fits)], "give one for all, or one each")
+    values = values.astype(np.float64)
+    values.flags.writeable = False
+    return values
 
 
 def _spread(name: str, values: Array, count: int, of: str) -> Array:
     fits = values.ndim == 0 or len(values) == count
     require(fits, f"{name} must be a number or have one entry for each of {count} {of}", values.shape, "correct it")
     return np.broadcast_to(values, (max(1, count),))
-
-
-PRESETS: dict[str, Callable[..., Clock]] = {"lan": Clock.lan, "wan": Clock.wan, "satellite": Clock.satellite}

@@ -3,34 +3,48 @@
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.costs import Costs
+from gradslide.errors import InputError
 from gradslide.network.base import Network
 from gradslide.problem import Objective
 
-# In units of the root of the rounding error: sums of many roundings stay below.
-_TOLERANCE = 100.0
+# Below this part of its size, a sum that is off does no harm to the answer.
+_HARMLESS = 1e-6
+# Roundings that may have added up, all in one direction, where nobody counts them.
+_ROUNDINGS = 5_000
+# How much of the worst sum so far is still held against the answer at the next look, where exchanges heal.
+_MEMORY = 0.9
 
 
 class Balance:
     """Watches the rows of a method's `invariant` along a run. Observations: they cost nothing."""
 
-    def __init__(self, problem: Objective, network: Network) -> None:
-        self._problem, self._network = problem, network
+    def __init__(self, problem: Objective, network: Network, costs: Costs | None = None) -> None:
+        """costs: what the run spends, which says how many roundings there were."""
+        self._problem, self._network, self._costs = problem, network, costs
         self._sum, self._size = 0.0, 0.0
 
     def look(self, rows: Array) -> None:
         """At the rows of one outer iteration."""
-        self._sum = float(np.linalg.norm(self._network.observe(np.asarray(rows, dtype=np.float64), "sum")))
+        total = float(np.linalg.norm(self._network.observe(np.asarray(rows, dtype=np.float64), "sum")))
+        self._sum = max(total, _MEMORY * self._sum)
         self._size = max(self._size, self._total(rows))
 
     def broken(self, x: Array, method: str) -> str:
         """What to say of the answer x; nothing where all is well."""
-        tolerance = _TOLERANCE * float(np.sqrt(np.finfo(self._problem.dtype).eps))
-        if self._sum <= tolerance * self._size:
+        spent = self._costs
+        roundings = _ROUNDINGS if spent is None else 10 + spent.rounds + spent.gradients
+        rounding = roundings * float(np.finfo(self._problem.dtype).eps)
+        tolerance = _HARMLESS + rounding
+        # A run that diverged has other troubles.
+        if not tolerance * self._size < self._sum < np.inf:
             return ""
         # Where no multipliers are needed, nothing but rounding is in them: gradients give the scale.
-        starts = (self._problem.start(), x)
-        size = self._size + max(self._total(self._problem.loss.gradient(point)) for point in starts)
-        if self._sum <= tolerance * size:
+        points = (self._problem.start(), x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = self._size + max(self._total(self._problem.loss.gradient(point)) for point in points)
+            steps = max(self._total(point) for point in points) * self._smoothness()
+        if not tolerance * size + rounding * steps < self._sum:
             return ""
         return (
             f"the invariant of {method} is broken: what must add up to 0 over the agents adds up to "
@@ -40,3 +54,10 @@ class Balance:
 
     def _total(self, rows: Array) -> float:
         return float(self._network.observe(np.linalg.norm(np.asarray(rows, dtype=np.float64), axis=1), "sum"))
+
+    def _smoothness(self) -> float:
+        """Iterates have roundings, too, which a step of 1/L turns into those of gradients. 0 where L is unknown."""
+        try:
+            return float(np.max(self._problem.smoothness())) + self._problem.mu
+        except InputError:
+            return 0.0

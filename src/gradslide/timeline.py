@@ -7,6 +7,7 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.clock import Clock
 from gradslide.costs import Costs
+from gradslide.errors import require
 from gradslide.graph import Graph
 from gradslide.losses import Loss
 
@@ -17,12 +18,15 @@ class Timeline:
     def __init__(self, clocks: Clock | Mapping[str, Clock], graph: Graph, loss: Loss, costs: Costs) -> None:
         self._is_one = isinstance(clocks, Clock)
         named = {"": clocks} if isinstance(clocks, Clock) else clocks
+        strings = all(isinstance(name, str) for name in named)
+        require(strings, "the names of clocks must be strings", list(named), 'for example {"wan": gs.Clock.wan()}')
         self._tracks = {name: _Track(clock.fits(graph, loss), graph) for name, clock in named.items()}
         self._costs = costs
         self._tell()
 
     def __repr__(self) -> str:
-        return "one clock" if self._is_one else f"clocks {', '.join(self._tracks)}"
+        """The names of the clocks, and what tells their times apart from others."""
+        return ", ".join(f"{name or 'one clock'} ({track.clock.fingerprint})" for name, track in self._tracks.items())
 
     def gradient(self) -> None:
         for track in self._tracks.values():
@@ -43,7 +47,7 @@ class Timeline:
 
     def memory(self) -> list[Array]:
         """What a run that goes on later has to be given back."""
-        return [track.now for track in self._tracks.values()]
+        return [track.now.copy() for track in self._tracks.values()]
 
     def recall(self, memory: list[Array]) -> None:
         for track, now in zip(self._tracks.values(), memory, strict=True):

@@ -1,8 +1,31 @@
-"""DCS: to be written."""
+"""Decentralized communication sliding: Lan, Lee, Zhou, "Communication-efficient algorithms for decentralized and
+stochastic optimization", Math. Program. 180, 2020."""
 
 from dataclasses import dataclass
 
+from gradslide.methods.base import Context
+from gradslide.methods.communication_sliding import CommunicationSliding, State, outer_iteration
+
 
 @dataclass(frozen=True, kw_only=True)
-class DCS:
-    """To be written."""
+class DCS(CommunicationSliding):
+    """Two exchanges and T_k = min(growth k, most) gradients per outer iteration, for min sum_i f_i(x), x in X.
+
+    y+ = y + Lap x_tilde / tau, with x_tilde = x + alpha (x_hat - x_-); then T_k steps to the minimum of f(u) + <Lap y+,
+    u> + eta V(x, u), whose last u is x+ and whose weighted average is x_hat. Any nu; each agent may have its own X_i
+    and r_i. Made for f_i that need not be smooth, but may be: assumes f_i convex and ft_i(u) - ft_i(v) - <ft_i'(v), u -
+    v> <= M |u - v|. After N outer iterations the average has, for mu = 0,
+
+        f(x_bar) - f* <= [3 ratio ||Lap|| V(x_0, x*) + sum_k 2 m M^2 / (ratio ||Lap|| (T_k + 3))]/N,
+
+    that is O(log N / N) until T_k reaches `most`; for mu > 0 O(log N / N^2). Where a smooth f_i has L much larger than
+    ||Lap|| (for mu > 0: than mu) and X is unbounded, the first inner steps are too long and may overflow.
+
+    ratio: eta = 2 ratio ||Lap|| and tau = ||Lap||/ratio; for mu > 0 eta = ratio k mu/2 and tau = 4 ||Lap||^2/(ratio (k
+    + 1) mu), where theory allows ratio <= 1. growth, most: whole numbers that give T_k; the theorem's own T_k is
+    constant and needs M, D and N. norm: ||Lap|| (default: a bound that the network finds).
+    """
+
+    def step(self, context: Context, state: State) -> State:
+        row = self.row(state, context.problem.mu)
+        return outer_iteration(context, state, row, lambda u, t: context.oracle.gradient(u))

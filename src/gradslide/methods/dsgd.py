@@ -1,8 +1,64 @@
-"""DSGD: to be written."""
+"""D-SGD: Lian et al., "Can decentralized algorithms outperform centralized algorithms? A case study for decentralized
+parallel stochastic gradient descent", NeurIPS 2017; with projections Ram, Nedic, Veeravalli, "Distributed stochastic
+subgradient projection algorithms for convex optimization", J. Optim. Theory Appl. 147, 2010."""
 
 from dataclasses import dataclass
 
+from gradslide._types import Array
+from gradslide.methods.base import Context, Copied, average
+from gradslide.methods.sampled_steps import SampledSteps, weight_of
+from gradslide.methods.steps import proximal, require_common_domain
+
+
+@dataclass(frozen=True)
+class State(Copied):
+    """x_k and the average so far. a: a_0. weights: the sum of those of the average. samples: per agent, so far."""
+
+    k: int
+    a: float
+    samples: int
+    weights: float
+    x: Array
+    x_bar: Array
+
 
 @dataclass(frozen=True, kw_only=True)
-class DSGD:
-    """To be written."""
+class DSGD(SampledSteps):
+    """`batch` samples per agent and one exchange per iteration, for min sum_i f_i(x), x in X, the same X and r for all
+    agents.
+
+    x+ = prox of W x - a_k G(x), G unbiased estimates of the gradients. Assumes f_i convex and L-smooth, nu Euclidean,
+    bounded variance. With the default steps the error of the average falls like log(k)/sqrt(k) for mu = 0 and like
+    1/k for mu > 0, for k large enough (where the agents differ, it also takes 1/gap of the network). With steps that do
+    not shrink it ends near the optimum: as near as a_k is small.
+
+    step_size: a (default 1/(2 L)); single samples may need a smaller one, and often bear a larger one. decay: p in
+    a_k = a/(k+1)^p, k = 0, 1, ...; by default a/sqrt(k+1) for mu = 0 and a/(1 + a mu k/2), about 2/(mu k), for mu > 0.
+    batch: samples per iteration. oracle: how they are drawn, one of `gs.oracles`. seed: of the agents' random streams.
+    L: smoothness of every ft_i (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or
+    "best_constant". The average, which is recommended, weighs x_{k+1} with a_k for mu = 0 and 1/a_k for mu > 0.
+    """
+
+    def init(self, context: Context) -> State:
+        context.mixing(self.mixing)
+        require_common_domain(context, self)
+        x = context.x0
+        return State(k=0, a=self.first_step(context), samples=0, weights=0.0, x=x, x_bar=x)
+
+    def step(self, context: Context, state: State) -> State:
+        s, a_k = state, self.a_k(context, state)
+        g = self.sampled_gradient(context, s)
+        x = proximal(context, context.mix(s.x, context.mixing(self.mixing)) - a_k * g, a_k)
+        weight = weight_of(context, a_k)
+        weights = s.weights + weight
+        return State(
+            k=s.k + 1,
+            a=s.a,
+            samples=s.samples + self.batch,
+            weights=weights,
+            x=x,
+            x_bar=average(s.x_bar, x, weight / weights),
+        )
+
+    def parameters(self, state: State) -> dict[str, float]:
+        return {"step_size": state.a}

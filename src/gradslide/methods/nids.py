@@ -47,6 +47,7 @@ class NIDS:
 
     def init(self, context: Context) -> State:
         require_euclidean(context, self)
+        context.mixing(self.mixing)
         a = 1 / smoothness(context, self.L) if self.step_size is None else self.step_size
         x = context.x0
         return State(k=0, a=a, x=x, v=x, x_prev=x, g_prev=0 * x)

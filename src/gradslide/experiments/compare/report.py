@@ -18,7 +18,7 @@ def report(compared: Compared) -> str:
     from rich.console import Console
 
     text = io.StringIO()
-    console = Console(file=text, width=_WIDTH, highlight=False, soft_wrap=True)
+    console = Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=True)
     comparison, found = compared.comparison, blocks(compared)
     console.print(comparison.title)
     for block in found:
