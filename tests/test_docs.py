@@ -8,6 +8,8 @@ from types import ModuleType
 import pytest
 
 import gradslide as gs
+from gradslide.experiments.compare.run import run_comparison
+from gradslide.experiments.compare.spec import parse_comparison
 from gradslide.experiments.run import run_spec
 from gradslide.experiments.spec import parse_spec
 
@@ -41,9 +43,12 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 
 
 @with_blocks("toml")
-def test_specs_run(page, tmp_path):
+def test_specs_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for source in blocks(page, "toml"):
-        if "version =" in source:
+        if "accuracies =" in source:
+            assert run_comparison(parse_comparison(source, name=page.stem, folder=tmp_path)).is_complete
+        elif "version =" in source:
             results = run_spec(parse_spec(source, name=page.stem, folder=tmp_path))
             assert results.fulfilled
 
@@ -58,6 +63,8 @@ def test_blocks_are_found():
         ("sampling.md", "python"),
         ("quickstart.md", "toml"),
         ("cli.md", "toml"),
+        ("rivals.md", "python"),
+        ("conditions.md", "python"),
     }
 
 

@@ -10,7 +10,7 @@ from gradslide._types import Array
 from gradslide.errors import require_number, unknown_name
 from gradslide.graph import Graph
 
-__all__ = ["MIXINGS", "Mixing", "best_constant", "laplacian", "metropolis"]
+__all__ = ["Mixing", "best_constant", "laplacian", "metropolis"]
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Mixing:
     @cached_property
     def lazy(self) -> "Mixing":
         """(I + W)/2, whose eigenvalues are not negative; W itself where its own are not."""
-        # To rounding: the Laplacian's largest eigenvalue is known to about 1e-4 on large graphs.
-        return self if self.least >= -1e-12 else Mixing(replace(self.links, weights=self.links.weights / 2))
+        # On large graphs the largest eigenvalue of a Laplacian is known to about 1e-4, from above.
+        return self if self.least >= -1e-3 else Mixing(replace(self.links, weights=self.links.weights / 2))
 
     def __repr__(self) -> str:
         return f"Mixing(m={self.links.m}, second={self.second:.6g}, least={self.least:.6g})"
@@ -54,7 +54,8 @@ class Mixing:
 
 @lru_cache(maxsize=64)
 def metropolis(graph: Graph) -> Mixing:
-    """W_ij = 1/(1 + max(deg_i, deg_j)): neighbours need to know each other's degrees and nothing else."""
+    """W_ij = 1/(1 + max(deg_i, deg_j)): neighbours need to know each other's degrees and nothing else. The graph's own
+    weights do not count."""
     degrees = graph.degrees[graph.edges]
     return Mixing(replace(graph, weights=1 / (1.0 + degrees.max(axis=1, initial=0))))
 
@@ -62,8 +63,8 @@ def metropolis(graph: Graph) -> Mixing:
 @lru_cache(maxsize=64)
 def laplacian(graph: Graph, norm: float | None = None) -> Mixing:
     """W = I - Lap/norm, with no negative eigenvalue. norm: lmax of the Laplacian, or a bound on it."""
-    if norm is not None:
-        require_number("norm", norm, "leave it out for the exact one", least=0)
+    if norm is not None and graph.m > 1:
+        require_number("norm", norm, "leave it out for the exact one", above=0)
     return _scaled(graph, graph.laplacian_norm if norm is None else norm)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from gradslide import guarantees
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
-from gradslide.methods import SPDS, Method
+from gradslide.methods import PDS, SPDS, Method
 from gradslide.oracles import Noise, Sampling, WithoutReplacement, estimate_sigma
 from gradslide.problem import Problem
 from gradslide.reference import Reference, multiplier_at
@@ -27,9 +27,10 @@ class Promise:
 def promise(problem: Problem, graph: Graph, method: Method, solution: Solution, optimum: Reference) -> Promise | None:
     """Theorem 1's for the average after as many outer iterations; Theorem 2's, in expectation, for sampled gradients.
 
-    None past the first stage, for outputs and ways of sampling that they say nothing of, and for runs that diverged.
+    None past the first stage, for other methods, outputs and ways of sampling, which they say nothing of, and for runs
+    that diverged.
     """
-    if not solution.parameters or solution.status is Status.DIVERGED or solution.output != "average":
+    if not isinstance(method, PDS | SPDS) or solution.status is Status.DIVERGED or solution.output != "average":
         return None
     rows = _rows(solution)
     sampling = getattr(method, "oracle", None)

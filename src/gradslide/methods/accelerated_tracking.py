@@ -43,10 +43,10 @@ class AcceleratedTracking:
     With K well below sqrt(chi) it may diverge, or with a bounded X never settle; K = 1 is slow at best.
 
     step_size: a (default 1/L). K: exchanges per FastMix (default ceil(sqrt(chi)) and, from chi = 100 on, a tenth more,
-    with chi = 1/(1 - second largest eigenvalue of W)). restart: start the momentum again where it points uphill, <y - x+, x+ - x> > 0 over all agents; a
-    sum per iteration, counted as control rounds. L: smoothness of every ft_i (default: the largest of the losses'
-    constants). mixing: W, "metropolis", "laplacian" or "best_constant"; (I + W)/2 is taken where W has negative
-    eigenvalues.
+    with chi = 1/(1 - second largest eigenvalue of W)). restart: start the momentum again where it points uphill,
+    <y - x+, x+ - x> > 0 over all agents; a sum per iteration, counted as control rounds. L: smoothness of every ft_i
+    (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or "best_constant"; (I + W)/2
+    is taken where W has negative eigenvalues.
     """
 
     tuned: ClassVar[str] = "step_size"

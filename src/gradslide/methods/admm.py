@@ -43,7 +43,8 @@ class ADMM:
 
     The local problem is (2 c deg_i + mu)-strongly convex and (L_i + mu + 2 c deg_i)-smooth. Each agent solves it by
     accelerated proximal gradients with the momentum that belongs to these constants, from x_i on, until its gradient
-    mapping is small enough. Nothing is communicated for that; agents that are ready wait for the others.
+    mapping is small enough. Nothing is communicated for that; agents that are ready wait for the others. Gradients are
+    asked for outside X_i too.
 
     c: as for DLM. tolerance: of the gradient mapping, relative to the largest gradient of f_i at an x_i so far. most:
     gradients per local problem, after which it is left as it is. L: smoothness of every ft_i (default: each loss's own
@@ -89,7 +90,7 @@ class ADMM:
         momentum = in_dtype((1 - root) / (1 + root), s.x)
         curvature, S = in_dtype(curvature, s.x), in_dtype(S, s.x)
 
-        # Without strong convexity, which only a lone agent can be, Nesterov's momentum takes the place of a constant.
+        # A lone agent may lack strong convexity: Nesterov's momentum then takes the place of a constant.
         is_strong, rounding = bool(np.all(root > 0)), _ROUNDING * float(xp.finfo(s.x.dtype).eps)
 
         pull = s.dual.w + s.c * s.lap

@@ -20,6 +20,8 @@ class State(Copied):
 
     k: int
     a: float
+    first: float
+    rate: float
     gamma: float
     samples: int
     weights: float
@@ -62,8 +64,10 @@ class ChocoSGD(SampledSteps):
         require_unconstrained(context, self)
         gamma = _theory_gamma(W, self.compressor.quality(context.problem.d)) if self.gamma is None else self.gamma
         x = context.x0
-        a = self.first_step(context)
-        return State(k=0, a=a, gamma=gamma, samples=0, weights=0.0, x=x, x_bar=x, xh=0 * x, s=0 * x)
+        a, first, rate, samples = self.steps(context)
+        return State(
+            k=0, a=a, first=first, rate=rate, gamma=gamma, samples=samples, weights=0.0, x=x, x_bar=x, xh=0 * x, s=0 * x
+        )
 
     def step(self, context: Context, state: State) -> State:
         s, a_k = state, self.a_k(context, state)
@@ -77,6 +81,8 @@ class ChocoSGD(SampledSteps):
         return State(
             k=s.k + 1,
             a=s.a,
+            first=s.first,
+            rate=s.rate,
             gamma=s.gamma,
             samples=s.samples + self.batch,
             weights=weights,

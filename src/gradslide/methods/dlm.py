@@ -9,12 +9,13 @@ from gradslide._types import Array
 from gradslide.coupling import Dual, NetworkCoupling
 from gradslide.domains.base import in_dtype
 from gradslide.errors import require
-from gradslide.methods import defaults
 from gradslide.methods.base import Context, Copied, as_floats
 from gradslide.methods.steps import check_positive, gradient, require_unconstrained, smoothness
 
 # Of rho over its least value L/2; closer to 1 is faster, but 1 itself lets a quadratic oscillate.
 _MARGIN = 1.1
+# No f_i is taken to be worse conditioned when c is chosen; without mu that is all there is to go by.
+_CONDITION = 100
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class DLM:
     moves by w+ = w + c Lap (2 x+ - x). It converges if D - c Lap > L/2, and so, as 2 deg - Lap >= 0, for every c > 0 if
     rho > L/2; linearly if the f_i are strongly convex. The first iterate takes one more exchange.
 
-    c: default sqrt(mu L/(lmax l2)), with the extreme eigenvalues of the Laplacian, but at least what the estimate of
-    `CondatVu` gives for sigma (one more gradient). rho: default 0.55 L. L: smoothness of every ft_i (default: the
-    largest of the losses' constants); mu is added to it.
+    c: default sqrt(mu L/(lmax l2)), with the extreme eigenvalues of the Laplacian, so that mu/(c lmax) = c l2/L: x and
+    phi then converge equally fast. mu counts as at least L/100 there. rho: default 0.55 L. L: smoothness of every ft_i
+    (default: the largest of the losses' constants); mu is added to it.
     """
 
     tuned: ClassVar[str] = "c"
@@ -86,13 +87,11 @@ class DLM:
 
 
 def penalty(context: Context, L: float) -> float:
-    """A c for the augmented Lagrangian, from mu, L and the network, and from the gradients at x_0."""
-    A_norm = context.coupling.norm()
-    if A_norm == 0:
-        return 1.0
-    R = defaults.balance(context, gradient(context, context.x0), L=L, A_norm=A_norm).R
-    spectrum = A_norm * cast(NetworkCoupling, context.coupling).smallest_singular_value()
-    return max(math.sqrt(context.problem.mu * L) / spectrum, math.sqrt(8) * R / A_norm)
+    """A c for the augmented Lagrangian: sqrt(mu L/(lmax l2)), with mu as if L/mu were no more than 100."""
+    coupling = cast(NetworkCoupling, context.coupling)
+    spectrum = coupling.norm() * coupling.smallest_singular_value()
+    # A lone agent has no links to weigh.
+    return math.sqrt(max(context.problem.mu, L / _CONDITION) * L) / spectrum if context.network.m > 1 else 1.0
 
 
 def degrees(context: Context) -> Array:

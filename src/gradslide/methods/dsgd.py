@@ -12,10 +12,13 @@ from gradslide.methods.steps import proximal, require_common_domain
 
 @dataclass(frozen=True)
 class State(Copied):
-    """x_k and the average so far. a: a_0. weights: the sum of those of the average. samples: per agent, so far."""
+    """x_k and the average so far. a: step_size. first, rate: of a_k. samples: per agent, so far. weights: the sum of
+    those in the average."""
 
     k: int
     a: float
+    first: float
+    rate: float
     samples: int
     weights: float
     x: Array
@@ -29,21 +32,25 @@ class DSGD(SampledSteps):
 
     x+ = prox of W x - a_k G(x), G unbiased estimates of the gradients. Assumes f_i convex and L-smooth, nu Euclidean,
     bounded variance. With the default steps the error of the average falls like log(k)/sqrt(k) for mu = 0 and like
-    1/k for mu > 0, for k large enough (where the agents differ, it also takes 1/gap of the network). With steps that do
-    not shrink it ends near the optimum: as near as a_k is small.
+    1/k for mu > 0, once k is large (the more the agents differ and the slower the network mixes, the later). With
+    steps that do not shrink it ends up near the optimum: the nearer, the smaller they are.
 
-    step_size: a (default 1/(2 L)); single samples may need a smaller one, and often bear a larger one. decay: p in
-    a_k = a/(k+1)^p, k = 0, 1, ...; by default a/sqrt(k+1) for mu = 0 and a/(1 + a mu k/2), about 2/(mu k), for mu > 0.
-    batch: samples per iteration. oracle: how they are drawn, one of `gs.oracles`. seed: of the agents' random streams.
-    L: smoothness of every ft_i (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or
-    "best_constant". The average, which is recommended, weighs x_{k+1} with a_k for mu = 0 and 1/a_k for mu > 0.
+    step_size: a. decay: p in a_k = a/(k+1)^p, k = 0, 1, ...; by default a/sqrt(k+1) for mu = 0 and a/(1 + a mu k/2),
+    about 2/(mu k), for mu > 0. Without step_size a is 1/(2 L), but no a_k is larger than h/(2 L), h = |g|^2/(|g|^2 +
+    sigma^2/batch) at x_0, from 16 samples per agent, which are counted: samples that are rougher than f do not bear
+    1/L. So a_k = a/sqrt(k + 1/h^2) for mu = 0, and a = h/(2 L) for mu > 0 or a given decay. batch: samples per
+    iteration. oracle: how they are drawn, one of `gs.oracles`. seed: of the agents' random streams. L: smoothness of
+    every ft_i (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or "best_constant".
+
+    Recommended is the average, in which x_{k+1} weighs a_k for mu = 0 and 1/a_k for mu > 0.
     """
 
     def init(self, context: Context) -> State:
         context.mixing(self.mixing)
         require_common_domain(context, self)
         x = context.x0
-        return State(k=0, a=self.first_step(context), samples=0, weights=0.0, x=x, x_bar=x)
+        a, first, rate, samples = self.steps(context)
+        return State(k=0, a=a, first=first, rate=rate, samples=samples, weights=0.0, x=x, x_bar=x)
 
     def step(self, context: Context, state: State) -> State:
         s, a_k = state, self.a_k(context, state)
@@ -54,6 +61,8 @@ class DSGD(SampledSteps):
         return State(
             k=s.k + 1,
             a=s.a,
+            first=s.first,
+            rate=s.rate,
             samples=s.samples + self.batch,
             weights=weights,
             x=x,

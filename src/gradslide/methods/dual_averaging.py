@@ -8,11 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.errors import require
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Copied, as_floats, average
 from gradslide.methods.saddle_defaults import STEPS_AWAY
-from gradslide.methods.steps import check_positive
+from gradslide.methods.steps import check_positive, require_common_prox
 from gradslide.mixing import Mixing, require_mixing
 
 
@@ -55,7 +54,7 @@ class DualAveraging:
         require_mixing(self.mixing)
 
     def init(self, context: Context) -> State:
-        _require_common_prox(context, self)
+        require_common_prox(context, self)
         W = context.mixing(self.mixing)
         step_size = self._default_step(context, W) if self.step_size is None else self.step_size
         x = context.x0
@@ -91,14 +90,3 @@ def _dual_lengths(context: Context, gradients: Array) -> Array:
     """The agents' |g_i| in the norm dual to nu's, (m,)."""
     order = np.inf if context.domain.norm == 1 else 2
     return np.linalg.norm(np.asarray(gradients, dtype=np.float64), order, axis=1)
-
-
-def _require_common_prox(context: Context, method: object) -> None:
-    """Refuse agents with sets, penalties, or a nu of their own."""
-    domain, shape = context.domain, (context.problem.m, context.problem.d)
-    thetas = np.random.default_rng(0).normal(size=(2, 1, shape[1]))
-    pulls = [np.broadcast_to(scale * v, shape).astype(context.problem.dtype) for v in thetas for scale in (0.1, 1e6)]
-    images = [domain.prox(pull, 1.0) for pull in pulls]
-    same = all(bool(np.all(np.ptp(image, axis=0) <= 1e-6 * (1 + np.abs(image[0])))) for image in images)
-    rule = f"{type(method).__name__} needs the same X, center and penalty for all agents"
-    require(same, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")

@@ -18,6 +18,7 @@ _GOSSIP_NORM = 19 / 15
 class State(Copied):
     """x_k, x_f and y_k. norm: the largest eigenvalue of the Laplacian. K: exchanges per iteration."""
 
+    k: int
     tau: float
     eta: float
     norm: float
@@ -61,7 +62,7 @@ class OPAPC:
             eta = 1 / (2 * math.sqrt(_GOSSIP_NORM * mu * smoothness(context, self.L)))
         K = chebyshev_exchanges(norm / graph.algebraic_connectivity)
         x = context.x0
-        return State(tau=min(1.0, _GOSSIP_NORM * mu * eta), eta=eta, norm=norm, K=K, x=x, x_f=x, y=0 * x)
+        return State(k=0, tau=min(1.0, _GOSSIP_NORM * mu * eta), eta=eta, norm=norm, K=K, x=x, x_f=x, y=0 * x)
 
     def step(self, context: Context, state: State) -> State:
         tau, eta, s = state.tau, state.eta, state
@@ -79,7 +80,7 @@ class OPAPC:
         y = s.y + gossip / (_GOSSIP_NORM * eta)
         x = (s.x - eta * (slope + y)) / (1 + eta * mu)
         x_f = x_g + 2 * tau / (2 - tau) * (x - s.x)
-        return State(tau=tau, eta=eta, norm=s.norm, K=s.K, x=x, x_f=x_f, y=y)
+        return State(k=s.k + 1, tau=tau, eta=eta, norm=s.norm, K=s.K, x=x, x_f=x_f, y=y)
 
     def output(self, state: State) -> Array:
         return state.x

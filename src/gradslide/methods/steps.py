@@ -47,20 +47,26 @@ def require_euclidean(context: Context, method: object) -> None:
 def require_unconstrained(context: Context, method: object) -> None:
     """Refuse sets and penalties."""
     require_euclidean(context, method)
-    domain, d = context.domain, context.problem.d
-    probe = _probes(context)
-    moved = any(bool(np.any(domain.prox(domain.grad_nu(v), 1.0) != v)) for v in probe) if d else False
+    moved = any(bool(np.any(proximal(context, v, 1.0) != v)) for v in _probes(context))
     rule = f"{type(method).__name__} needs X = R^d and no penalty"
     require(not moved, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
 
 def require_common_domain(context: Context, method: object) -> None:
-    """Refuse agents with sets, or penalties, of their own."""
+    """Refuse a nu that is not Euclidean, and agents with sets, or penalties, of their own."""
     require_euclidean(context, method)
-    domain = context.domain
-    images = [domain.prox(domain.grad_nu(v), 1.0) for v in _probes(context)]
+    _require_same(context, method, [proximal(context, v, 1.0) for v in _probes(context)], "X and penalty")
+
+
+def require_common_prox(context: Context, method: object) -> None:
+    """Refuse agents with sets, penalties, or a nu of their own."""
+    _require_same(context, method, [context.domain.prox(v, 1.0) for v in _probes(context)], "X, center and penalty")
+
+
+def _require_same(context: Context, method: object, images: list[Array], what: str) -> None:
+    """Refuse images of the same points that differ between the agents here."""
     same = all(bool(np.all(np.ptp(image, axis=0) <= 1e-6 * (1 + np.abs(image[0])))) for image in images)
-    rule = f"{type(method).__name__} needs the same X and the same penalty for all agents"
+    rule = f"{type(method).__name__} needs the same {what} for all agents"
     require(same, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
 

@@ -1,10 +1,12 @@
 """Tasks in parallel processes, of which one may die without taking the others along."""
 
 import os
+import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 
 from gradslide.experiments.compare import work
@@ -36,8 +38,10 @@ def _until_one_dies(waiting: deque[Task], suspects: deque[Task], processes: int)
     try:
         while waiting or under_way:
             while waiting and len(under_way) < processes:
-                task = waiting.popleft()
-                under_way[pool.submit(work.perform, task)] = task
+                with _without_interrupts():
+                    future = pool.submit(work.perform, waiting[0])
+                # Only now: a pool that broke in the meantime takes nothing.
+                under_way[future] = waiting.popleft()
             done, _ = wait(under_way, return_when=FIRST_COMPLETED)
             for future in done:
                 outcome = future.result()
@@ -51,3 +55,16 @@ def _until_one_dies(waiting: deque[Task], suspects: deque[Task], processes: int)
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ctrl-C waits. A process that starts meanwhile lets it wait too, until `work.begin` knows what to do with it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

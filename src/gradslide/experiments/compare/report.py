@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 
 from gradslide.experiments.compare.run import Compared
@@ -59,12 +59,16 @@ def progress_of_runs(enabled: bool) -> Iterator[Callable[[int, int, Outcome | No
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    last_run = TextColumn("{task.fields[last]}")
+    last_run = TextColumn("{task.fields[last]}", markup=False)
     columns = [TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), last_run]
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with ExitStack() as stack:
+        bar = Progress(*columns, console=Console(stderr=True))
         task = bar.add_task("runs", total=None, last="")
 
         def show(done: int, total: int, last: Outcome | None) -> None:
+            # Not before there is something to show: notes and mistakes come first.
+            if not bar.live.is_started:
+                stack.enter_context(bar)
             named = "" if last is None else f"{last.method} ({last.problem}, {last.network})"
             bar.update(task, completed=done, total=total, last=named)
 

@@ -8,6 +8,7 @@ from typing import Any
 from gradslide.clock import PRESETS
 from gradslide.errors import InputError, require, require_number, unknown_name
 from gradslide.experiments.build import parameters_of
+from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import OutputSpec, parse_output, read_text, tables_of, unused, versioned
 
@@ -58,6 +59,10 @@ class Comparison:
     output: OutputSpec
     folder: Path = field(default_factory=Path)
 
+    def __post_init__(self) -> None:
+        if self.processes is not None:
+            require_number("processes", self.processes, "leave it out for one per core", least=1, whole=True)
+
 
 def read_comparison(path: Path) -> Comparison:
     """Read and check a comparison file."""
@@ -92,11 +97,11 @@ def parse_comparison(text: str, name: str, folder: Path) -> Comparison:
     for seed in seeds:
         require_number("a seed", seed, "for example seeds = [0, 1, 2]", least=0, whole=True)
     require(bool(seeds), "seeds must hold at least one", seeds, "for example seeds = [0, 1, 2]")
-    if processes is not None:
-        require_number("processes", processes, "leave it out for one per core", least=1, whole=True)
-    for preset in clocks:
-        if preset not in PRESETS and not clocks[preset]:
-            raise unknown_name("a clock without numbers of its own", preset, PRESETS)
+    for name_of_clock, table in clocks.items():
+        if not table:
+            raise unknown_name("a clock without numbers of its own", name_of_clock, PRESETS)
+        if table.get("preset", "lan") not in PRESETS:
+            raise unknown_name("preset in [[clock]]", table["preset"], PRESETS)
     return Comparison(
         name=name,
         title=title,
@@ -126,6 +131,8 @@ def _entries(top: Section, key: str, default: Any = None) -> list[Entry]:
         if key != "method":
             rest.pop("name", None)
         require(isinstance(made, str), f"name in [[{key}]] must be a string", repr(made), "correct the spec")
+        if key == "clock" and made in PRESETS:
+            rest.setdefault("preset", made)
         name = unused(made, found, " ({})")
         found[name] = Entry(name, rest)
     return list(found.values())
@@ -136,8 +143,12 @@ def _contender(entry: Entry, grid: list[float]) -> Contender:
     own = table.pop("grid", grid)
     if own is False:
         own = []
-    section = Section("method", {"grid": own})
-    return Contender(entry.name, table, tuple(_numbers(section, "grid", [])))
+    factors = tuple(_numbers(Section("method", {"grid": own}), "grid", []))
+    name = Section("method", table).take("name", str)
+    if "grid" in entry.table and factors and name in METHODS:
+        rule = f"a method with a grid must have something to tune, which {name} has not"
+        require(hasattr(METHODS[name], "tuned"), rule, f"grid = {own}", "write grid = false")
+    return Contender(entry.name, table, factors)
 
 
 def _numbers(section: Section, key: str, default: list[float]) -> list[float]:

@@ -25,8 +25,9 @@ class Spent:
 class Line:
     """A method at one multiple of its default (None: the default itself) on one block, over all seeds.
 
-    is_best: the best of the grid, the default included. reached: per accuracy, medians; None where fewer than half of
-    the seeds got there. error and apart are medians at the end. kind: as in `Outcome`, of the worst seed.
+    is_best: the best of the grid, the default included. reached: per accuracy, medians over the seeds, where one that
+    never got there counts as infinitely much; None for an infinite median. error and apart are medians at the end.
+    kind: as in `Outcome`, of the worst seed.
     """
 
     method: str
@@ -158,16 +159,24 @@ def _line(outcomes: Sequence[Outcome], is_ours: bool, accuracies: int) -> Line:
 
 
 def _medians(outcomes: Sequence[Outcome], index: int) -> Spent | None:
-    found = [(spent, outcome.rows) for outcome in outcomes if (spent := outcome.reached[index]) is not None]
-    if 2 * len(found) < len(outcomes):
+    found = [(spent, outcome.rows or 1) for outcome in outcomes if (spent := outcome.reached[index]) is not None]
+    if 2 * len(found) <= len(outcomes):
         return None
-    clocks = found[0][0]["simulated_seconds"] or {}
+    never = [math.inf] * (len(outcomes) - len(found))
+
+    def middle(cost: Callable[[dict[str, Any], float], float]) -> float:
+        return _median([*(cost(spent, rows) for spent, rows in found), *never])
+
     return Spent(
-        work=_median(spent["gradients"] + spent["samples"] / (rows or 1) for spent, rows in found),
-        rounds=_median(spent["rounds"] for spent, _ in found),
-        floats=_median(spent["floats_sent"] for spent, _ in found),
-        seconds={name: _median(spent["simulated_seconds"][name] for spent, _ in found) for name in clocks},
+        work=middle(lambda spent, rows: spent["gradients"] + spent["samples"] / rows),
+        rounds=middle(lambda spent, rows: spent["rounds"]),
+        floats=middle(lambda spent, rows: spent["floats_sent"]),
+        seconds={clock: middle(_by(clock)) for clock in found[0][0]["simulated_seconds"] or {}},
     )
+
+
+def _by(clock: str) -> Callable[[dict[str, Any], float], float]:
+    return lambda spent, rows: spent["simulated_seconds"][clock]
 
 
 def _median(values: Iterable[float]) -> float:

@@ -100,10 +100,12 @@ def _marked(block: Block, columns: Sequence[Column], shown: Callable[[float], st
 
 
 def _table() -> Any:
-    from rich.box import SIMPLE_HEAD
+    from rich.box import Box
     from rich.table import Table
 
-    return Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    # A line under the headings, in characters that every file and every pipe can hold.
+    line = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+    return Table(box=line, collapse_padding=True, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
 
 
 def _work(spent: Spent) -> float:

@@ -29,7 +29,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Task:
-    """factor and value: the multiple of the default that is tried, and the number it comes to; None: the default."""
+    """factor and value: the multiple of the default that is tried, and the number it comes to; None: the default.
+
+    contents: digests of the files that it reads.
+    """
 
     problem: Entry
     network: Entry
@@ -43,6 +46,7 @@ class Task:
     clocks: dict[str, dict[str, float]]
     folder: str
     data_dir: str | None
+    contents: tuple[str, str] = ("", "")
     factor: float | None = None
     value: float | None = None
 
@@ -52,11 +56,11 @@ class Task:
 
     @property
     def key(self) -> str:
-        """The same for the same run, whatever it is called and whatever else is compared."""
+        """The same for the same run, whatever it is called, wherever its files are and whatever else is compared."""
         said = asdict(self)
         for entry in ("problem", "network", "condition", "method"):
             said[entry] = said[entry]["table"]
-        for place in ("data_dir", "target"):
+        for place in ("folder", "data_dir", "target"):
             del said[place]
         return digest({**said, "version": __version__})
 
@@ -96,8 +100,19 @@ class Outcome:
         return self.problem, self.network, self.condition
 
 
-def tasks_of(comparison: Comparison, targets: dict[str, Target], data_dir: str | None) -> list[Task]:
+@dataclass(frozen=True)
+class Contents:
+    """Digests of the files of problems and of networks, by name; those that need no file are left out."""
+
+    problems: dict[str, str] = field(default_factory=dict)
+    networks: dict[str, str] = field(default_factory=dict)
+
+
+def tasks_of(
+    comparison: Comparison, targets: dict[str, Target], data_dir: str | None, contents: Contents | None = None
+) -> list[Task]:
     """Every method with its default on every block. targets: of the problems that take part."""
+    contents = contents or Contents()
     once = comparison.seeds[:1]
     return [
         Task(
@@ -113,6 +128,7 @@ def tasks_of(comparison: Comparison, targets: dict[str, Target], data_dir: str |
             clocks=comparison.clocks,
             folder=str(comparison.folder),
             data_dir=data_dir,
+            contents=(contents.problems.get(problem.name, ""), contents.networks.get(network.name, "")),
         )
         for problem in comparison.problems
         if problem.name in targets

@@ -1,9 +1,12 @@
 """What a process of a comparison does: one task after another. Nothing that a method does wrong goes further."""
 
 import json
+import os
 import signal
+import threading
 import warnings
 from functools import lru_cache
+from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.clock import PRESETS, Clock
-from gradslide.errors import InputError
+from gradslide.errors import InputError, require
 from gradslide.experiments import build
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.compare.spec import Contender
@@ -34,8 +37,18 @@ _interrupted = False
 
 
 def begin() -> None:
-    """Ctrl-C ends the run under way, and lets no other begin."""
+    """Ctrl-C ends the run under way, and lets no other begin; the end of the comparison ends it at once."""
     signal.signal(signal.SIGINT, _interrupt)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Nobody would be left to take the outcome."""
+    if (parent := parent_process()) is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _interrupt(signum: int, frame: Any) -> None:
@@ -47,7 +60,7 @@ def optimum(table: dict[str, Any], folder: str, data_dir: str | None) -> Target:
     """The reference optimum of a problem, with all data in one place."""
     problem = _problem(json.dumps(table), folder, data_dir)
     found = reference(problem)
-    return Target(found.objective, float(np.linalg.norm(found.x[0])) or 1.0)
+    return Target(found.objective, float(np.linalg.norm(found.x)) or 1.0)
 
 
 def perform(task: Task) -> Outcome:
@@ -76,7 +89,7 @@ def _solved(task: Task) -> Outcome:
         # They are in the solution.
         warnings.simplefilter("ignore", RuntimeWarning)
         solution = solve(problem, network, method, stop=stop, callback=watch, clock=clocks or None)
-    if solution.status is Status.INTERRUPTED:
+    if solution.status in (Status.INTERRUPTED, Status.STOPPED):
         return Outcome.of(task, kind="interrupted")
     rows = problem.loss.rows_per_agent
     return Outcome.of(
@@ -92,6 +105,24 @@ def _solved(task: Task) -> Outcome:
         curve=watch.curve,
         rows=None if rows is None else float(np.max(rows)),
     )
+
+
+def forget() -> None:
+    """Read files again."""
+    _problem.cache_clear()
+    _graph.cache_clear()
+
+
+def check(task: Task) -> None:
+    """Raise InputError for a mistake in any of its tables."""
+    problem = _problem(json.dumps(task.problem.table), task.folder, task.data_dir)
+    network, method, clocks = prepared(task)
+    for clock in clocks.values():
+        clock.fits(network.graph, problem.loss)
+    spends = "samples" if hasattr(method, "oracle") else "gradients"
+    ends = {"iterations", "rounds", "seconds", spends} & set(task.limits)
+    rule = f"[limits] must hold one that {task.method.name} comes to"
+    require(bool(ends), rule, ", ".join(task.limits), f"add {spends}, rounds or seconds")
 
 
 def prepared(task: Task) -> tuple[Network, Method, dict[str, Clock]]:
@@ -116,9 +147,10 @@ class _Watch:
         self.apart: float | None = None
         self._next = 0.0
 
-    def __call__(self, record: Record, x: Array) -> None:
+    def __call__(self, record: Record, x: Array) -> bool:
+        """Whether to stop: Ctrl-C may have come before `solve` took care of it."""
         if record.objective is None or record.disagreement is None:
-            return
+            return _interrupted
         target = self._task.target
         self.error = (record.objective - target.objective) / target.scale
         self.apart = record.disagreement / target.size
@@ -131,6 +163,7 @@ class _Watch:
             self._next = max(record.iteration + 1, record.iteration * _THINNING)
             for name, value in {**spent, "error": self.error, "apart": self.apart}.items():
                 self.curve[name].append(value)
+        return _interrupted
 
 
 def _method(task: Task) -> Method:
@@ -156,7 +189,9 @@ def _no_theory() -> float:
 
 def _clock(name: str, table: dict[str, Any]) -> Clock:
     """A preset, changed where the table says so, or a clock of its own."""
-    section = Section(f"clock {name}", {**PRESETS.get(name, {}), **table, "kind": "clock"})
+    numbers = {key: value for key, value in table.items() if key != "preset"}
+    preset = PRESETS.get(table.get("preset", ""), {})
+    section = Section(f"clock {name}", {"kind": "clock", **preset, **numbers})
     return section.construct("clock", {"clock": Clock}, key="kind")
 
 

@@ -1,0 +1,27 @@
+"""Two states that take turns."""
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import require, require_number
+from gradslide.network.conditions.chances import draws, level
+
+
+class Chain:
+    """Markov chains that are on for `share` of the time, and then for `length` steps on average."""
+
+    def __init__(self, share: float, length: float) -> None:
+        require_number("length", length, "length=5 is 5 exchanges on average", least=1)
+        shortest = share / (1 - share) if share < 1 else 1.0
+        rule = f"length must be at least {shortest:g}, or there are too few exchanges in between"
+        require(length >= shortest * (1 - 1e-12), rule, length, "raise it, or make the condition rarer")
+        self._always, self._share = share == 1, level(share)
+        self._enter, self._stay = level(shortest / length), level(1 - 1 / length)
+
+    def start(self, count: int, random: np.random.Generator) -> Array:
+        """Many chains in their stationary distribution."""
+        return np.ones(count, dtype=bool) if self._always else draws(count, random) < self._share
+
+    def step(self, on: Array, random: np.random.Generator) -> Array:
+        """All of them one step further."""
+        return on if self._always else draws(len(on), random) < np.where(on, self._stay, self._enter)

@@ -1,0 +1,39 @@
+"""Messages that are made smaller on the way."""
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.compressors import Compressor
+from gradslide.errors import kind_of, require
+from gradslide.graph import Graph
+from gradslide.network.base import Network
+from gradslide.network.conditions.condition import Condition
+
+
+class Compressed(Condition):
+    """Every message is compressed, without the method knowing.
+
+    Agents compare compressed values, their own as well: (W v)_i becomes rowsum_i v_i + sum_j w_ij (C_j - C_i), so that
+    symmetric weights keep sums over the agents. Floats are counted after compression. A method that compresses by
+    itself (`ChocoSGD`) is left alone.
+
+    compressor: `gs.compressors.TopK` or `gs.compressors.Quantization`.
+    """
+
+    def __init__(self, network: Network | Graph, compressor: Compressor, *, seed: int = 0) -> None:
+        made = not isinstance(compressor, type) and all(hasattr(compressor, name) for name in ("compress", "floats"))
+        rule = "Compressed needs a compressor"
+        require(made, rule, kind_of(compressor), "for example gs.compressors.TopK(share=0.1)")
+        super().__init__(network, seed, compressor=compressor)
+        self._compressor = compressor
+
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        random = self._next()
+        if encoding is not None:
+            return super().combine(v, weights, encoding)
+        compressed = self._compressor.compress(v, random)
+        row_sums = (weights @ np.ones(weights.shape[1])).astype(v.dtype)
+        return super().combine(compressed, weights, self._compressor) + row_sums[:, None] * (v - compressed)
+
+    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
+        return super().exchange_size(v, self._compressor if encoding is None else encoding)

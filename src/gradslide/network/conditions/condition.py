@@ -1,0 +1,69 @@
+"""What all conditions share: seeded randomness by exchange, and a memory."""
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradslide._random import Streams
+from gradslide.errors import require, require_number
+from gradslide.graph import Graph
+from gradslide.network.base import Network
+from gradslide.network.wrapper import Wrapper
+
+
+class Condition(Wrapper):
+    """Counts exchanges; `_next` gives the random numbers of the next one. `shown`: parameters, for the repr."""
+
+    def __init__(self, network: Network | Graph, seed: int, **shown: object) -> None:
+        super().__init__(network)
+        name = type(self).__name__
+        here, rule = len(self.agents), f"{name} needs all agents in one process"
+        require(here == self.m, rule, f"{here} of {self.m}", "use gs.network.Local(graph)")
+        require_number("seed", seed, "for example seed=0", least=0, whole=True)
+        # Beyond 2^32, where no agent's own stream is; those of one kind around each other draw apart.
+        depth = sum(type(inner) is type(self) for inner in self._within())
+        self._streams = Streams(int(seed), [(zlib.crc32(name.encode()) << 32) + depth])
+        self._shown = {**shown, "seed": int(seed)}
+        self._exchange = 0
+        self._state: Any = None
+
+    def begin(self) -> None:
+        super().begin()
+        self._exchange, self._state = 0, None
+
+    def memory(self) -> Any:
+        return self._exchange, self._state, super().memory()
+
+    def recall(self, memory: Any) -> None:
+        self._exchange, self._state, inner = memory
+        super().recall(inner)
+
+    def __repr__(self) -> str:
+        shown = [repr(self._network), *(f"{name}={value!r}" for name, value in self._shown.items())]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _next(self) -> np.random.Generator:
+        """The random numbers of the next exchange. The first of all are for the start."""
+        if self._exchange == 0:
+            self._state = self._start(self._streams.at(0, 0))
+        self._exchange += 1
+        return self._streams.at(0, self._exchange)
+
+    def _start(self, random: np.random.Generator) -> Any:
+        """The state before the first exchange: arrays, numbers, tuples or None."""
+        return None
+
+    def _within(self) -> Iterator[Wrapper]:
+        """The wrappers that this one is around."""
+        inner = self._network
+        while isinstance(inner, Wrapper):
+            yield inner
+            inner = inner._network
+
+
+def require_share(name: str, value: object, remedy: str) -> None:
+    """Raise InputError unless the value is in [0, 1)."""
+    require_number(name, value, remedy, least=0, most=1)
+    require(value != 1, f"{name} must be less than 1", value, remedy)

@@ -1,0 +1,26 @@
+"""Messages that are lost one by one."""
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.graph import Graph
+from gradslide.network.base import Network
+from gradslide.network.conditions.chances import draws, level
+from gradslide.network.conditions.condition import require_share
+from gradslide.network.conditions.links import Directed
+
+
+class Lossy(Directed):
+    """Every message is lost with probability `lost`, whatever else is lost.
+
+    direction: "both": the two directions of a link fail together, so that sums over the agents are kept; "each": each
+    alone, so that they are not.
+    """
+
+    def __init__(self, network: Network | Graph, lost: float = 0.1, *, direction: str = "both", seed: int = 0) -> None:
+        require_share("lost", lost, "0.1 loses a tenth of the messages")
+        super().__init__(network, seed, direction, lost=float(lost))
+        self._level = level(lost)
+
+    def _failures(self, random: np.random.Generator) -> Array:
+        return draws(self._independent, random) < self._level

@@ -1,0 +1,31 @@
+"""Messages that arrive with noise."""
+
+from gradslide._types import Array
+from gradslide.compressors import Compressor
+from gradslide.errors import require_number
+from gradslide.graph import Graph
+from gradslide.network.base import Network
+from gradslide.network.conditions.condition import Condition
+from gradslide.network.conditions.links import lost_within
+from gradslide.network.conditions.pattern import Pattern
+
+
+class Noisy(Condition):
+    """Every message that arrives does so with Gaussian noise of standard deviation `sigma` in each entry, for each
+    receiver its own. Sums over the agents are not kept.
+
+    The noise in sum_j w_ij v_j is Gaussian with variance sigma^2 sum_{j != i} w_ij^2, and is drawn so.
+    """
+
+    def __init__(self, network: Network | Graph, sigma: float, *, seed: int = 0) -> None:
+        require_number("sigma", sigma, "0.01 is the standard deviation in each entry", least=0)
+        self._sigma = float(sigma)
+        super().__init__(network, seed, sigma=self._sigma)
+        self._pattern = Pattern(self.graph)
+
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        result = super().combine(v, weights, encoding)
+        scale = (self._sigma * self._pattern.noise_scale(weights, lost_within(self))).astype(v.dtype)
+        noise = self._next().standard_normal(v.shape, dtype=v.dtype)
+        noise *= scale.reshape(-1, *(1,) * (v.ndim - 1))
+        return result + noise

@@ -1,0 +1,31 @@
+"""Agents that are away for a while."""
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.graph import Graph
+from gradslide.network.base import Network
+from gradslide.network.conditions.chain import Chain
+from gradslide.network.conditions.condition import require_share
+from gradslide.network.conditions.links import Links
+
+
+class Sleeping(Links):
+    """Agents fall asleep and wake up, each a Markov chain. One that is asleep neither sends nor receives: both
+    directions of its links fail, so that sums over the agents are kept. It goes on to compute with what it has.
+
+    asleep: share of the time that an agent is asleep. length: exchanges for which it is, on average. Starts in the
+    stationary distribution.
+    """
+
+    def __init__(self, network: Network | Graph, asleep: float = 0.1, *, length: float = 5, seed: int = 0) -> None:
+        require_share("asleep", asleep, "0.1 is a tenth of the time")
+        self._asleep = Chain(float(asleep), length)
+        super().__init__(network, seed, asleep=float(asleep), length=float(length))
+
+    def _start(self, random: np.random.Generator) -> Array:
+        return self._asleep.start(self.m, random)
+
+    def _losses(self, random: np.random.Generator) -> Array:
+        self._state = self._asleep.step(self._state, random)
+        return self._state[self._pattern.senders] | self._state[self._pattern.receivers]
