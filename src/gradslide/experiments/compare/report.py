@@ -7,7 +7,15 @@ from itertools import groupby
 
 from gradslide.experiments.compare.run import Compared
 from gradslide.experiments.compare.summary import Block, blocks
-from gradslide.experiments.compare.tables import costs_table, legend, notes, survival_table, times_table, verdicts
+from gradslide.experiments.compare.tables import (
+    costs_table,
+    legend,
+    notes,
+    overview_table,
+    survival_table,
+    times_table,
+    verdicts,
+)
 from gradslide.experiments.compare.task import Outcome
 
 _WIDTH = 200
@@ -35,6 +43,10 @@ def report(compared: Compared) -> str:
             console.print(f"\n{heading}")
             console.print(survival_table(list(group)))
         console.print("! the method itself says that its invariant is broken")
+    if len(found) > 1:
+        for index, accuracy in enumerate(comparison.accuracies):
+            console.print(f"\n(gradients, rounds) to {accuracy:g}")
+            console.print(overview_table(found, index))
     if found:
         console.print(f"\n{legend(comparison.apart)}")
         console.print(f"\n{_beaten(found)}")

@@ -32,6 +32,27 @@ def times_table(block: Block) -> Any:
     return _marked(block, columns, duration)
 
 
+def overview_table(blocks: Sequence[Block], index: int) -> Any:
+    """One row per block: (gradients, rounds) of ours, and of whoever took the least of either."""
+    table = _table()
+    ours = dict.fromkeys(line.label for block in blocks for line in block.lines if line.is_ours)
+    for heading in ("problem", "network", "condition", *ours, "least gradients", "least rounds"):
+        table.add_column(heading, no_wrap=True)
+    for block in blocks:
+        by_label = {line.label: line for line in block.lines}
+        own = [_both(by_label[label].reached[index]) if label in by_label else "-" for label in ours]
+        least = [_holder(block, index, cost) for cost in (_work, _rounds)]
+        table.add_row(block.problem, block.network, block.condition, *own, *least)
+    return table
+
+
+def _holder(block: Block, index: int, cost: Callable[[Spent], float]) -> str:
+    """Who took the least, and what; where several did, the first."""
+    least = block.least(index, cost)
+    holders = (line for line in block.lines if (spent := line.reached[index]) and cost(spent) == least)
+    return next((f"{line.label} {_both(line.reached[index])}" for line in holders), "nobody got there")
+
+
 def survival_table(blocks: Sequence[Block]) -> Any:
     """Methods against conditions: the relative error of the objective at the end, and how far apart the agents are."""
     table = _table()
