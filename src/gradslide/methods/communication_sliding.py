@@ -3,6 +3,7 @@ decentralized and stochastic optimization", Math. Program. 180, 2020. DCS and SD
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from array_api_compat import array_namespace
@@ -54,7 +55,7 @@ class Row:
     def weight(self) -> float:
         return 2 * (self.k + 1) / (self.k * (self.k + 3)) if self.mu > 0 else 1 / self.k
 
-    @property
+    @cached_property
     def eta(self) -> float:
         return self.ratio * (self.k * self.mu / 2 if self.mu > 0 else 2 * self.A_norm)
 
@@ -76,6 +77,7 @@ class CommunicationSliding:
     """What DCS and SDCS share: their parameters, and what they give back."""
 
     tuned: ClassVar[str] = "ratio"
+    coupling: ClassVar[str] = "laplacian"
 
     ratio: float = 1.0
     growth: int = 10

@@ -10,7 +10,8 @@ from gradslide.gossip import chebyshev, chebyshev_exchanges
 from gradslide.methods.base import Context, Copied, as_floats
 from gradslide.methods.steps import check_positive, gradient, require_strongly_convex, require_unconstrained, smoothness
 
-# The largest eigenvalue that Chebyshev gossip has.
+# The largest eigenvalue of C, as the paper has it. As floor(sqrt(chi)) rounds down it may be up to 8/5; theta eta times
+# that is still below 4/3, from where on y would swing.
 _GOSSIP_NORM = 19 / 15
 
 

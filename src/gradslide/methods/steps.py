@@ -7,6 +7,9 @@ from gradslide.errors import require, require_number
 from gradslide.methods import defaults
 from gradslide.methods.base import Context
 
+# What may be left of a difference that should be none, in single precision too.
+_ROUNDING = 1e-5
+
 
 def gradient(context: Context, x: Array) -> Array:
     """The gradients of ft_i + mu nu."""
@@ -47,7 +50,9 @@ def require_euclidean(context: Context, method: object) -> None:
 def require_unconstrained(context: Context, method: object) -> None:
     """Refuse sets and penalties."""
     require_euclidean(context, method)
-    moved = any(bool(np.any(proximal(context, v, 1.0) != v)) for v in _probes(context))
+    moved = any(
+        bool(np.any(np.abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + np.abs(v)))) for v in _probes(context)
+    )
     rule = f"{type(method).__name__} needs X = R^d and no penalty"
     require(not moved, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
@@ -65,7 +70,7 @@ def require_common_prox(context: Context, method: object) -> None:
 
 def _require_same(context: Context, method: object, images: list[Array], what: str) -> None:
     """Refuse images of the same points that differ between the agents here."""
-    same = all(bool(np.all(np.ptp(image, axis=0) <= 1e-6 * (1 + np.abs(image[0])))) for image in images)
+    same = all(bool(np.all(np.ptp(image, axis=0) <= _ROUNDING * (1 + np.abs(image[0])))) for image in images)
     rule = f"{type(method).__name__} needs the same {what} for all agents"
     require(same, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
