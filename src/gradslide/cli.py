@@ -160,7 +160,7 @@ def graph(
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Whether to draw it.")] = True,
     json_: Json = False,
 ) -> None:
-    """Describe a network (degrees, diameter, spectrum) and draw it.
+    """Describe a network (degrees, diameter, spectrum, spectral gaps of the mixing matrices) and draw it.
 
     Examples: `gradslide graph ring -m 50`, `gradslide graph random -s max_degree=4 -s edges=150 --plot net.png`,
     `gradslide graph grid -s rows=8 -s cols=12`.
@@ -169,12 +169,14 @@ def graph(
     from gradslide.experiments.files import write_figure
     from gradslide.experiments.plots import plot_graph
     from gradslide.experiments.tables import facts_table
+    from gradslide.mixing import spectral_gaps
 
     made = describe_topology(topology, agents, option or [])
+    facts = {**made.describe(), **{f"gap_{name}": gap for name, gap in spectral_gaps(made).items()}}
     if json_:
-        print(json.dumps(made.describe(), indent=1))
+        print(json.dumps(facts, indent=1))
     else:
-        _print(facts_table(repr(made), made.describe()))
+        _print(facts_table(repr(made), facts))
     if plot is not None:
         write_figure(plot_graph(made), plot)
     elif draw and not json_:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from gradslide.errors import InputError, kind_of, require
 from gradslide.graph_inputs import count, edge_pairs, edge_weights
 
 _DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
+_EXTREMES = ("laplacian_norm", "algebraic_connectivity")
 _EXACT = 2_000  # up to here the whole spectrum and all eccentricities are computed
 
 
@@ -225,6 +226,13 @@ class Graph:
         """The agents joined to this one, ascending."""
         require(0 <= agent < self.m, f"agent must be between 0 and {self.m - 1}", agent, "agents count from 0")
         return self.adjacency.indices[self.adjacency.indptr[agent] : self.adjacency.indptr[agent + 1]]
+
+    def scaled(self, factor: float) -> "Graph":
+        """The same links, all weights multiplied; what is known of the spectrum is kept."""
+        new = replace(self, weights=factor * self.weights)
+        known = {name: self.__dict__[name] for name in _EXTREMES if name in self.__dict__}
+        new.__dict__.update({name: factor * value for name, value in known.items()})
+        return new
 
     # Spectrum
 

@@ -10,7 +10,7 @@ from gradslide._types import Array
 from gradslide.errors import require_number, unknown_name
 from gradslide.graph import Graph
 
-__all__ = ["Mixing", "best_constant", "laplacian", "metropolis"]
+__all__ = ["Mixing", "best_constant", "laplacian", "metropolis", "spectral_gaps"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Mixing:
     def lazy(self) -> "Mixing":
         """(I + W)/2, whose eigenvalues are not negative; W itself where its own are not."""
         # On large graphs the largest eigenvalue of a Laplacian is known to about 1e-4, from above.
-        return self if self.least >= -1e-3 else Mixing(replace(self.links, weights=self.links.weights / 2))
+        return self if self.least >= -1e-3 else Mixing(self.links.scaled(0.5))
 
     def __repr__(self) -> str:
         return f"Mixing(m={self.links.m}, second={self.second:.6g}, least={self.least:.6g})"
@@ -75,7 +75,7 @@ def best_constant(graph: Graph) -> Mixing:
 
 
 def _scaled(graph: Graph, norm: float) -> Mixing:
-    return Mixing(replace(graph, weights=graph.weights / norm)) if len(graph.edges) else Mixing(graph)
+    return Mixing(graph.scaled(1 / norm)) if len(graph.edges) else Mixing(graph)
 
 
 MIXINGS: dict[str, Callable[..., Mixing]] = {
@@ -83,6 +83,11 @@ MIXINGS: dict[str, Callable[..., Mixing]] = {
     "laplacian": laplacian,
     "best_constant": best_constant,
 }
+
+
+def spectral_gaps(graph: Graph) -> dict[str, float]:
+    """Of each mixing matrix, by name."""
+    return {name: make(graph).spectral_gap for name, make in MIXINGS.items()}
 
 
 def require_mixing(name: str) -> None:
