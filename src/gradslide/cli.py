@@ -298,4 +298,4 @@ def _print(renderable: Any) -> None:
 def _note(text: str) -> None:
     from rich.console import Console
 
-    Console(stderr=True).print(f"[dim]{text}[/dim]")
+    Console(stderr=True).print(text, style="dim", markup=False)

@@ -77,7 +77,7 @@ class Clock:
 def _checked(name: str, given: Array) -> Array:
     """Positive numbers, of our own: nobody changes them later."""
     try:
-        values = np.array(given)
+        values = np.asarray(given)
     # Rows of unequal lengths.
     except ValueError:
         values = np.array(None)

@@ -49,7 +49,11 @@ class TopK:
 
     def kept(self, d: int) -> int:
         """How many of d entries are sent."""
-        return min(d, math.ceil(self.share * d) if self.k is None else self.k)  # type: ignore[operator]
+        if self.k is not None:
+            return min(d, int(self.k))
+        assert self.share is not None
+        # 0.07 * 100 is 7 and a little.
+        return math.ceil(self.share * d - 1e-9 * d)
 
     def compress(self, v: Array, random: np.random.Generator) -> Array:
         k = self.kept(v.shape[1])
@@ -67,9 +71,9 @@ class TopK:
         return self.kept(d) / d
 
     def floats(self, v: Array) -> int:
-        width, d = _bits(v), v.shape[1]
+        width, d = _bits(v), int(v.shape[1])
         positions = math.ceil(math.log2(d)) if self.kept(d) < d else 0
-        return math.ceil(self.kept(d) * (width + positions) / width)
+        return min(d, math.ceil(self.kept(d) * (width + positions) / width))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +87,13 @@ class Quantization:
         require_number("levels", self.levels, "16 takes 6 bits per entry", least=1, whole=True)
 
     def compress(self, v: Array, random: np.random.Generator) -> Array:
-        norms = np.linalg.norm(v, axis=1, keepdims=True)
-        steps = np.divide(self.levels * np.abs(v), norms, out=np.zeros_like(v), where=norms > 0)
+        # Scaled first: squares of very small or large entries leave the range of floats.
+        largest = np.max(np.abs(v), axis=1, keepdims=True)
+        scaled = np.divide(v, largest, out=np.zeros_like(v), where=largest > 0)
+        norms = np.linalg.norm(scaled, axis=1, keepdims=True)
+        steps = np.divide(self.levels * np.abs(scaled), norms, out=np.zeros_like(v), where=norms > 0)
         rounded = np.floor(steps + random.random(v.shape, dtype=v.dtype))
-        return np.sign(v) * rounded * (norms / self.levels)
+        return np.sign(v) * (rounded / self.levels) * norms * largest
 
     def contract(self, v: Array, random: np.random.Generator) -> Array:
         return self.compress(v, random) * self.quality(v.shape[1])

@@ -41,8 +41,8 @@ def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float
     ICML 2017).
 
     multiply: v -> Lap v. least, most: the smallest eigenvalue of Lap but 0, and the largest; then c2 = (most + least)/
-    (most - least), c3 = 2/(most + least). C has the kernel of Lap; with K = floor(sqrt(most/least)) its other
-    eigenvalues lie between 11/15 and 19/15.
+    (most - least), c3 = 2/(most + least). C has the kernel of Lap; its other eigenvalues lie between 11/15 and
+    19/15 where K >= sqrt(most/least), and between 2/5 and 8/5 where K is that root rounded down.
     """
     if most == 0:
         return 0 * v

@@ -10,8 +10,6 @@ from gradslide.problem import Objective
 
 # Below this part of its size, a sum that is off does no harm to the answer.
 _HARMLESS = 1e-6
-# Roundings that may have added up, all in one direction, where nobody counts them.
-_ROUNDINGS = 5_000
 # How much of the worst sum so far is still held against the answer at the next look, where exchanges heal.
 _MEMORY = 0.9
 
@@ -19,7 +17,7 @@ _MEMORY = 0.9
 class Balance:
     """Watches the rows of a method's `invariant` along a run. Observations: they cost nothing."""
 
-    def __init__(self, problem: Objective, network: Network, costs: Costs | None = None) -> None:
+    def __init__(self, problem: Objective, network: Network, costs: Costs) -> None:
         """costs: what the run spends, which says how many roundings there were."""
         self._problem, self._network, self._costs = problem, network, costs
         self._sum, self._size = 0.0, 0.0
@@ -32,12 +30,11 @@ class Balance:
 
     def broken(self, x: Array, method: str) -> str:
         """What to say of the answer x; nothing where all is well."""
-        spent = self._costs
-        roundings = _ROUNDINGS if spent is None else 10 + spent.rounds + spent.gradients
+        roundings = 10 + self._costs.rounds + self._costs.gradients
         rounding = roundings * float(np.finfo(self._problem.dtype).eps)
         tolerance = _HARMLESS + rounding
-        # A run that diverged has other troubles.
-        if not tolerance * self._size < self._sum < np.inf:
+        # What is not a number comes from a run that diverged, which has other troubles.
+        if not tolerance * self._size < self._sum:
             return ""
         # Where no multipliers are needed, nothing but rounding is in them: gradients give the scale.
         points = (self._problem.start(), x)

@@ -247,6 +247,8 @@ class Run:
         )
         context = self._context
         evidence = self._evidence() if self.is_whole else ()
+        if self.is_whole:
+            self._watch_invariant()
         certificate = self._setting.observer.certificate(outputs[self._output], self._lower)
         return Solution(
             x=outputs[self._output],
@@ -317,6 +319,10 @@ class Run:
             self._lower = max(self._lower, self._setting.observer.lower_bound(self._evidence()))
             self._proved = self.now.iteration
 
+    def _watch_invariant(self) -> None:
+        if hasattr(self._method, "invariant"):
+            self._setting.watch(self._method.invariant(self.now.state))
+
     def _doubled(self) -> bool:
         """Whether the iterations have passed a power of 2 since the record before the last."""
         before = self.now.history[-2].iteration if len(self.now.history) > 1 else 0
@@ -332,8 +338,7 @@ class Run:
         if not observed:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if hasattr(self._method, "invariant"):
-                self._setting.watch(self._method.invariant(now.state))
+            self._watch_invariant()
             self._raise_lower()
             metrics = self._setting.observer.metrics(x, self._lower)
         return None if metrics is None else replace(spent, **asdict(metrics))

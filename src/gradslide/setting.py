@@ -103,7 +103,7 @@ class Networked:
         self.coupling = couplings.make(coupling, self.network)
         observed = beneath(network)
         self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
-        self._balance = Balance(problem, observed)
+        self._balance = Balance(problem, observed, costs)
         self.names = {"coupling": coupling, "network": repr(network if isinstance(network, Wrapper) else network.graph)}
 
     @property

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,18 +116,17 @@ def found_file(file: str, folder: Path, data_dir: Path | None) -> Path | None:
 
 def conditions_over(graph: Graph, tables: list[Any], **given: Any) -> Network:
     """The network under these conditions. given: what those take that have such a parameter, a seed for example."""
-    sections = [Section("condition", table) for table in tables]
-    kinds = [section.peek("kind") for section in sections]
-    order = sorted(range(len(kinds)), key=lambda i: list(CONDITIONS).index(kinds[i]) if kinds[i] in CONDITIONS else -1)
     network: Network = Local(graph)
-    for i in reversed(order):
-        makers = CONDITIONS
-        takes = inspect.signature(makers[kinds[i]]).parameters if kinds[i] in makers else {}
-        arguments = {name: value for name, value in given.items() if name in takes and sections[i].peek(name) is None}
+    order = {kind: place for place, kind in enumerate(CONDITIONS)}
+    sections = [Section("condition", table) for table in tables]
+    # A kind that there is none of is refused by `construct`.
+    for section in sorted(sections, key=lambda section: -order.get(str(section.peek("kind")), 0)):
+        takes = parameters_of(section.peek("kind"), CONDITIONS)
+        arguments = {name: value for name, value in given.items() if name in takes and section.peek(name) is None}
         if "compressor" in takes:
-            inner = sections[i].section("compressor")
+            inner = section.section("compressor")
             arguments["compressor"] = inner.construct("compressor", COMPRESSORS, key="kind")
-        network = sections[i].construct("condition", makers, key="kind", network=network, **arguments)
+        network = section.construct("condition", CONDITIONS, key="kind", network=network, **arguments)
     return network
 
 
@@ -165,9 +164,10 @@ def build_method(spec: Spec, theory: Theory) -> Method:
     return method_from(Section("method", spec.method), theory)
 
 
-def parameters_of(method: Any) -> set[str]:
-    """The names of a method's parameters; none for a method that there is none of."""
-    return set(inspect.signature(METHODS[method]).parameters) if method in METHODS else set()
+def parameters_of(name: Any, makers: Mapping[str, Callable[..., Any]] = METHODS) -> set[str]:
+    """The names of the parameters of what has that name; none where there is no such thing."""
+    known = isinstance(name, str) and name in makers
+    return set(inspect.signature(makers[name]).parameters) if known else set()
 
 
 def method_from(table: Section, theory: Theory, **given: Any) -> Method:

@@ -18,7 +18,8 @@ from gradslide.experiments.compare.tables import (
 )
 from gradslide.experiments.compare.task import Outcome
 
-_WIDTH = 200
+# Tables take what they need; a narrower one would cut names off.
+_WIDTH = 10_000
 
 
 def report(compared: Compared) -> str:
