@@ -4,13 +4,11 @@ multi-agent networks", IEEE Trans. Autom. Control 55, 2010; constant steps: Yuan
 decentralized gradient descent", SIAM J. Optim. 26, 2016."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gradslide._types import Array
 from gradslide.errors import require_number
 from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.steps import check_positive, gradient, proximal, require_common_domain, smoothness
-from gradslide.mixing import require_mixing
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain, smoothness
 
 # How much of the longest constant step that converges is taken.
 _SHARE = 0.95
@@ -26,7 +24,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DGD:
+class DGD(GradientSteps):
     """One gradient and one exchange per iteration, for min sum_i f_i(x); X and r must be the same for all agents.
 
     x+ = prox of W x - a_k g(x), a_k = step_size/(k + 1)^decay, k = 0, 1, ... Assumes f_i convex, nu Euclidean. With
@@ -39,18 +37,12 @@ class DGD:
     (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or "best_constant".
     """
 
-    tuned: ClassVar[str] = "step_size"
-
-    step_size: float | None = None
     decay: float = 0.5
-    L: float | None = None
-    mixing: str = "metropolis"
 
     def __post_init__(self) -> None:
-        check_positive(self, "step_size", "L")
+        super().__post_init__()
         require_number("decay", self.decay, "0 is a constant step, 1 the fastest decay that converges", least=0, most=1)
-        as_floats(self, "step_size", "decay", "L")
-        require_mixing(self.mixing)
+        as_floats(self, "decay")
 
     def init(self, context: Context) -> State:
         require_common_domain(context, self)

@@ -3,16 +3,15 @@ network scaling", IEEE Trans. Autom. Control 57, 2012."""
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Copied, as_floats, average
+from gradslide.methods.base import Context, Copied, average
 from gradslide.methods.saddle_defaults import STEPS_AWAY
-from gradslide.methods.steps import check_positive, require_common_prox
-from gradslide.mixing import Mixing, require_mixing
+from gradslide.methods.steps import GradientSteps, require_common_prox
+from gradslide.mixing import Mixing
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DualAveraging:
+class DualAveraging(GradientSteps):
     """One gradient and one exchange per iteration, for min sum_i f_i(x); X, nu and r must be the same for all agents.
 
     z_0 = 0, z+ = W z + g(x), x+ = argmin over X of <z+, x> + k (mu nu(x) + r(x)) + V(x_0, x)/a_k, with g the gradient
@@ -41,17 +40,6 @@ class DualAveraging:
     steps of length G/L or one of length G/mu. L: smoothness of every ft_i (default: the largest of the losses').
     mixing: W, "metropolis", "laplacian" or "best_constant".
     """
-
-    tuned: ClassVar[str] = "step_size"
-
-    step_size: float | None = None
-    L: float | None = None
-    mixing: str = "metropolis"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "step_size", "L")
-        as_floats(self, "step_size", "L")
-        require_mixing(self.mixing)
 
     def init(self, context: Context) -> State:
         require_common_prox(context, self)

@@ -3,12 +3,10 @@ Optim. 25, 2015; PG-EXTRA: the same, "A proximal gradient algorithm for decentra
 Trans. Signal Process. 63, 2015."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gradslide._types import Array
-from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.steps import check_positive, gradient, proximal, require_euclidean, smoothness
-from gradslide.mixing import require_mixing
+from gradslide.methods.base import Context, Copied
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean, smoothness
 
 # How much of the longest step with a proof is taken.
 _SHARE = 0.95
@@ -28,7 +26,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EXTRA:
+class EXTRA(GradientSteps):
     """One gradient and one exchange per iteration, for min sum_i f_i(x); each agent may have its own X_i and r_i.
 
     v_1 = W x_0 - a g(x_0), v+ = W x + v - (I + W)/2 x_- - a (g(x) - g(x_-)), x+ = prox of v+. Assumes f_i convex and
@@ -38,17 +36,6 @@ class EXTRA:
     step_size: a (default 0.95 (1 + lmin(W))/L). L: smoothness of every ft_i (default: the largest of the losses'
     constants). mixing: W, "metropolis", "laplacian" or "best_constant".
     """
-
-    tuned: ClassVar[str] = "step_size"
-
-    step_size: float | None = None
-    L: float | None = None
-    mixing: str = "metropolis"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "step_size", "L")
-        as_floats(self, "step_size", "L")
-        require_mixing(self.mixing)
 
     def init(self, context: Context) -> State:
         require_euclidean(context, self)

@@ -5,12 +5,10 @@ Control Netw. Syst. 5, 2018. Its step sizes: Alghunaim, Ryu, Yuan, Sayed, "Decen
 with linear convergence rates", IEEE Trans. Autom. Control 66, 2021."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gradslide._types import Array
-from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.steps import check_positive, gradient, proximal, require_common_domain, smoothness
-from gradslide.mixing import require_mixing
+from gradslide.methods.base import Context, Copied
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain, smoothness
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientTracking:
+class GradientTracking(GradientSteps):
     """One gradient and two exchanges per iteration, for min sum_i f_i(x); X and r must be the same for all agents.
 
     s_0 = g(x_0), x+ = prox of W (x - a s), s+ = W (s + g(x+) - g(x)): adapt, then combine. W has no negative
@@ -37,17 +35,6 @@ class GradientTracking:
     step_size: a (default 1/L). L: smoothness of every ft_i (default: the largest of the losses' constants). mixing: W,
     "metropolis", "laplacian" or "best_constant".
     """
-
-    tuned: ClassVar[str] = "step_size"
-
-    step_size: float | None = None
-    L: float | None = None
-    mixing: str = "metropolis"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "step_size", "L")
-        as_floats(self, "step_size", "L")
-        require_mixing(self.mixing)
 
     def init(self, context: Context) -> State:
         require_common_domain(context, self)

@@ -2,12 +2,10 @@
 convergence rates", IEEE Trans. Signal Process. 67, 2019."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gradslide._types import Array
-from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.steps import check_positive, gradient, proximal, require_euclidean, smoothness
-from gradslide.mixing import require_mixing
+from gradslide.methods.base import Context, Copied
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean, smoothness
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NIDS:
+class NIDS(GradientSteps):
     """One gradient and one exchange per iteration, for min sum_i f_i(x); each agent may have its own X_i and r_i.
 
     v_1 = x_0 - a g(x_0), v+ = v - x + (I + W)/2 (2 x - x_- - a (g(x) - g(x_-))), x+ = prox of v+. Assumes f_i convex
@@ -33,17 +31,6 @@ class NIDS:
     step_size: a (default 1/L). L: smoothness of every ft_i (default: the largest of the losses' constants). mixing: W,
     "metropolis", "laplacian" or "best_constant".
     """
-
-    tuned: ClassVar[str] = "step_size"
-
-    step_size: float | None = None
-    L: float | None = None
-    mixing: str = "metropolis"
-
-    def __post_init__(self) -> None:
-        check_positive(self, "step_size", "L")
-        as_floats(self, "step_size", "L")
-        require_mixing(self.mixing)
 
     def init(self, context: Context) -> State:
         require_euclidean(context, self)

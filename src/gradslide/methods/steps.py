@@ -1,14 +1,34 @@
 """What first-order methods on a network share: gradients of the smooth part, proximal steps, and refusals."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.errors import require, require_number
 from gradslide.methods import defaults
-from gradslide.methods.base import Context
+from gradslide.methods.base import Context, as_floats
+from gradslide.mixing import require_mixing
 
 # What may be left of a difference that should be none, in single precision too.
 _ROUNDING = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSteps:
+    """The parameters of methods that step down gradients and average with their neighbours."""
+
+    tuned: ClassVar[str] = "step_size"
+
+    step_size: float | None = None
+    L: float | None = None
+    mixing: str = "metropolis"
+
+    def __post_init__(self) -> None:
+        check_positive(self, "step_size", "L")
+        as_floats(self, "step_size", "L")
+        require_mixing(self.mixing)
 
 
 def gradient(context: Context, x: Array) -> Array:
