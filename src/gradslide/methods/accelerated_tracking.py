@@ -4,16 +4,14 @@ accelerated proximal gradient descent" (DAPG), NeurIPS 2020."""
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.errors import require_number
 from gradslide.gossip import fast_mix, fast_mix_exchanges
-from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.steps import check_positive, gradient, proximal, require_common_domain, smoothness
-from gradslide.mixing import require_mixing
+from gradslide.methods.base import Context, Copied
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain, smoothness
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcceleratedTracking:
+class AcceleratedTracking(GradientSteps):
     """One gradient and 2 K exchanges per iteration (K in the first), for min sum_i f_i(x), x in X, the same X and r for
     all agents.
 
@@ -49,20 +47,13 @@ class AcceleratedTracking:
     is taken where W has negative eigenvalues.
     """
 
-    tuned: ClassVar[str] = "step_size"
-
-    step_size: float | None = None
     K: int | None = None
     restart: bool = False
-    L: float | None = None
-    mixing: str = "metropolis"
 
     def __post_init__(self) -> None:
-        check_positive(self, "step_size", "L")
-        as_floats(self, "step_size", "L")
+        super().__post_init__()
         if self.K is not None:
             require_number("K", self.K, "leave it out for the default", least=1, whole=True)
-        require_mixing(self.mixing)
 
     def init(self, context: Context) -> State:
         W = context.mixing(self.mixing).lazy

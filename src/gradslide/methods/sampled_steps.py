@@ -2,15 +2,14 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.errors import InputError, kind_of, require_number
 from gradslide.methods.base import Context, as_floats
-from gradslide.methods.steps import check_positive, smoothness, with_ridge
-from gradslide.mixing import require_mixing
+from gradslide.methods.steps import GradientSteps, smoothness, with_ridge
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.oracles.variance import moments
 
@@ -48,29 +47,23 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampledSteps:
+class SampledSteps(GradientSteps):
     """The parameters, as `DSGD` explains them."""
 
-    tuned: ClassVar[str] = "step_size"
-
-    step_size: float | None = None
     decay: float | None = None
     batch: int = 1
     oracle: Sampling = field(default_factory=WithReplacement)
     seed: int = 0
-    L: float | None = None
-    mixing: str = "metropolis"
 
     def __post_init__(self) -> None:
-        check_positive(self, "step_size", "L")
+        super().__post_init__()
         if self.decay is not None:
             require_number("decay", self.decay, "0 keeps the step, 0.5 has a_k = a/sqrt(k + 1)", least=0, most=1)
-        as_floats(self, "step_size", "L", "decay")
+        as_floats(self, "decay")
         require_number("batch", self.batch, "the samples of an iteration", least=1, whole=True)
         require_number("seed", self.seed, "for example seed=0", least=0, whole=True)
         if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
             raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
-        require_mixing(self.mixing)
 
     def steps(self, context: Context) -> Steps:
         theory, mu = self.decay is None, context.problem.mu
