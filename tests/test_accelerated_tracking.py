@@ -8,7 +8,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import logistic, quadratic, random_case
-from test_nids import (
+from rivals import (
     check_invariant,
     check_lone_agent,
     check_needs_common_domain,

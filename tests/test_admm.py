@@ -5,6 +5,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import huber, least_squares, logistic, quadratic, random_case
+from rivals import check_warm_start, stepped_twice
 from test_dlm import GRAPHS, check_linear, errors_of, weighted
 
 import gradslide as gs
@@ -243,29 +244,15 @@ def test_a_linear_loss_is_solved_too():
 
 
 def test_a_copied_state_can_be_gone_on_from_again():
-    seen = []
-
-    class Twice(gs.ADMM):
-        def step(self, context, state):
-            kept = state.copy()
-            first = super().step(context, state)
-            seen.append((first, super().step(context, kept)))
-            return first
-
     problem = gs.Problem(logistic(np.random.default_rng(0), 6, 3))
-    gs.solve(problem, weighted(), Twice(), stop=gs.Stop(iterations=4))
-    for first, second in seen:
+    for first, second in stepped_twice(problem, weighted(), gs.ADMM()):
         np.testing.assert_array_equal(first.x, second.x)
         np.testing.assert_array_equal(first.dual.w, second.dual.w)
 
 
 def test_a_warm_start_brings_its_multipliers():
-    graph, problem = weighted(), gs.Problem(logistic(np.random.default_rng(0), 6, 3), mu=0.5)
-    first = gs.solve(problem, graph, gs.ADMM(), stop=gs.Stop(iterations=100))
-    warm = gs.solve(problem, graph, gs.ADMM(), stop=gs.Stop(iterations=1), warm_start=first)
-    cold = gs.solve(problem, graph, gs.ADMM(), stop=gs.Stop(iterations=1), x0=first.x)
-    x = gs.reference.reference(problem).x
-    assert np.linalg.norm(warm.x - x) < 1e-3 * np.linalg.norm(cold.x - x)
+    problem = gs.Problem(logistic(np.random.default_rng(0), 6, 3), mu=0.5)
+    check_warm_start(problem, weighted(), gs.ADMM(), iterations=100)
 
 
 # ---- what it refuses

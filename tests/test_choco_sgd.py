@@ -8,7 +8,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import least_squares
-from test_nids import (
+from rivals import (
     check_norm_is_paid_for_once,
     check_refusals,
     check_resume,

@@ -9,6 +9,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import huber, logistic, quadratic, softmax
+from rivals import stepped_twice
 
 import gradslide as gs
 
@@ -280,17 +281,7 @@ def test_a_lone_agent_solves_its_problem(mu):
 
 def test_a_copied_state_can_be_gone_on_from_again():
     problem, graph = setting("ball", 0.0)
-    seen = []
-
-    class Twice(gs.DCS):
-        def step(self, context, state):
-            kept = state.copy()
-            first = super().step(context, state)
-            seen.append((first, super().step(context, kept)))
-            return first
-
-    gs.solve(problem, graph, Twice(growth=2), stop=gs.Stop(iterations=4))
-    for first, second in seen:
+    for first, second in stepped_twice(problem, graph, gs.DCS(growth=2), 4):
         np.testing.assert_array_equal(first.x_bar, second.x_bar)
         np.testing.assert_array_equal(first.y, second.y)
 

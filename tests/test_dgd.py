@@ -8,7 +8,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import random_case
-from test_nids import (
+from rivals import (
     EUCLIDEAN_SEEDS,
     check_costs,
     check_lone_agent,

@@ -5,6 +5,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import huber, least_squares, logistic, quadratic, smoothed_hinge, softmax
+from rivals import check_warm_start, stepped_twice
 
 import gradslide as gs
 
@@ -194,30 +195,15 @@ def test_a_lone_agent_solves_its_problem():
 
 
 def test_a_copied_state_can_be_gone_on_from_again():
-    seen = []
-
-    class Twice(gs.DLM):
-        def step(self, context, state):
-            kept = state.copy()
-            first = super().step(context, state)
-            seen.append((first, super().step(context, kept)))
-            return first
-
     problem = gs.Problem(logistic(np.random.default_rng(0), 6, 3))
-    gs.solve(problem, weighted(), Twice(), stop=gs.Stop(iterations=4))
-    for first, second in seen:
+    for first, second in stepped_twice(problem, weighted(), gs.DLM()):
         np.testing.assert_array_equal(first.x, second.x)
         np.testing.assert_array_equal(first.dual.w, second.dual.w)
 
 
 def test_a_warm_start_brings_its_multipliers():
-    graph, problem = weighted(), gs.Problem(logistic(np.random.default_rng(0), 6, 3), mu=0.5)
-    first = gs.solve(problem, graph, gs.DLM(), stop=gs.Stop(iterations=400))
-    warm = gs.solve(problem, graph, gs.DLM(), stop=gs.Stop(iterations=1), warm_start=first)
-    cold = gs.solve(problem, graph, gs.DLM(), stop=gs.Stop(iterations=1), x0=first.x)
-    x = gs.reference.reference(problem).x
-    assert np.linalg.norm(warm.x - x) < 1e-3 * np.linalg.norm(cold.x - x)
-    assert warm.costs.rounds == cold.costs.rounds + 1
+    problem = gs.Problem(logistic(np.random.default_rng(0), 6, 3), mu=0.5)
+    check_warm_start(problem, weighted(), gs.DLM(), iterations=400)
 
 
 def test_what_is_exchanged_adds_up_to_nothing():

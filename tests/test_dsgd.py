@@ -8,7 +8,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import random_case
-from test_nids import (
+from rivals import (
     check_needs_common_domain,
     check_needs_euclidean,
     check_norm_is_paid_for_once,

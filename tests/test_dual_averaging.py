@@ -7,7 +7,7 @@ import pytest
 from agents import iterates
 from messages import check_message
 from problems import logistic, random_case
-from test_nids import (
+from rivals import (
     UNLIKE,
     check_costs,
     check_lone_agent,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from agents import iterates
 from problems import random_case
-from test_nids import (
+from rivals import (
     EUCLIDEAN_SEEDS,
     check_costs,
     check_invariant,

@@ -8,7 +8,7 @@ from agents import iterates
 from messages import check_message
 from numpy.polynomial import chebyshev as series
 from problems import logistic, quadratic
-from test_nids import check_invariant, check_resume, check_states, gradient, rate_of, small_problem
+from rivals import check_invariant, check_resume, check_states, gradient, rate_of, small_problem
 
 import gradslide as gs
 from gradslide.gossip import chebyshev, chebyshev_exchanges

@@ -8,6 +8,7 @@ from agents import iterates
 from five_agents import Recorded
 from messages import check_message
 from problems import logistic
+from rivals import stepped_twice
 from test_dcs import SETS, check_iterates, paper, setting
 
 import gradslide as gs
@@ -119,17 +120,7 @@ def test_a_stream_that_ends_leaves_what_was_reached():
 
 def test_a_copied_state_can_be_gone_on_from_again():
     problem, graph = setting("ball", 0.0)
-    seen = []
-
-    class Twice(gs.SDCS):
-        def step(self, context, state):
-            kept = state.copy()
-            first = super().step(context, state)
-            seen.append((first, super().step(context, kept)))
-            return first
-
-    gs.solve(problem, graph, Twice(growth=2), stop=gs.Stop(iterations=4))
-    for first, second in seen:
+    for first, second in stepped_twice(problem, graph, gs.SDCS(growth=2), 4):
         np.testing.assert_array_equal(first.x_bar, second.x_bar)
         assert first.samples == second.samples
 

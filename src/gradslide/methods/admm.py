@@ -2,7 +2,6 @@
 optimization", IEEE Trans. Signal Process. 62, 2014."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -13,7 +12,7 @@ from gradslide.domains.base import in_dtype
 from gradslide.domains.euclidean import length
 from gradslide.errors import require_number
 from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.dlm import ascended, degrees, penalty
+from gradslide.methods.multipliers import Multipliers, ascended, degrees, penalty
 from gradslide.methods.steps import check_positive, gradient, require_euclidean, smoothness
 
 # Gradient mappings below so many rounding errors of what they are made of mean nothing.
@@ -33,7 +32,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ADMM:
+class ADMM(Multipliers):
     """One exchange per iteration, and as many gradients as a local problem takes, for min sum_i f_i(x); each agent may
     have its own X_i and r_i.
 
@@ -50,8 +49,6 @@ class ADMM:
     gradients per local problem, after which it is left as it is. L: smoothness of every ft_i (default: each loss's own
     constant).
     """
-
-    tuned: ClassVar[str] = "c"
 
     c: float | None = None
     tolerance: float = 1e-9
@@ -108,16 +105,6 @@ class ADMM:
                 break
             v = xp.where(busy, x + (momentum if is_strong else t / (t + 3)) * (x - x_before), x)
         return x, largest
-
-    def output(self, state: State) -> Array:
-        return state.x
-
-    def dual(self, state: State) -> Array:
-        """Multipliers in node form: Lap s = phi."""
-        return state.dual.s
-
-    def invariant(self, state: State) -> Array:
-        return state.dual.w
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"c": state.c}

@@ -8,8 +8,8 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.compressors import Compressor, Quantization
 from gradslide.errors import InputError, kind_of, require_number
-from gradslide.methods.base import Context, Copied, as_floats, average
-from gradslide.methods.sampled_steps import SampledSteps, weight_of
+from gradslide.methods.base import Context, Copied, as_floats
+from gradslide.methods.sampled_steps import SampledSteps
 from gradslide.methods.steps import require_unconstrained
 from gradslide.mixing import Mixing
 
@@ -76,21 +76,7 @@ class ChocoSGD(SampledSteps):
         xh = s.xh + c
         mixed = s.s + context.network.combine(c, context.mixing(self.mixing).matrix, encoding=self.compressor)
         x = x_half + s.gamma * (mixed - xh)
-        weight = weight_of(context, a_k)
-        weights = s.weights + weight
-        return State(
-            k=s.k + 1,
-            a=s.a,
-            first=s.first,
-            rate=s.rate,
-            gamma=s.gamma,
-            samples=s.samples + self.batch,
-            weights=weights,
-            x=x,
-            x_bar=average(s.x_bar, x, weight / weights),
-            xh=xh,
-            s=mixed,
-        )
+        return State(**self.after(context, s, x, a_k), gamma=s.gamma, xh=xh, s=mixed)
 
     def invariant(self, state: State) -> Array:
         return state.gamma * (state.s - state.xh) / state.a

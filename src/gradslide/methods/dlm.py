@@ -1,21 +1,18 @@
 """DLM: Ling, Shi, Wu, Ribeiro, "DLM: decentralized linearized alternating direction method of multipliers", IEEE Trans.
 Signal Process. 63, 2015."""
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
 
 from gradslide._types import Array
-from gradslide.coupling import Dual, NetworkCoupling
+from gradslide.coupling import Dual
 from gradslide.domains.base import in_dtype
 from gradslide.errors import require
 from gradslide.methods.base import Context, Copied, as_floats
+from gradslide.methods.multipliers import Multipliers, ascended, degrees, penalty
 from gradslide.methods.steps import check_positive, gradient, require_unconstrained, smoothness
 
 # Of rho over its least value L/2; closer to 1 is faster, but 1 itself lets a quadratic oscillate.
 _MARGIN = 1.1
-# No f_i is taken to be worse conditioned when c is chosen; without mu that is all there is to go by.
-_CONDITION = 100
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DLM:
+class DLM(Multipliers):
     """One gradient and one exchange per iteration, for min sum_i f_i(x) over R^d.
 
     x_i+ = x_i - (g_i + phi_i + c sum_j w_ij (x_i - x_j))/(2 c deg_i + rho), phi_i+ = phi_i + c sum_j w_ij (x_i+ -
@@ -43,8 +40,6 @@ class DLM:
     phi then converge equally fast. mu counts as at least L/100 there. rho: default 0.55 L. L: smoothness of every ft_i
     (default: the largest of the losses' constants); mu is added to it.
     """
-
-    tuned: ClassVar[str] = "c"
 
     c: float | None = None
     rho: float | None = None
@@ -72,34 +67,5 @@ class DLM:
         lap = network.combine(x, network.laplacian)
         return State(c=s.c, rho=s.rho, x=x, lap=lap, dual=ascended(s.dual, x, lap, s.c))
 
-    def output(self, state: State) -> Array:
-        return state.x
-
-    def dual(self, state: State) -> Array:
-        """Multipliers in node form: Lap s = phi."""
-        return state.dual.s
-
-    def invariant(self, state: State) -> Array:
-        return state.dual.w
-
     def parameters(self, state: State) -> dict[str, float]:
         return {"c": state.c, "rho": state.rho}
-
-
-def penalty(context: Context, L: float) -> float:
-    """A c for the augmented Lagrangian: sqrt(mu L/(lmax l2)), with mu as if L/mu were no more than 100."""
-    coupling = cast(NetworkCoupling, context.coupling)
-    spectrum = coupling.norm() * coupling.smallest_singular_value()
-    # A lone agent has no links to weigh.
-    return math.sqrt(max(context.problem.mu, L / _CONDITION) * L) / spectrum if context.network.m > 1 else 1.0
-
-
-def degrees(context: Context) -> Array:
-    """The diagonal of the Laplacian, (agents here, 1)."""
-    network = context.network
-    return network.graph.weighted_degrees[network.agents.start : network.agents.stop, None]
-
-
-def ascended(dual: Dual, x: Array, lap: Array, c: float) -> Dual:
-    """phi + c Lap x, and the s that goes with it."""
-    return Dual(dual.s + c * x, dual.w + c * lap)

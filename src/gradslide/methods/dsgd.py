@@ -5,8 +5,8 @@ subgradient projection algorithms for convex optimization", J. Optim. Theory App
 from dataclasses import dataclass
 
 from gradslide._types import Array
-from gradslide.methods.base import Context, Copied, average
-from gradslide.methods.sampled_steps import SampledSteps, weight_of
+from gradslide.methods.base import Context, Copied
+from gradslide.methods.sampled_steps import SampledSteps
 from gradslide.methods.steps import proximal, require_common_domain
 
 
@@ -56,18 +56,7 @@ class DSGD(SampledSteps):
         s, a_k = state, self.a_k(context, state)
         g = self.sampled_gradient(context, s)
         x = proximal(context, context.mix(s.x, context.mixing(self.mixing)) - a_k * g, a_k)
-        weight = weight_of(context, a_k)
-        weights = s.weights + weight
-        return State(
-            k=s.k + 1,
-            a=s.a,
-            first=s.first,
-            rate=s.rate,
-            samples=s.samples + self.batch,
-            weights=weights,
-            x=x,
-            x_bar=average(s.x_bar, x, weight / weights),
-        )
+        return State(**self.after(context, s, x, a_k))
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"step_size": state.a}

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.errors import InputError, kind_of, require_number
-from gradslide.methods.base import Context, as_floats
+from gradslide.methods.base import Context, as_floats, average
 from gradslide.methods.steps import GradientSteps, smoothness, with_ridge
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.oracles.variance import moments
@@ -23,6 +23,8 @@ class Sampled(Protocol):
 
     @property
     def k(self) -> int: ...
+    @property
+    def a(self) -> float: ...
     @property
     def first(self) -> float: ...
     @property
@@ -88,6 +90,22 @@ class SampledSteps(GradientSteps):
         y = context.oracle.sampled_gradient(state.x, state.samples, self.batch)
         return with_ridge(context, state.x, y)
 
+    def after(self, context: Context, state: Sampled, x: Array, a_k: float) -> dict[str, Any]:
+        """What all states have, after the step a_k that led to x. It weighs a_k in the average for mu = 0, else
+        1/a_k."""
+        weight = a_k if context.problem.mu == 0 else 1 / a_k
+        weights = state.weights + weight
+        return {
+            "k": state.k + 1,
+            "a": state.a,
+            "first": state.first,
+            "rate": state.rate,
+            "samples": state.samples + self.batch,
+            "weights": weights,
+            "x": x,
+            "x_bar": average(state.x_bar, x, weight / weights),
+        }
+
     def output(self, state: Sampled) -> dict[str, Array]:
         return {"average": state.x_bar, "last": state.x}
 
@@ -102,8 +120,3 @@ def _signal(context: Context, batch: int) -> float:
     # The mean of the samples is noisy too; where it is little else, a tenth of its square is taken.
     square = max(square - variance / _PROBE_SAMPLES, 0.1 * square)
     return square / (square + variance / batch) if square > 0 else 1.0
-
-
-def weight_of(context: Context, a_k: float) -> float:
-    """What the iterate that a_k led to weighs in the average."""
-    return a_k if context.problem.mu == 0 else 1 / a_k
