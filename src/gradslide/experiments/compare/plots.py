@@ -26,11 +26,15 @@ def plot_frontier(block: Block) -> Any:
                 max(spent.work, 0.5), max(spent.rounds, 0.5), s=70, marker=marker, facecolor=face, edgecolor=colour
             )
         axis.set(xscale="log", yscale="log", xlabel="gradients per agent", title=f"to {accuracy:g}")
+        for scale in (axis.xaxis, axis.yaxis):
+            _label_sparsely(scale)
         _tidy(axis)
     axes[0, 0].set_ylabel("communication rounds")
+    shown = {line.method for line in block.lines if line.accuracies_reached}
     handles = [
         plt.Line2D([], [], linestyle="", marker=marker, color=colour, label=method)
         for method, (colour, marker) in styles.items()
+        if method in shown
     ]
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize="small")
     figure.suptitle(f"{_title(block)}\nhollow: default step; filled: ours, or the best step of the grid")
@@ -67,6 +71,15 @@ def plot_curves(block: Block) -> Any:
 def _styles(lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
     methods = list(dict.fromkeys(line.method for line in lines))
     return {name: (COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(methods)}
+
+
+def _label_sparsely(scale: Any) -> None:
+    """1, 2, 5, 10, 20, ...: readable where an axis spans less than a decade, too."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    scale.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    scale.set_minor_formatter(NullFormatter())
 
 
 def _tidy(axis: Any) -> None:
