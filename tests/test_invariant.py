@@ -93,6 +93,7 @@ def run(problem, network, method, iterations=150, rounds=None, **given):
 
 def check_broken(solution, method):
     (message,) = solution.warnings
+    assert repr(solution).endswith("warnings=1)")
     assert message.startswith(f"the invariant of {type(method).__name__} is broken")
     assert "in one direction" in message
     assert "\n" not in message

@@ -98,6 +98,8 @@ class Solution:
         elif last:
             seen = {"residual": last.residual, "gap": last.gap}
             facts += [f"{name}={value:.3g}" for name, value in seen.items() if value is not None]
+        if self.warnings:
+            facts.append(f"warnings={len(self.warnings)}")
         return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"
 
 
