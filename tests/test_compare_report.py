@@ -68,6 +68,11 @@ def test_medians_are_taken_of_each_cost_by_itself():
     assert figures(block) == {"dsgd": [(20, 7), None]}
 
 
+def test_control_rounds_are_rounds():
+    block = only_block(outcome("pds", spent(10, 7) | {"control_rounds": 100}, MISSED))
+    assert figures(block) == {"pds": [(10, 107), None]}
+
+
 def test_the_median_of_two_is_between_them():
     block = only_block(outcome("dsgd", spent(10, 4), MISSED), outcome("dsgd", spent(20, 8), MISSED, seed=1))
     assert figures(block) == {"dsgd": [(15, 6), None]}
@@ -446,7 +451,13 @@ def test_files_hold_numbers_that_every_reader_takes(tmp_path):
 def test_pictures_are_drawn_of_every_block_even_where_there_is_little_to_show(tmp_path):
     from matplotlib.image import imread
 
-    curve = {"gradients": [0, 0], "rounds": [0, 5], "error": [1.0, -1e-3], "apart": [0.0, 0.0]}
+    curve = {
+        "gradients": [0, 0],
+        "rounds": [0, 5],
+        "control_rounds": [2, 2],
+        "error": [1.0, -1e-3],
+        "apart": [0.0, 0.0],
+    }
     found = compared(
         outcome("pds", spent(0, 0), MISSED, condition="fair", curve=curve),
         outcome("nids", MISSED, MISSED, condition="fair", curve={**curve, "gradients": [1, 2]}),

@@ -50,11 +50,11 @@ def plot_curves(block: Block) -> Any:
     for line in shown.values():
         colour, dash = styles[line.method][0], _DASHES[list(styles).index(line.method) // len(COLOURS) % len(_DASHES)]
         style = {"color": colour, "linestyle": dash, "linewidth": 2.4 if line.is_ours else 1.2, "label": line.label}
-        for column, cost in enumerate(("gradients", "rounds")):
-            if cost == "gradients" and not any(line.curve[cost]):
-                continue
-            for row, metric in enumerate(("error", "apart")):
-                axes[row, column].plot(line.curve[cost], [max(value, 1e-16) for value in line.curve[metric]], **style)
+        exchanges = [sum(pair) for pair in zip(line.curve["rounds"], line.curve["control_rounds"], strict=True)]
+        for column, spent in enumerate((line.curve["gradients"], exchanges)):
+            # Methods that sample take no gradients.
+            for row, metric in enumerate(("error", "apart") if any(spent) else ()):
+                axes[row, column].plot(spent, [max(value, 1e-16) for value in line.curve[metric]], **style)
     for row, label in enumerate(("relative error at the mean", "disagreement / |x*|")):
         axes[row, 0].set_ylabel(label)
     for column, label in enumerate(("gradients per agent", "communication rounds")):

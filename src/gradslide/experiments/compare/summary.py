@@ -13,7 +13,11 @@ from gradslide.experiments.compare.task import Outcome
 
 @dataclass(frozen=True)
 class Spent:
-    """What an accuracy took. work: gradients per agent; a sample counts as a row's share of one. seconds: by clock."""
+    """What an accuracy took.
+
+    work: gradients per agent; a sample counts as a row's share of one. rounds: all exchanges, control rounds included:
+    an exchange takes its time, however little is said. seconds: by clock.
+    """
 
     work: float
     rounds: float
@@ -169,7 +173,7 @@ def _medians(outcomes: Sequence[Outcome], index: int) -> Spent | None:
 
     return Spent(
         work=middle(lambda spent, rows: spent["gradients"] + spent["samples"] / rows),
-        rounds=middle(lambda spent, rows: spent["rounds"]),
+        rounds=middle(lambda spent, rows: spent["rounds"] + spent["control_rounds"]),
         floats=middle(lambda spent, rows: spent["floats_sent"]),
         seconds={clock: middle(_by(clock)) for clock in found[0][0]["simulated_seconds"] or {}},
     )

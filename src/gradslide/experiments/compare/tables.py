@@ -100,7 +100,8 @@ def legend(apart: float) -> str:
     return (
         "an accuracy eps is reached when the objective at the mean of the agents is within eps |f*| of the optimum f*\n"
         f"and no agent is further than {apart:g} eps |x*| from the mean; {MARK} marks the least of a column.\n"
-        "Gradients are per agent, a sample counted as a row's share of one; rounds are exchanges; medians over seeds."
+        "Gradients are per agent, a sample counted as a row's share of one; rounds are all exchanges, control rounds\n"
+        "included; medians over seeds."
     )
 
 
