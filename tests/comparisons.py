@@ -59,7 +59,7 @@ def methods(*names):
 def default_tasks(folder, **changed):
     """What a process would be given."""
     comparison = read_comparison(write_comparison(folder, **changed))
-    targets = {problem.name: optimum(problem.table, str(folder), None) for problem in comparison.problems}
+    targets = {problem.name: optimum(problem.table, folder, None) for problem in comparison.problems}
     return tasks_of(comparison, targets, None)
 
 

@@ -229,3 +229,15 @@ def check_warm_start(problem, network, method, iterations):
     x = reference(problem).x
     assert np.linalg.norm(warm.x - x) < 1e-3 * np.linalg.norm(cold.x - x)
     assert warm.costs.rounds == cold.costs.rounds + 1
+
+
+def check_gradient_steps(method_class, tmp_path):
+    """States, checkpoints and the invariant of a method with a step, with and without a set."""
+    check_states(method_class(step_size=np.float64(0.1), L=np.float64(2.0)))
+    check_states(method_class(), gs.domains.L2Ball(0.5))
+    check_resume(method_class(), tmp_path)
+    check_norm_is_paid_for_once(method_class, tmp_path)
+    check_invariant(method_class())
+    check_invariant(method_class(), gs.domains.L2Ball(0.4))
+    check_lone_agent(method_class())
+    check_lone_agent(method_class(mixing="laplacian"), domain=gs.domains.L2Ball(0.2))

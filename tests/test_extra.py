@@ -8,14 +8,10 @@ from rivals import (
     EUCLIDEAN_SEEDS,
     UNLIKE,
     check_costs,
-    check_invariant,
-    check_lone_agent,
+    check_gradient_steps,
     check_needs_euclidean,
-    check_norm_is_paid_for_once,
     check_optimum,
     check_refusals,
-    check_resume,
-    check_states,
     check_unlike_domains,
     gradient,
     metropolis,
@@ -135,18 +131,8 @@ def test_an_iteration_costs_one_gradient_and_one_exchange():
     check_costs(gs.EXTRA(), gradients=1, rounds=1, control_rounds=GRAPH.diameter_bound)
 
 
-def test_states(tmp_path):
-    check_states(gs.EXTRA(step_size=np.float64(0.1), L=np.float64(2.0)))
-    check_states(gs.EXTRA(), gs.domains.L2Ball(0.5))
-    check_resume(gs.EXTRA(), tmp_path)
-    check_norm_is_paid_for_once(gs.EXTRA, tmp_path)
-    check_invariant(gs.EXTRA())
-    check_invariant(gs.EXTRA(), gs.domains.L2Ball(0.4))
-
-
-def test_a_lone_agent():
-    check_lone_agent(gs.EXTRA())
-    check_lone_agent(gs.EXTRA(mixing="laplacian"), domain=gs.domains.L2Ball(0.2))
+def test_states_checkpoints_the_invariant_and_a_lone_agent(tmp_path):
+    check_gradient_steps(gs.EXTRA, tmp_path)
 
 
 def test_what_it_cannot_solve_is_refused():

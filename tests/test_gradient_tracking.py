@@ -7,15 +7,11 @@ from problems import random_case
 from rivals import (
     EUCLIDEAN_SEEDS,
     check_costs,
-    check_invariant,
-    check_lone_agent,
+    check_gradient_steps,
     check_needs_common_domain,
     check_needs_euclidean,
-    check_norm_is_paid_for_once,
     check_optimum,
     check_refusals,
-    check_resume,
-    check_states,
     gradient,
     last_x,
     metropolis,
@@ -161,18 +157,8 @@ def test_an_iteration_costs_one_gradient_and_two_exchanges():
     check_costs(gs.GradientTracking(), gradients=1, rounds=2, first_gradients=1, control_rounds=flood)
 
 
-def test_states(tmp_path):
-    check_states(gs.GradientTracking(step_size=np.float64(0.1), L=np.float64(2.0)))
-    check_states(gs.GradientTracking(), gs.domains.L2Ball(0.5))
-    check_resume(gs.GradientTracking(), tmp_path)
-    check_norm_is_paid_for_once(gs.GradientTracking, tmp_path)
-    check_invariant(gs.GradientTracking())
-    check_invariant(gs.GradientTracking(), gs.domains.L2Ball(0.4))
-
-
-def test_a_lone_agent():
-    check_lone_agent(gs.GradientTracking())
-    check_lone_agent(gs.GradientTracking(mixing="laplacian"), domain=gs.domains.L2Ball(0.2))
+def test_states_checkpoints_the_invariant_and_a_lone_agent(tmp_path):
+    check_gradient_steps(gs.GradientTracking, tmp_path)
 
 
 def test_what_it_cannot_solve_is_refused():

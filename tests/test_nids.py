@@ -10,14 +10,10 @@ from rivals import (
     EUCLIDEAN_SEEDS,
     UNLIKE,
     check_costs,
-    check_invariant,
-    check_lone_agent,
+    check_gradient_steps,
     check_needs_euclidean,
-    check_norm_is_paid_for_once,
     check_optimum,
     check_refusals,
-    check_resume,
-    check_states,
     check_unlike_domains,
     gradient,
     last_x,
@@ -131,18 +127,8 @@ def test_costs():
     check_costs(gs.NIDS(), gradients=1, rounds=1, first_rounds=-1, control_rounds=flood)
 
 
-def test_states(tmp_path):
-    check_states(gs.NIDS(step_size=np.float64(0.1), L=np.float64(2.0)))
-    check_states(gs.NIDS(), gs.domains.L2Ball(0.5))
-    check_resume(gs.NIDS(), tmp_path)
-    check_norm_is_paid_for_once(gs.NIDS, tmp_path)
-    check_invariant(gs.NIDS())
-    check_invariant(gs.NIDS(), gs.domains.L2Ball(0.4))
-
-
-def test_a_lone_agent():
-    check_lone_agent(gs.NIDS())
-    check_lone_agent(gs.NIDS(mixing="laplacian"), domain=gs.domains.L2Ball(0.2))
+def test_states_checkpoints_the_invariant_and_a_lone_agent(tmp_path):
+    check_gradient_steps(gs.NIDS, tmp_path)
 
 
 def test_what_it_cannot_solve_is_refused():

@@ -3,6 +3,7 @@
 import json
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,9 @@ class Checkpoint:
         self._every = every_seconds
         self._written = time.monotonic()
 
-    def write_if_due(self, snapshot: Snapshot) -> None:
+    def write_if_due(self, snapshot: Callable[[], Snapshot]) -> None:
         if time.monotonic() - self._written >= self._every:
-            self.write(snapshot)
+            self.write(snapshot())
 
     def write(self, snapshot: Snapshot) -> None:
         """Write the snapshot; a disk that fails costs the checkpoint, not the run."""

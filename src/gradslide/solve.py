@@ -83,7 +83,7 @@ def solve(
                 try:
                     status = run.advance(line.show)
                     if saver is not None and run.is_whole:
-                        saver.write_if_due(run.snapshot())
+                        saver.write_if_due(run.snapshot)
                 except KeyboardInterrupt:
                     status = Status.INTERRUPTED
                 except StreamError as error:

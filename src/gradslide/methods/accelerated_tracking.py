@@ -11,7 +11,7 @@ from gradslide._types import Array
 from gradslide.errors import require_number
 from gradslide.gossip import fast_mix, fast_mix_exchanges
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain, smoothness
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class AcceleratedTracking(GradientSteps):
     def init(self, context: Context) -> State:
         W = context.mixing(self.mixing).lazy
         require_common_domain(context, self)
-        a = 1 / smoothness(context, self.L) if self.step_size is None else self.step_size
+        a = self.step_over_L(context)
         K = fast_mix_exchanges(W.second) if self.K is None else int(self.K)
         x = context.x0
         return State(k=0, t=0, a=a, K=K, x=x, y=x, s=0 * x, g=0 * x)

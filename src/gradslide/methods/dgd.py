@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from gradslide._types import Array
 from gradslide.errors import require_number
 from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain, smoothness
-
-# How much of the longest constant step that converges is taken.
-_SHARE = 0.95
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain
 
 
 @dataclass(frozen=True)
@@ -46,11 +43,8 @@ class DGD(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_common_domain(context, self)
-        W = context.mixing(self.mixing)
-        step_size = self.step_size
-        if step_size is None:
-            step_size = float(_SHARE * (1 + W.least) / smoothness(context, self.L))
-        return State(k=0, step_size=step_size, x=context.x0)
+        context.mixing(self.mixing)
+        return State(k=0, step_size=self.step_over_W(context), x=context.x0)
 
     def step(self, context: Context, state: State) -> State:
         s, a = state, state.step_size / (state.k + 1) ** self.decay

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from gradslide._types import Array
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean, smoothness
-
-# How much of the longest step with a proof is taken.
-_SHARE = 0.95
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,9 @@ class EXTRA(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_euclidean(context, self)
-        W = context.mixing(self.mixing)
-        a = self.step_size
-        if a is None:
-            a = float(_SHARE * (1 + W.least) / smoothness(context, self.L))
+        context.mixing(self.mixing)
         x = context.x0
-        return State(k=0, a=a, x=x, v=x, x_prev=x, mixed_prev=x, g_prev=0 * x)
+        return State(k=0, a=self.step_over_W(context), x=x, v=x, x_prev=x, mixed_prev=x, g_prev=0 * x)
 
     def step(self, context: Context, state: State) -> State:
         a, s = state.a, state

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradslide._types import Array
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain, smoothness
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class GradientTracking(GradientSteps):
     def init(self, context: Context) -> State:
         require_common_domain(context, self)
         context.mixing(self.mixing)
-        a = 1 / smoothness(context, self.L) if self.step_size is None else self.step_size
+        a = self.step_over_L(context)
         x = context.x0
         g = gradient(context, x)
         return State(k=0, a=a, x=x, g=g, s=g)

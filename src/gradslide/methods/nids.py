@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradslide._types import Array
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean, smoothness
+from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NIDS(GradientSteps):
     def init(self, context: Context) -> State:
         require_euclidean(context, self)
         context.mixing(self.mixing)
-        a = 1 / smoothness(context, self.L) if self.step_size is None else self.step_size
+        a = self.step_over_L(context)
         x = context.x0
         return State(k=0, a=a, x=x, v=x, x_prev=x, g_prev=0 * x)
 

@@ -11,6 +11,8 @@ from gradslide.methods import defaults
 from gradslide.methods.base import Context, as_floats
 from gradslide.mixing import require_mixing
 
+# How much of the longest step with a proof is taken.
+_SHARE = 0.95
 # What may be left of a difference that should be none, in single precision too.
 _ROUNDING = 1e-5
 
@@ -29,6 +31,16 @@ class GradientSteps:
         check_positive(self, "step_size", "L")
         as_floats(self, "step_size", "L")
         require_mixing(self.mixing)
+
+    def step_over_L(self, context: Context) -> float:
+        """The step that was given, else 1/L."""
+        return 1 / smoothness(context, self.L) if self.step_size is None else self.step_size
+
+    def step_over_W(self, context: Context) -> float:
+        """The step that was given, else nearly (1 + lmin(W))/L, the longest for W x - a g(x)."""
+        if self.step_size is not None:
+            return self.step_size
+        return float(_SHARE * (1 + context.mixing(self.mixing).least) / smoothness(context, self.L))
 
 
 def gradient(context: Context, x: Array) -> Array:

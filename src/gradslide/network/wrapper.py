@@ -1,5 +1,6 @@
 """A network around another one."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from gradslide._types import Array
@@ -76,8 +77,15 @@ class Wrapper:
         return self._network.observe(values, reduction)
 
 
+def wrappers(network: Network) -> Iterator[Wrapper]:
+    """From the outermost to the innermost."""
+    while isinstance(network, Wrapper):
+        yield network
+        network = network._network
+
+
 def beneath(network: Network) -> Network:
     """The network under all wrappers: what observations look at."""
-    while isinstance(network, Wrapper):
-        network = network._network
+    for wrapper in wrappers(network):
+        network = wrapper._network
     return network

@@ -25,7 +25,7 @@ class Kept:
         path = self._folder / f"optimum-{digest([problem.table, content])}.json"
         if (known := self._read(path, Target)) is not None:
             return known
-        found = work.optimum(problem.table, str(folder), None if data_dir is None else str(data_dir))
+        found = work.optimum(problem.table, folder, data_dir)
         storage.write_atomically(path, json.dumps(asdict(found)).encode())
         return found
 

@@ -54,7 +54,7 @@ def run_comparison(
     for problem in comparison.problems:
         say(f"{problem.name}: the reference optimum, with all data in one place")
         targets[problem.name] = kept.target(problem, contents.problems[problem.name], comparison.folder, data_dir)
-    defaults = tasks_of(comparison, targets, None if data_dir is None else str(data_dir), contents)
+    defaults = tasks_of(comparison, targets, data_dir, contents)
     processes = comparison.processes or _cores()
     outcomes: list[Outcome] = []
     try:
@@ -112,5 +112,5 @@ def _on_grid(task: Task, outcome: Outcome) -> list[Task]:
 def _check(comparison: Comparison, data_dir: Path | None) -> None:
     """Show a mistake in any table before anything long starts."""
     stand_in = {problem.name: Target(1.0, 1.0) for problem in comparison.problems}
-    for task in tasks_of(comparison, stand_in, None if data_dir is None else str(data_dir)):
+    for task in tasks_of(comparison, stand_in, data_dir):
         work.check(task)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gradslide._version import __version__
@@ -44,8 +45,8 @@ class Task:
     apart: float
     limits: dict[str, Any]
     clocks: dict[str, dict[str, float]]
-    folder: str
-    data_dir: str | None
+    folder: Path
+    data_dir: Path | None
     contents: tuple[str, str] = ("", "")
     factor: float | None = None
     value: float | None = None
@@ -109,7 +110,7 @@ class Contents:
 
 
 def tasks_of(
-    comparison: Comparison, targets: dict[str, Target], data_dir: str | None, contents: Contents | None = None
+    comparison: Comparison, targets: dict[str, Target], data_dir: Path | None, contents: Contents | None = None
 ) -> list[Task]:
     """Every method with its default on every block. targets: of the problems that take part."""
     contents = contents or Contents()
@@ -126,7 +127,7 @@ def tasks_of(
             apart=comparison.apart,
             limits=comparison.limits,
             clocks=comparison.clocks,
-            folder=str(comparison.folder),
+            folder=comparison.folder,
             data_dir=data_dir,
             contents=(contents.problems.get(problem.name, ""), contents.networks.get(network.name, "")),
         )

@@ -56,7 +56,7 @@ def _interrupt(signum: int, frame: Any) -> None:
     _interrupted = True
 
 
-def optimum(table: dict[str, Any], folder: str, data_dir: str | None) -> Target:
+def optimum(table: dict[str, Any], folder: Path, data_dir: Path | None) -> Target:
     """The reference optimum of a problem, with all data in one place."""
     problem = _problem(json.dumps(table), folder, data_dir)
     found = reference(problem)
@@ -196,15 +196,15 @@ def _clock(name: str, table: dict[str, Any]) -> Clock:
 
 
 @lru_cache(maxsize=4)
-def _problem(table: str, folder: str, data_dir: str | None) -> Problem:
+def _problem(table: str, folder: Path, data_dir: Path | None) -> Problem:
     section = Section("problem", json.loads(table))
     section.take("optional", bool, False)
     data = section.section("data")
-    return build.problem_from(data, section, Path(folder), None if data_dir is None else Path(data_dir))
+    return build.problem_from(data, section, folder, data_dir)
 
 
 @lru_cache(maxsize=16)
-def _graph(table: str, m: int, folder: str, data_dir: str | None) -> Graph:
+def _graph(table: str, m: int, folder: Path, data_dir: Path | None) -> Graph:
     section = Section("network", json.loads(table))
     section.take("optional", bool, False)
-    return build.build_graph(section, m, Path(folder), None if data_dir is None else Path(data_dir))
+    return build.build_graph(section, m, folder, data_dir)

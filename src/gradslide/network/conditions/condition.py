@@ -1,7 +1,6 @@
 """What all conditions share: seeded randomness by exchange, and a memory."""
 
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from gradslide._random import Streams
 from gradslide.errors import require, require_number
 from gradslide.graph import Graph
 from gradslide.network.base import Network
-from gradslide.network.wrapper import Wrapper
+from gradslide.network.wrapper import Wrapper, wrappers
 
 
 class Condition(Wrapper):
@@ -23,7 +22,7 @@ class Condition(Wrapper):
         require(here == self.m, rule, f"{here} of {self.m}", "use gs.network.Local(graph)")
         require_number("seed", seed, "for example seed=0", least=0, whole=True)
         # Beyond 2^32, where no agent's own stream is; those of one kind around each other draw apart.
-        depth = sum(type(inner) is type(self) for inner in self._within())
+        depth = sum(type(inner) is type(self) for inner in wrappers(self._network))
         self._streams = Streams(int(seed), [(zlib.crc32(name.encode()) << 32) + depth])
         self._shown = {**shown, "seed": int(seed)}
         self._exchange = 0
@@ -54,13 +53,6 @@ class Condition(Wrapper):
     def _start(self, random: np.random.Generator) -> Any:
         """The state before the first exchange: arrays, numbers, tuples or None."""
         return None
-
-    def _within(self) -> Iterator[Wrapper]:
-        """The wrappers that this one is around."""
-        inner = self._network
-        while isinstance(inner, Wrapper):
-            yield inner
-            inner = inner._network
 
 
 def require_share(name: str, value: object, remedy: str) -> None:

@@ -11,6 +11,7 @@ from gradslide.graph import Graph
 from gradslide.network.base import Network
 from gradslide.network.conditions.condition import Condition
 from gradslide.network.conditions.pattern import Pattern
+from gradslide.network.wrapper import wrappers
 
 
 class Links(Condition, ABC):
@@ -61,5 +62,5 @@ class Directed(Links):
 
 def lost_within(condition: Condition) -> Array | None:
     """The messages that the links inside lost in the last exchange; None without such links."""
-    masks = [inner._lost for inner in condition._within() if isinstance(inner, Links)]
+    masks = [inner._lost for inner in wrappers(condition._network) if isinstance(inner, Links)]
     return np.any(masks, axis=0) if masks else None
