@@ -187,7 +187,8 @@ def test_the_gradients_of_the_local_solver_are_counted():
 
     loss = gs.losses.Custom(gradient=slope, smoothness=1.0, agents=2, dimension=1)
     costs = gs.solve(gs.Problem(loss), gs.Graph.path(2), gs.ADMM(), stop=gs.Stop(iterations=9)).costs
-    assert costs.gradients == len(calls) > 9
+    # At the end two more are looked at, for the KKT residuals.
+    assert costs.gradients == len(calls) - 2 > 9
 
 
 # ---- how it starts and goes on

@@ -165,7 +165,7 @@ CASES = {
     "relative target zero": (lambda: gs.Relative(0.0), ["> 0", "0.0"]),
     "relative to nothing": (lambda: gs.Stop(objective=gs.Relative(0.1)), ["relative to", "Relative(value=0.1"]),
     "relative to NaN": (lambda: gs.Stop(objective=gs.Relative(0.1, to=math.nan)), ["nan"]),
-    "gap with PDS": (lambda: solve(stop=gs.Stop(gap=0.1)), ["gap", "PDS"]),
+    "gap with DGD": (lambda: solve(method=gs.DGD(), stop=gs.Stop(gap=0.1)), ["gap", "DGD"]),
     # Solve
     "x0 outside X": (lambda: solve(x0=np.full(3, 9.0)), ["domain", "outside for agent 0"]),
     "x0 of one agent outside X": (

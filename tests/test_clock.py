@@ -356,6 +356,7 @@ def test_every_record_has_the_time_and_it_never_goes_back():
     solution = gs.solve(
         problem_of(5),
         gs.Graph.ring(5),
+        gs.PDS(),
         stop=gs.Stop(iterations=9),
         record_every=4,
         callback=lambda record, x: seen.append(record.simulated_seconds),

@@ -109,13 +109,13 @@ def test_what_is_lost_has_no_noise(outside, direction):
     for _ in range(3):
         result = condition.combine(v, weights)
         heard = np.eye(GRAPH.m, dtype=bool)
-        heard[tuple(GRAPH.edges[:, ::-1].T)] = lossy.arrived[:, 0]
-        heard[tuple(GRAPH.edges.T)] = lossy.arrived[:, 1]
+        heard[tuple(GRAPH.edges[:, ::-1].T)] = lossy.delivered[:, 0]
+        heard[tuple(GRAPH.edges.T)] = lossy.delivered[:, 1]
         effective = weights.toarray() * heard
         effective += np.diag(weights.toarray().sum(axis=1) - effective.sum(axis=1))
         check_noise(result - effective @ v, 0.49 * squares(weights, heard))
         assert heard.sum() < heard.size
-    assert 0 < lossy.arrived.mean() < 1
+    assert 0 < lossy.delivered.mean() < 1
 
 
 def test_agents_that_hear_nobody_have_no_noise():
@@ -135,7 +135,7 @@ def test_several_links_inside_all_silence_the_noise():
     noisy = network.Noisy(network.Compressed(outer, compressors.TopK(share=1.0)), 1.0)
     for _ in range(10):
         noise = noisy.combine(np.zeros((GRAPH.m, 3)), GRAPH.laplacian)
-        arrived = (outer.arrived & inner.arrived)[:, 0]
+        arrived = (outer.delivered & inner.delivered)[:, 0]
         hears = np.isin(np.arange(GRAPH.m), GRAPH.edges[arrived])
         np.testing.assert_array_equal(np.abs(noise).min(axis=1) > 0, hears)
 
@@ -191,7 +191,7 @@ def test_compressed_messages_get_lost_too(kind, outside):
     for exchange in range(5):
         v = rows(seed=exchange)
         result = condition.combine(v, weights)
-        expected = naive_compressed(v, recorded.made[exchange], weights, GRAPH, lossy.arrived)
+        expected = naive_compressed(v, recorded.made[exchange], weights, GRAPH, lossy.delivered)
         np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 

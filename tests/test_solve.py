@@ -174,8 +174,8 @@ def test_outputs(problem, graph):
     np.testing.assert_array_equal(solution.gather(), solution.x)
     np.testing.assert_allclose(solution.mean, solution.x.mean(axis=0))
     assert solution.agents == range(8)
-    assert solution.certificate is None
-    assert "PDS" in solution.certificate_reason
+    assert solution.certificate.lower == solution.history[-1].lower < solution.certificate.upper
+    assert solution.certificate_reason == ""
     with pytest.raises(gs.InputError, match="average"):
         gs.solve(problem, graph, METHOD, output="averag")
 

@@ -15,7 +15,7 @@ from gradslide import (
     terms,
 )
 from gradslide._version import __version__
-from gradslide.certificate import Certificate
+from gradslide.certificate import KKT, Certificate
 from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.errors import InputError, StreamError
@@ -34,6 +34,7 @@ from gradslide.methods import (
     SDCS,
     SPDS,
     AcceleratedTracking,
+    AutoPDS,
     ChocoSGD,
     CondatVu,
     Context,
@@ -55,6 +56,7 @@ __all__ = [
     "DLM",
     "DSGD",
     "EXTRA",
+    "KKT",
     "L1",
     "NIDS",
     "OPAPC",
@@ -62,6 +64,7 @@ __all__ = [
     "SDCS",
     "SPDS",
     "AcceleratedTracking",
+    "AutoPDS",
     "Certificate",
     "ChocoSGD",
     "Clock",

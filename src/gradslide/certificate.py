@@ -1,4 +1,4 @@
-"""What proves how good an answer is."""
+"""What proves how good an answer is, and what only speaks for it."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,19 +10,25 @@ from gradslide.coupling import Dual
 class Evidence(NamedTuple):
     """From what a lower bound on the optimum follows: of one outer iteration, or averages over several.
 
-    y: the gradients y_k. conjugate: ft*(y_k) = <x_under_k, y_k> - ft(x_under_k), one per row of x. dual: z and A^T z.
+    y: the gradients y_k. conjugate: ft*(y_k) = <x_under_k, y_k> - ft(x_under_k), one per row of x; NaN where it is not
+    known, or where y is no exact gradient. dual: z and A^T z. averaged: how many outer iterations y and conjugate are
+    averages of, 0 for those of one; None is taken for all of them. Averages gather rounding errors.
     """
 
     y: Array
     conjugate: Array
     dual: Dual
+    averaged: int | None = None
 
 
 @dataclass(frozen=True)
 class Certificate:
     """lower <= optimum, and the value `upper` at the answer.
 
-    residual: how far A x is from where it must be; where it is not 0, `upper` may lie below the optimum.
+    On a network `lower` leaves room for rounding, and `upper` is the sum of all f_i at the mean of the agents: the
+    optimum lies between them. Where the agents have sets of their own the mean need not be feasible, and upper is inf.
+    residual: on a network max_i |x_i - mean|, how far the agents are from the point that upper speaks of. Else how far
+    A x is from where it must be; where that is not 0, `upper` may lie below the optimum.
     """
 
     lower: float
@@ -32,3 +38,22 @@ class Certificate:
     @property
     def gap(self) -> float:
         return self.upper - self.lower
+
+
+@dataclass(frozen=True)
+class KKT:
+    """How far the agents are from the conditions of optimality. NOT a certificate: small residuals do not say how far
+    the objective is from the optimum.
+
+    stationarity: the length, over all agents, of the step x_i - argmin over X_i of mu nu + r + <grad ft_i(x_i) + w_i,
+    .> + V(x_i, .), with multipliers w_i that add up to 0: those of the method that make it shortest, or, where it has
+    none, mean gradient - own gradient. consensus: max_i |x_i - mean|. scale: the stationarity at the start, with w = 0.
+    """
+
+    stationarity: float
+    consensus: float
+    scale: float
+
+    def __str__(self) -> str:
+        start = f"{self.scale:.3g} at the start"
+        return f"stationarity {self.stationarity:.3g} ({start}), consensus {self.consensus:.3g}"

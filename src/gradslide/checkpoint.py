@@ -13,7 +13,7 @@ from gradslide.costs import Costs
 from gradslide.errors import InputError
 from gradslide.history import History
 
-_KIND, _VERSION = "checkpoint", 1
+_KIND, _VERSION = "checkpoint", 2
 
 
 @dataclass

@@ -1,8 +1,11 @@
 """What a run has spent, counted by wrapping the oracle and the network."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from gradslide.pace import Pace
 
 
 @dataclass
@@ -12,7 +15,8 @@ class Costs:
     gradients: exact gradients; samples: samples whose gradients were taken; values: function values that steered it;
     rounds: neighbour exchanges of vectors; control_rounds: exchanges spent on agreeing;
     operator_products: products with A or A^T outside networks; seconds: time in the method, without metrics;
-    simulated_seconds: time that it would have taken by a `Clock`, or by each of several.
+    simulated_seconds: time that it would have taken by a `Clock`, or by each of several. `pace`, which is not saved
+    with the rest: how fast it went since it was started, or taken up again.
     """
 
     gradients: int = 0
@@ -24,6 +28,14 @@ class Costs:
     operator_products: int = 0
     seconds: float = 0.0
     simulated_seconds: float | dict[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        self.pace = Pace()
+
+    def now(self) -> float:
+        """Seconds since some moment: by the simulated clock where a single one runs, else by that of the machine."""
+        simulated = self.simulated_seconds
+        return simulated if isinstance(simulated, float) else time.perf_counter()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -47,9 +47,9 @@ def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float
     if most == 0:
         return 0 * v
     c3 = 2 / (most + least)
-    # K = 1 needs no c2, which is infinite where all eigenvalues are alike.
+    # K = 1 needs no c2, which is infinite where all eigenvalues are alike: then one exchange is exact.
     before, now = v, v - c3 * multiply(v)
-    if K > 1:
+    if K > 1 and most - least > _ROUNDING * most:
         c2 = (most + least) / (most - least)
         # T_k(c2)/T_{k+1}(c2)
         ratio = 1 / c2
@@ -63,3 +63,33 @@ def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float
 def chebyshev_exchanges(condition: float) -> int:
     """floor(sqrt(chi)) with chi = most/least."""
     return max(1, math.floor(math.sqrt(condition) + _ROUNDING))
+
+
+def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
+    """(u, q) with u = v - N q, K exchanges: a Chebyshev polynomial in N, damped so that I - (v -> u) has no eigenvalue
+    above 1 and none below 0.
+
+    multiply: v -> N v. least, most: the eigenvalues between which u is to be small, most at least the largest of N.
+    """
+    if K == 1 or most - least <= _ROUNDING * most:
+        q = v / most
+        return v - multiply(q), q
+    middle, half = (most + least) / 2, (most - least) / 2
+    ratio_0 = middle / half
+    ratio = 1 / ratio_0
+    q = step = v / middle
+    moved = -multiply(q)
+    u = v + moved
+    for _ in range(K - 1):
+        ratio_before, ratio = ratio, 1 / (2 * ratio_0 - ratio)
+        a, b = ratio * ratio_before, 2 * ratio / half
+        step = a * step + b * u
+        moved = a * moved - b * multiply(u)
+        q, u = q + step, u + moved
+    damping = 1 / (1 + _inverse_cosh(K * math.acosh(ratio_0)))
+    return v - damping * (v - u), damping * q
+
+
+def _inverse_cosh(a: float) -> float:
+    """1/cosh(a), a >= 0, which may underflow but not overflow."""
+    return 2 * math.exp(-a) / (1 + math.exp(-2 * a))

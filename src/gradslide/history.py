@@ -14,7 +14,8 @@ class Record:
     objective: sum of all f_i at the mean of the agents, or the maximum over z of a saddle point problem;
     local_objective: sum of f_i(x_i); residual: ||A x||, or how far A x is from where it must be; residual_scale: what a
     relative residual is relative to; lower: the best certified lower bound on the optimum so far; gap: objective less
-    that; disagreement: max_i ||x_i - mean||; mean_norm: ||mean||. simulated_seconds: by a clock, or by each of several.
+    that (on a network with one set for all agents, at the point of it that is nearest to the mean); disagreement:
+    max_i ||x_i - mean||; mean_norm: ||mean||. simulated_seconds: by a clock, or by each of several.
     """
 
     iteration: int

@@ -8,11 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.certificate import Certificate, Evidence
+from gradslide.certificate import KKT, Certificate, Evidence
 from gradslide.coupling import NetworkCoupling
 from gradslide.history import History
 from gradslide.network.base import Network
 from gradslide.problem import Objective
+from gradslide.proof import Examiner, Found
 from gradslide.status import Status
 
 
@@ -37,18 +38,19 @@ class Observer(Protocol):
         """Sum over all agents of f_i(x_i)."""
         ...
 
-    def metrics(self, x: Array, lower: float) -> Metrics | None:
-        """What is to be recorded of x; None where values are no longer finite. lower: the best lower bound so far."""
-        ...
-
-    def lower_bound(self, evidence: Sequence[Evidence]) -> float:
-        """The best lower bound on the optimum that follows; -inf where none does."""
+    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
+        """What is to be recorded of x; None where values are no longer finite. lower: the best lower bound so far,
+        which the evidence may raise."""
         ...
 
     def certificate(self, x: Array, lower: float) -> Certificate | None: ...
 
     def no_certificate(self, method: str) -> str:
         """Why there is none."""
+        ...
+
+    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
+        """Residuals of the conditions of optimality, where they are known. start: x_0."""
         ...
 
     def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
@@ -63,6 +65,7 @@ class NetworkObserver:
         self._problem = problem
         self._network = network
         self._coupling = coupling
+        self._examiner = Examiner(problem, network, network.observe, problem.loss)
 
     def mean(self, x: Array) -> Array:
         return self._network.observe(x, "sum") / self._network.m
@@ -70,35 +73,62 @@ class NetworkObserver:
     def objective(self, x: Array) -> float:
         return float(self._network.observe(np.asarray(self._problem.objective(x), dtype=np.float64), "sum"))
 
-    def lower_bound(self, evidence: Sequence[Evidence]) -> float:
-        return -math.inf
-
     def certificate(self, x: Array, lower: float) -> Certificate | None:
-        return None
+        if not math.isfinite(lower):
+            return None
+        found = self._examiner.examine(x, (), gap=True, apart=True)
+        assert found.upper is not None
+        assert found.apart is not None
+        return Certificate(lower, found.upper, found.apart)
 
     def no_certificate(self, method: str) -> str:
+        if not self._problem.loss.has_value:
+            return "the loss has no value, so no lower bound can be computed"
+        if not self._problem.has_lower_bound:
+            return "X is unbounded and mu = 0, so no lower bound can be computed"
+        if not self._examiner.traits.is_common:
+            return "the agents have sets of their own, so their mean need not be feasible: there is no upper bound"
         return f"{method} gives no certificate"
+
+    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
+        if not (evidence or self._examiner.traits.is_common):
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._examiner.examine(x, evidence, kkt=True, start=start).kkt
 
     def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
         return None
 
-    def metrics(self, x: Array, lower: float) -> Metrics | None:
+    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
         known = self._problem.loss.has_value
-        mean = self.mean(x)
         local_objective = self.objective(x) if known else None
         if local_objective is not None and not math.isfinite(local_objective):
             return None
-        objective = self.objective(np.broadcast_to(mean, x.shape)) if known else None
-        if objective is not None and not math.isfinite(objective):
-            # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
-            objective = math.inf
-        distances = np.sqrt(np.sum((x - mean) ** 2, axis=1))
-        mean_norm = math.sqrt(float(np.sum(mean**2)))
+        found = self._examiner.examine(x, evidence, gap=known, apart=True)
+        lower = max(lower, -math.inf if found.lower is None else found.lower)
+        objective = self._at_mean(x, found) if known else None
+        mean_norm = math.sqrt(float(np.sum(found.mean**2)))
         return Metrics(
             objective=objective,
             local_objective=local_objective,
             residual=self._coupling.residual(x),
             residual_scale=math.sqrt(self._network.m) * mean_norm,
-            disagreement=float(self._network.observe(distances, "max")),
+            lower=lower if math.isfinite(lower) else None,
+            gap=_known(None if found.upper is None else found.upper - lower),
+            disagreement=found.apart,
             mean_norm=mean_norm,
         )
+
+    def _at_mean(self, x: Array, found: Found) -> float:
+        """Sum of all f_i at the mean."""
+        mean = np.asarray(found.mean, dtype=x.dtype)
+        if found.point is not None and np.array_equal(found.point, mean):
+            objective = found.upper or 0.0
+        else:
+            objective = self.objective(np.broadcast_to(mean, x.shape))
+        # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
+        return objective if math.isfinite(objective) else math.inf
+
+
+def _known(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

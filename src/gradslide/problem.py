@@ -42,9 +42,9 @@ class Objective:
     def dtype(self) -> Any:
         return self.loss.dtype
 
-    def objective(self, x: Array) -> Array:
-        """f_i(x_i) for every agent here, shape (agents,)."""
-        values = self.loss.value(x) + self.domain.r(x)
+    def objective(self, x: Array, values: Array | None = None) -> Array:
+        """f_i(x_i) for every agent here, shape (agents,). values: ft_i(x_i), if they are known already."""
+        values = (self.loss.value(x) if values is None else values) + self.domain.r(x)
         return values + self.mu * self.domain.nu(x) if self.mu > 0 else values
 
     def smoothness(self) -> Array:
@@ -55,8 +55,13 @@ class Objective:
 
     @cached_property
     def has_lower_bound(self) -> bool:
-        """Whether a method is to gather what a lower bound on the optimum takes: function values at its points."""
-        return False
+        """Whether min over X of mu nu + r + <c, x> is finite for every c and ft has a value: what a lower bound takes.
+
+        So it is where X is bounded, mu > 0, or an elastic net makes r strongly convex.
+        """
+        c = 1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype)
+        minima = [self.domain.linear_minimum(sign * c, self.mu) for sign in (1, -1)]
+        return self.loss.has_value and bool(np.all(np.isfinite(minima)))
 
     def start(self, x0: Array | None = None) -> Array:
         """x0 as an (agents, d) array, checked to lie in X; by default the minimiser of nu."""

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,24 +13,28 @@ from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.certificate import Evidence
 from gradslide.checkpoint import Checkpoint, Snapshot
+from gradslide.checks import has_grown
 from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.errors import StreamEnded, StreamError, WaitEnded, unknown_name
 from gradslide.history import History, Record
 from gradslide.methods.base import Context, Method
 from gradslide.network import Network
-from gradslide.oracles import Oracle, Sampling
+from gradslide.opening import identity, oracle_of, setting_of
 from gradslide.problem import Problem
 from gradslide.saddle.problem import Saddle
-from gradslide.saddle.setting import OnOneMachine
-from gradslide.setting import Networked, Setting
 from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
 
-_TENTH = math.log(1.1)
+# Outputs are compared about every tenth part of the way so far.
+_TENTH = 0.1
 # Outer iterations before the first look for signs that there is no solution.
 _FIRST_LOOK = 16
+# Limits: a run that ends at one may have reached its targets all the same.
+_LIMITS = {status for status in Status if status.name.endswith("_LIMIT")} | {Status.COMPLETED}
+# How a run ends by itself, with an answer that is worth finishing.
+_ENDS = _LIMITS | {Status.CONVERGED, Status.STOPPED, Status.STREAM_ENDED}
 Callback = Callable[[Record, Array], bool | None]
 
 
@@ -54,12 +59,12 @@ class Run:
         self._method, self._given_stop = method, stop
         self._callback, self._record_every = callback, record_every
         costs = Costs()
-        setting = _setting(problem, network, method, costs, clock)
+        setting = setting_of(problem, network, method, costs, clock)
         self._setting = setting
         dual = None if warm_start is None else warm_start.dual
         self._context = Context(
             problem=problem,
-            oracle=_oracle(problem, setting, method, costs),
+            oracle=oracle_of(problem, setting, method, costs),
             network=setting.network,
             coupling=setting.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
@@ -84,7 +89,7 @@ class Run:
         costs.seconds += time.perf_counter() - clock
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         self._plan()
-        self._lower, self._proved = -math.inf, 0
+        self._lower = -math.inf
         self._ended_by = ""
         outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
@@ -97,7 +102,10 @@ class Run:
         """When the method's schedule ends, if it does, and when the run is to end."""
         method, stop = self._method, self._given_stop
         self._schedule_end: int | None = method.iterations(self.now.state) if hasattr(method, "iterations") else None
-        self._stop = self._setting.default_stop(self._schedule_end) if stop is None else stop
+        if stop is None:
+            stop = self._setting.default_stop(self._schedule_end, getattr(method, "stops_itself", False))
+        self._stop = stop
+        self._checks = self._setting.checks(stop, self._context.oracle, self._context.x0)
 
     def close(self) -> None:
         self._context.oracle.close()
@@ -129,20 +137,26 @@ class Run:
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
         self.now = found
-        self._setting.recall(found.memory)
+        self._setting.recall(found.memory["setting"])
         self._recall_lower()
         self._plan()
+        if self._checks is not None and found.memory["checks"] is not None:
+            self._checks.recall(found.memory["checks"])
         self._take_stock()
 
     def snapshot(self) -> Snapshot:
         """All that a later run needs to go on from here."""
-        self.now.memory = self._setting.memory()
+        checks = None if self._checks is None else self._checks.memory()
+        self.now.memory = {"setting": self._setting.memory(), "checks": checks}
         return self.now
 
     def begin(self) -> Status | None:
         """The status, if there is nothing left to do before the first step."""
         history = self.now.history
-        if len(history) and self._stop.reached(history[-1]):
+        last = history[-1] if len(history) else None
+        if self._checks is not None and self._checks.taken(self.now.iteration):
+            last = self._record(self._x(), observed=self._stop.observes)
+        if last is not None and self._reached(last):
             self._switch_output()
             return Status.CONVERGED
         status = self._exhausted()
@@ -178,9 +192,8 @@ class Run:
         """One outer iteration; the status if it was the last."""
         now = self.now
         self.is_whole = False
-        clock = self._clock = time.perf_counter()
         try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            with self._working():
                 now.state = self._method.step(self._context, now.state)
         except StreamEnded as end:
             # Methods ask for samples before they consume anything of the old state.
@@ -197,14 +210,15 @@ class Run:
             self.is_whole = True
             error.iteration = now.iteration + 1
             raise
-        finally:
-            now.costs.seconds += time.perf_counter() - clock
         now.iteration += 1
 
         x = self._x()
+        checked = self._checks is not None and self._checks.is_due(now.iteration) and _is_finite(x)
+        if checked:
+            self._check()
         exhausted = self._exhausted()
         observed = now.iteration % self._record_every == 0 or exhausted is not None
-        record = self._record(x, observed)
+        record = self._record(x, observed or (checked and self._stop.observes))
         if record is None:
             return Status.DIVERGED
         self._take_stock()
@@ -213,15 +227,57 @@ class Run:
         show(record)
         # A copy: what a callback keeps or changes is its own.
         asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
-        if self._stop.reached(record) or (_is_due(now.iteration) and self._switch_output()):
+        if self._reached(record) or (has_grown(now.iteration, _TENTH) and self._switch_output()):
             return Status.CONVERGED
         if observed and self._doubled():
-            clock = time.perf_counter()
-            verdict = self._setting.observer.verdict(x, self._evidence(), now.history)
-            now.costs.seconds += time.perf_counter() - clock
+            with self._working():
+                verdict = self._setting.observer.verdict(x, self._evidence(), now.history)
             if verdict is not None:
                 return verdict
         return Status.STOPPED if asked_to_stop else exhausted
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """What is done in here takes the run's time; what overflows is seen afterwards."""
+        self._clock = time.perf_counter()
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                yield
+        finally:
+            since, self._clock = self._clock, time.perf_counter()
+            self.now.costs.seconds += self._clock - since
+
+    def _check(self) -> None:
+        """Let the agents find out, with counted control rounds, what their targets are about."""
+        assert self._checks is not None
+        with self._working():
+            self._checks.take(self.now.iteration, self._x(), self._evidence())
+
+    def _reached(self, record: Record) -> bool:
+        """Whether all targets hold: by what the agents found out where they must, else by what was observed."""
+        if self._checks is None:
+            return self._stop.reached(record)
+        return self._checks.hold(record)
+
+    def conclude(self, status: Status) -> Status:
+        """What is done once at the end: a last check, and the method's own last steps. A run that goes on later has
+        not done it: checkpoints are written before."""
+        now, finish = self.now, getattr(self._method, "finish", None)
+        if not (self.is_whole and now.iteration and status in _ENDS):
+            return status
+        unchecked = self._checks is not None and status in _LIMITS and not self._checks.taken(now.iteration)
+        if unchecked:
+            self._check()
+        if unchecked and len(now.history) and self._reached(now.history[-1]):
+            status = Status.CONVERGED
+        if finish is not None:
+            self.is_whole = False
+            with self._working():
+                now.state = finish(self._context, now.state)
+            self._take_stock()
+        if (unchecked or finish is not None) and len(now.history) and now.history[-1].iteration == now.iteration:
+            now.history = now.history[:-1]
+        return status
 
     def _switch_output(self) -> bool:
         """Whether an output reaches the targets; it is measured from now on. The recommended one comes first."""
@@ -249,7 +305,12 @@ class Run:
         evidence = self._evidence() if self.is_whole else ()
         if self.is_whole:
             self._watch_invariant()
-        certificate = self._setting.observer.certificate(outputs[self._output], self._lower)
+        observer, name = self._setting.observer, type(self._method).__name__
+        certificate = observer.certificate(outputs[self._output], self._lower)
+        reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(name)
+        kkt = None
+        if (reason or self._stop.kkt is not None) and self.is_whole and not self._is_sampled:
+            kkt = observer.kkt(outputs[self._output], evidence, context.x0)
         return Solution(
             x=outputs[self._output],
             agents=context.network.agents,
@@ -261,9 +322,10 @@ class Run:
             dual=self._dual() if self.is_whole else None,
             y=np.array(evidence[0].y) if evidence else None,
             certificate=certificate,
-            certificate_reason=""
-            if certificate
-            else self._setting.observer.no_certificate(type(self._method).__name__),
+            certificate_reason=f"{reason}. KKT residuals, which are no certificate: {kkt}"
+            if reason and kkt
+            else reason,
+            kkt=kkt,
             parameters=self._parameters,
             settings={
                 "method": repr(self._method),
@@ -272,28 +334,12 @@ class Run:
                 "version": __version__,
                 **({"ended_by": self._ended_by} if self._ended_by else {}),
             },
-            warnings=self._setting.doubts(outputs[self._output], type(self._method).__name__),
+            warnings=self._setting.doubts(outputs[self._output], name),
         )
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the run that goes on from it."""
-        context, problem = self._context, self._context.problem
-        # Data and sets are told apart by what they do to a fixed point, to digits that do not hang on the machine.
-        probe = np.random.default_rng(0).normal(size=(problem.m, problem.d)).astype(problem.dtype)
-        inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
-        starts = [context.x0] if context.s0 is None else [context.x0, context.s0]
-        start = np.concatenate([np.ravel(each) for each in starts])
-        weights = np.arange(1, start.size + 1) / start.size
-        return {
-            "method": repr(self._method),
-            "network": self._setting.fingerprint,
-            "problem": f"{problem!r}, mu={problem.mu!r}",
-            "output": self._output,
-            "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
-            "data": f"{self._setting.observer.objective(inside):.7e}" if problem.loss.has_value else "no value",
-            "start": f"{float(np.vdot(weights, start)):.7e}",
-            "clock": "" if self._setting.timeline is None else repr(self._setting.timeline),
-        }
+        return identity(self._context, self._setting, repr(self._method), self._output)
 
     def _outputs(self) -> Mapping[str, Array]:
         outputs = self._method.output(self.now.state)
@@ -311,13 +357,16 @@ class Run:
         return self._setting.multipliers(dual).astype(self._context.problem.dtype)
 
     def _evidence(self) -> Sequence[Evidence]:
-        return self._method.evidence(self.now.state) if hasattr(self._method, "evidence") else ()
+        if not hasattr(self._method, "evidence"):
+            return ()
+        given: Sequence[Evidence] = self._method.evidence(self.now.state)
+        k = self.now.iteration
+        return [each._replace(averaged=k) if each.averaged is None else each for each in given]
 
-    def _raise_lower(self) -> None:
-        """See what this iteration proves, once, however many outputs are looked at."""
-        if self._proved < self.now.iteration:
-            self._lower = max(self._lower, self._setting.observer.lower_bound(self._evidence()))
-            self._proved = self.now.iteration
+    @property
+    def _is_sampled(self) -> bool:
+        """Whether gradients are: nothing follows from those."""
+        return getattr(self._method, "oracle", None) is not None
 
     def _watch_invariant(self) -> None:
         if hasattr(self._method, "invariant"):
@@ -330,8 +379,7 @@ class Run:
 
     def _record(self, x: Array, observed: bool) -> Record | None:
         """The record of this iteration; None where the run has diverged."""
-        # Past the root of the largest number not even |x|^2 is finite.
-        if not float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max)):
+        if not _is_finite(x):
             return None
         now = self.now
         spent = Record.of(now.iteration, now.costs)
@@ -339,33 +387,14 @@ class Run:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._watch_invariant()
-            self._raise_lower()
-            metrics = self._setting.observer.metrics(x, self._lower)
-        return None if metrics is None else replace(spent, **asdict(metrics))
+            evidence = () if self._is_sampled else self._evidence()
+            metrics = self._setting.observer.metrics(x, self._lower, evidence)
+        if metrics is None:
+            return None
+        self._lower = self._lower if metrics.lower is None else metrics.lower
+        return replace(spent, **asdict(metrics))
 
 
-def _is_due(iteration: int) -> bool:
-    """About every tenth part of the way so far."""
-    return math.floor(math.log(iteration) / _TENTH) > math.floor(math.log(max(1, iteration - 1)) / _TENTH)
-
-
-def _setting(
-    problem: Problem | Saddle,
-    network: Network | None,
-    method: Method,
-    costs: Costs,
-    clock: Clock | Mapping[str, Clock] | None,
-) -> Setting:
-    if isinstance(problem, Saddle):
-        return OnOneMachine(problem, costs)
-    assert network is not None
-    return Networked(problem, network, getattr(method, "coupling", "incidence"), costs, clock)
-
-
-def _oracle(problem: Problem | Saddle, setting: Setting, method: Method, costs: Costs) -> Oracle:
-    """The oracle, with the way of sampling that the method has, if it has one."""
-    sampling: Sampling | None = getattr(method, "oracle", None)
-    sampler = None
-    if sampling is not None:
-        sampler = sampling.open(problem.loss, setting.network.agents, getattr(method, "seed", 0))
-    return Oracle(problem.loss, costs, sampler, setting.timeline)
+def _is_finite(x: Array) -> bool:
+    """Past the root of the largest number not even |x|^2 is."""
+    return float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max))

@@ -7,6 +7,7 @@ import numpy as np
 
 from gradslide import coupling as couplings
 from gradslide._types import Array
+from gradslide.checks import Checks
 from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.coupling import Coupling
@@ -16,10 +17,13 @@ from gradslide.metrics import NetworkObserver, Observer
 from gradslide.network import Counted, Network
 from gradslide.network.wrapper import Wrapper, beneath
 from gradslide.problem import Problem
-from gradslide.stop import Stop
+from gradslide.proof import Examiner, Values, traits
+from gradslide.stop import Relative, Stop
 from gradslide.timeline import Timeline
 
 _DEFAULT_ITERATIONS = 1000
+# Of a method that is to know by itself when its answer is good enough.
+_TOLERANCE, _APART, _LONGEST = Relative(1e-4), Relative(1e-2), 10_000
 
 
 class Setting(Protocol):
@@ -69,8 +73,13 @@ class Setting(Protocol):
         """Whether any output that reaches the targets will do, where none was asked for."""
         ...
 
-    def default_stop(self, iterations: int | None) -> Stop:
-        """When a run ends that was not told when to end. iterations: of the method's schedule, if it ends."""
+    def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
+        """When a run ends that was not told when to end. iterations: of the method's schedule, if it ends.
+        stops_itself: the method has none, and is to end where its answer is good enough."""
+        ...
+
+    def checks(self, stop: Stop, values: Values, start: Array) -> Checks | None:
+        """How the agents decide that these targets hold; None where observations do. values: counted. start: x_0."""
         ...
 
     def dual_start(self, dual: Array) -> Array:
@@ -97,9 +106,8 @@ class Networked:
     ) -> None:
         self._problem = problem
         self.timeline = None if clock is None else Timeline(clock, network.graph, problem.loss, costs)
-        self._counted = Counted(network, costs, self.timeline)
-        self._counted.begin()
-        self.network: Network = self._counted
+        self.network: Network = Counted(network, costs, self.timeline)
+        self.network.begin()
         self.coupling = couplings.make(coupling, self.network)
         observed = beneath(network)
         self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
@@ -112,13 +120,12 @@ class Networked:
         return graph.fingerprint if name == repr(graph) else f"{graph.fingerprint} {name}"
 
     def memory(self) -> Any:
-        return {"network": self._counted.memory(), "clock": None if self.timeline is None else self.timeline.memory()}
+        return {"network": self.network.memory(), "clock": None if self.timeline is None else self.timeline.memory()}
 
     def recall(self, memory: Any) -> None:
-        if memory is not None:
-            self._counted.recall(memory["network"])
-            if self.timeline is not None and memory["clock"] is not None:
-                self.timeline.recall(memory["clock"])
+        self.network.recall(memory["network"])
+        if self.timeline is not None:
+            self.timeline.recall(memory["clock"])
 
     def watch(self, rows: Array) -> None:
         self._balance.look(rows)
@@ -127,8 +134,17 @@ class Networked:
         text = self._balance.broken(x, method)
         return (text,) if text else ()
 
-    def default_stop(self, iterations: int | None) -> Stop:
-        return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
+    def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
+        if iterations is not None or not stops_itself:
+            return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
+        proves = all(traits(self._problem, self.network, self.network.agree))
+        gap, kkt = (_TOLERANCE, None) if proves else (None, _TOLERANCE)
+        return Stop(gap=gap, kkt=kkt, disagreement=_APART, iterations=_LONGEST)
+
+    def checks(self, stop: Stop, values: Values, start: Array) -> Checks | None:
+        if stop.gap is None and stop.kkt is None:
+            return None
+        return Checks(stop, Examiner(self._problem, self.network, self.network.agree, values), start)
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)

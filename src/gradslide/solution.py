@@ -10,7 +10,7 @@ import numpy as np
 
 from gradslide import storage
 from gradslide._types import Array
-from gradslide.certificate import Certificate
+from gradslide.certificate import KKT, Certificate
 from gradslide.costs import Costs, traffic, work
 from gradslide.history import History
 from gradslide.status import Status
@@ -25,8 +25,10 @@ class Solution:
     x: (agents here, d), the output named `output`: the one asked for, else the one that the method recommends, or
     (without a network) that reached the targets; outputs: all of them by name. dual: multipliers, or None: on a network
     in node form (A^T z = Lap s), (agents here, d); else z, (k,). y: average of the gradients y_k, where the method
-    keeps it. certificate: a certified gap where there is one; else None, and `certificate_reason` says why. parameters:
-    numbers that the method was given or found. warnings: what makes the answer doubtful, in words.
+    keeps it. certificate: a certified gap where there is one; else None, and `certificate_reason` says why. kkt: on a
+    network without a certified gap (or where it was a target), how far the conditions of optimality are from holding,
+    which is no certificate; None where gradients are sampled. parameters: numbers that the method was given or found.
+    warnings: what makes the answer doubtful, in words.
     """
 
     x: Array
@@ -40,6 +42,7 @@ class Solution:
     y: Array | None = None
     certificate: Certificate | None = None
     certificate_reason: str = "this method gives no certificate"
+    kkt: KKT | None = None
     parameters: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -65,6 +68,7 @@ class Solution:
             "history": self.history.to_dict(),
             "certificate": None if self.certificate is None else asdict(self.certificate),
             "certificate_reason": self.certificate_reason,
+            "kkt": None if self.kkt is None else asdict(self.kkt),
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
             "warnings": list(self.warnings),
@@ -82,6 +86,7 @@ class Solution:
             "final": {name: column[-1] for name, column in self.history.to_dict().items()} if len(self.history) else {},
             "history": self.history.to_dict(),
             "certificate": None if self.certificate is None else asdict(self.certificate),
+            "kkt": None if self.kkt is None else asdict(self.kkt),
             "mean": np.asarray(self.mean).tolist(),
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
@@ -95,9 +100,10 @@ class Solution:
             facts.append(f"objective={last.objective:.6g}")
         if last and last.disagreement is not None:
             facts.append(f"disagreement={last.disagreement:.3g}")
-        elif last:
-            seen = {"residual": last.residual, "gap": last.gap}
-            facts += [f"{name}={value:.3g}" for name, value in seen.items() if value is not None]
+        elif last and last.residual is not None:
+            facts.append(f"residual={last.residual:.3g}")
+        if last and last.gap is not None:
+            facts.append(f"gap={last.gap:.3g}")
         if self.warnings:
             facts.append(f"warnings={len(self.warnings)}")
         return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"
@@ -119,6 +125,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         y=arrays.get("y"),
         certificate=None if (proof := meta.get("certificate")) is None else Certificate(**proof),
         certificate_reason=meta["certificate_reason"],
+        kkt=None if (residuals := meta.get("kkt")) is None else KKT(**residuals),
         parameters=meta["parameters"],
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),

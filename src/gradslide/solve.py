@@ -13,6 +13,7 @@ from gradslide.clock import Clock
 from gradslide.errors import InputError, StreamError, kind_of, require, require_number
 from gradslide.graph import Graph
 from gradslide.interrupts import deferred_interrupt
+from gradslide.methods.auto import AutoPDS
 from gradslide.methods.base import Method
 from gradslide.methods.pds import PDS
 from gradslide.network import Local, Network
@@ -44,11 +45,13 @@ def solve(
 ) -> Solution:
     """Solve a problem over a network; or a saddle point or linearly constrained problem, which has none.
 
-    network: a Graph (simulated in this process) or a network. method: `PDS()` by default. stop: targets and
-    limits; by default the outer iterations of a method that fixes them ahead, else 1,000; without a network 10,000
-    gradients or 100,000 operator products, or a relative gap (and residual) of 1e-4 where there is one. x0: one point
-    for all agents, or one each; the minimiser of nu by default. warm_start: start from the point and the multipliers of
-    an earlier solution. output: which of the method's outputs to return and measure; its recommendation by default.
+    network: a Graph (simulated in this process) or a network. method: `AutoPDS()` by default, `PDS()` without a
+    network. stop: targets and limits; by default the outer iterations of a method that fixes them ahead; of one that
+    knows when to end, 10,000, or a relative gap (KKT residual where there is none) of 1e-4 and disagreement of 1e-2;
+    else 1,000; without a network 10,000 gradients or 100,000 operator products, or a relative gap (and residual) of
+    1e-4 where there is one. x0: one point for all agents, or one each; the minimiser of nu by default. warm_start:
+    start from the point and the multipliers of an earlier solution. output: which of the method's outputs to return and
+    measure; its recommendation by default.
     callback(record, x): called once per outer iteration; returning True stops. record_every: observe metrics every so
     many outer iterations (targets are checked there). progress: a line on stderr, with a label if one is given.
     checkpoint: a file, written about every `checkpoint_seconds` and at the end; if it is there already the run goes on
@@ -57,7 +60,7 @@ def solve(
     simulated clock, or several by name: records then have the time that the run would have taken by it. Where messages
     were lost or changed so that the answer is wrong, a RuntimeWarning says so, and `solution.warnings`.
     """
-    method = PDS() if method is None else method
+    method = _default_method(problem) if method is None else method
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
     _check_clock(problem, clock)
@@ -91,9 +94,13 @@ def solve(
                     status = Status.STREAM_FAILED
                 if status is None and interrupt.requested:
                     status = Status.INTERRUPTED
+            if saver is not None and run.is_whole:
+                saver.write(run.snapshot())
+            try:
+                status = run.conclude(status)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
         run.observe_last()
-        if saver is not None and run.is_whole:
-            saver.write(run.snapshot())
         solution = run.solution(status)
     for doubt in solution.warnings:
         warnings.warn(doubt, RuntimeWarning, stacklevel=2)
@@ -102,6 +109,10 @@ def solve(
     failures[0].solution = solution
     # Popped: an error and the frames that name it would keep each other, and the streams, alive.
     raise failures.pop()
+
+
+def _default_method(problem: object) -> Method:
+    return PDS() if isinstance(problem, Saddle) else AutoPDS()
 
 
 def _check(
@@ -188,12 +199,27 @@ def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> Non
         )
         rule = "Stop(residual=...) needs A x = b, or bounds on A x"
         require(stop.residual is None or problem.duals.is_constrained, rule, repr(problem), "use gap or objective")
-        rule = "Stop(disagreement=...) needs agents on a network"
-        require(stop.disagreement is None, rule, type(problem).__name__, "use residual, gap or objective")
+        for name in ("disagreement", "kkt"):
+            rule = f"Stop({name}=...) needs agents on a network"
+            require(getattr(stop, name) is None, rule, type(problem).__name__, "use residual, gap or objective")
         return
-    require(
-        stop.gap is None,
-        "Stop(gap=...) needs a method with a certificate",
-        type(method).__name__,
-        "use objective, residual or disagreement",
-    )
+    _check_proofs(problem, method, stop)
+
+
+def _check_proofs(problem: Problem, method: object, stop: Stop) -> None:
+    """What agents on a network need for a certified gap, and for KKT residuals."""
+    name, domain = type(method).__name__, type(problem.domain).__name__
+    is_exact, has_evidence = getattr(method, "oracle", None) is None, hasattr(method, "evidence")
+    if stop.gap is not None:
+        rule = "Stop(gap=...) needs a lower bound on the optimum: X bounded or mu > 0, and a loss that has a value"
+        remedy = "give mu > 0 or a bounded domain, or use kkt"
+        require(problem.has_lower_bound, rule, repr(problem), remedy)
+        rule = "Stop(gap=...) needs one domain for all agents: the mean of theirs must be feasible"
+        require(problem.domain.common, rule, f"{domain} with a set for each agent", "use kkt")
+        rule = "Stop(gap=...) needs a method that proves lower bounds from exact gradients"
+        require(has_evidence and is_exact, rule, name, "use gs.PDS() or gs.CondatVu(), or objective and disagreement")
+    if stop.kkt is not None:
+        rule = "Stop(kkt=...) needs a method with exact gradients"
+        require(is_exact, rule, name, "use objective and disagreement")
+        rule = "Stop(kkt=...) needs multipliers where agents have domains of their own"
+        require(has_evidence or problem.domain.common, rule, name, "use gs.PDS() or gs.CondatVu()")

@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass, fields
 
+from gradslide.certificate import KKT
 from gradslide.costs import Costs
 from gradslide.errors import InputError, require, require_number
 from gradslide.history import Record
 from gradslide.status import Status
 
-TARGETS = ("objective", "residual", "disagreement", "gap")
+TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Relative:
 
     objective: objective <= to + value |to|, where `to` is the optimum, or an estimate of it. disagreement: <=
     value * to, by default to = ||mean||. residual: <= value * to, by default to = sqrt(m) ||mean||, or the larger of
-    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = |objective|.
+    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = |objective|. kkt: <= value * to,
+    by default to = the stationarity at the start, and ||mean|| for the consensus.
     """
 
     value: float
@@ -39,8 +41,11 @@ class Stop:
     objective: a level for the sum of all f_i at the mean of the agents, not an error (for an error, give
     Relative(1e-3, to=optimum)); of saddle point problems, for the maximum over z. residual: ||A x||, or how far A x is
     from where it must be. disagreement: max_i ||x_i - mean||. gap: certified optimality gap; its absolute value counts.
-    Each is a number or a `Relative`. They look at all agents, which costs nothing here and steers nothing but the end
-    of the run. Targets without a limit may never be reached: give one as well.
+    kkt: stationarity and consensus of `solution.kkt`, on a network; no certificate. Each is a number or a `Relative`.
+    They look at all agents, which costs nothing here and steers nothing but the end of the run. On a network with gap
+    or kkt the agents decide by themselves: all targets are looked at where the outer iterations have grown by a half,
+    and at the end, with control rounds, and one value (gap) or gradient (kkt, two at first), which are counted.
+    Targets without a limit may never be reached: give one as well.
     iterations: outer iterations; gradients, samples, rounds: per agent; operator_products: with A and
     A^T together; seconds: in the method, metrics not counted.
     """
@@ -49,6 +54,7 @@ class Stop:
     residual: Target = None
     disagreement: Target = None
     gap: Target = None
+    kkt: Target = None
     iterations: int | None = None
     gradients: int | None = None
     samples: int | None = None
@@ -85,13 +91,20 @@ class Stop:
     def has_targets(self) -> bool:
         return not self.given.isdisjoint(TARGETS)
 
-    def reached(self, record: Record) -> bool:
-        """Whether every target holds at this record."""
+    @property
+    def observes(self) -> bool:
+        """Whether a target can only be seen from outside."""
+        return not self.given.isdisjoint({"objective", "residual"})
+
+    def reached(self, record: Record, kkt: KKT | None = None) -> bool:
+        """Whether every target holds at this record, and these residuals."""
         checks = (
             (record.objective, _objective_target(self.objective)),
             (record.residual, _scaled(self.residual, record.residual_scale)),
             (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
             (None if record.gap is None else abs(record.gap), _scaled(self.gap, abs(record.objective or 0.0))),
+            (None if kkt is None else kkt.stationarity, _scaled(self.kkt, 0.0 if kkt is None else kkt.scale)),
+            (None if kkt is None else kkt.consensus, _scaled(self.kkt, record.mean_norm)),
         )
         wanted = [(measured, target) for measured, target in checks if target is not None]
         return bool(wanted) and all(measured is not None and measured <= target for measured, target in wanted)

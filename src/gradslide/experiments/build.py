@@ -28,7 +28,7 @@ from gradslide.graph import Graph
 from gradslide.methods import Method
 from gradslide.network import Local, Network
 from gradslide.problem import Problem
-from gradslide.stop import Relative, Stop
+from gradslide.stop import TARGETS, Relative, Stop
 
 # Share of nonzeros from which dense products are faster than sparse ones.
 _DENSE_FROM = 0.2
@@ -204,12 +204,13 @@ def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop | None:
     """Targets are numbers, or {relative = 1e-3}; a relative objective is relative to the reference optimum
     unless `to` is given. None for a method that knows when to end."""
     if spec.stop is None:
-        if hasattr(METHODS.get(spec.method.get("name", "")), "iterations"):
+        method = METHODS.get(spec.method.get("name", ""))
+        if hasattr(method, "iterations") or hasattr(method, "stops_itself"):
             return None
         raise InputError("a spec needs a table 'stop'", "none", "add [stop] with iterations = 1000")
     table = Section("stop", spec.stop)
     targets: dict[str, Any] = {}
-    for name in ("objective", "residual", "disagreement", "gap"):
+    for name in TARGETS:
         value = table.take_any(name)
         if isinstance(value, dict):
             inner = Section(f"stop.{name}", value)

@@ -50,6 +50,7 @@ TOPOLOGIES: dict[str, Callable[..., Graph]] = {
     )
 }
 METHODS: dict[str, Callable[..., Method]] = {
+    "auto": methods.AutoPDS,
     "pds": methods.PDS,
     "spds": methods.SPDS,
     "accelerated_tracking": methods.AcceleratedTracking,
@@ -67,7 +68,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "opapc": methods.OPAPC,
     "sdcs": methods.SDCS,
 }
-OURS = ("pds", "spds")
+OURS = ("auto", "pds", "spds")
 # A live stream is no part of a file: it takes Python.
 ORACLES: dict[str, Callable[..., Sampling]] = {
     "with_replacement": oracles.WithReplacement,

@@ -1,6 +1,7 @@
 """Tables for the terminal."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradslide.experiments.run import NetworkRun, Results
@@ -8,21 +9,57 @@ from gradslide.status import Status
 
 
 def results_table(results: Results) -> Any:
-    """One row per network: what it cost, what was reached, what the theorem promised."""
+    """One row per network: what it cost, what was reached, what the theorem promised or what was proved."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    known = results.optimum is not None
     # Narrow enough for 80 columns.
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("network", no_wrap=True)
-    headings = [*results.work, "rounds", "error" if known else "objective", *["bound"] * known, "apart", "|Ax|"]
-    for heading in [*headings, *["bound"] * known]:
+    columns = _columns(results)
+    for heading, _ in columns:
         table.add_column(heading, justify="right")
     table.add_column("status")
     for run in results.runs:
-        table.add_row(*_row(run, results.work, known))
+        shown = [cell(run) if len(run.solution.history) else "-" for _, cell in columns]
+        table.add_row(run.name, *shown, run.solution.status.short)
     return table
+
+
+def _columns(results: Results) -> list[tuple[str, Callable[[NetworkRun], str]]]:
+    """Headings, and what stands under each; those that would be empty are left out."""
+    known = results.optimum is not None
+
+    def spent(name: str) -> Callable[[NetworkRun], str]:
+        return lambda run: f"{getattr(run.solution.costs, name):,}"
+
+    def seen(name: str, digits: int = 3) -> Callable[[NetworkRun], str]:
+        return lambda run: _number(getattr(run.solution.history[-1], name), digits)
+
+    columns: list[tuple[str, Callable[[NetworkRun], str]]] = [(name, spent(name)) for name in (*results.work, "rounds")]
+    if any(run.solution.costs.control_rounds for run in results.runs):
+        columns.append(("control", spent("control_rounds")))
+    columns.append(
+        ("error", lambda run: _number(run.objective_error, 4)) if known else ("objective", seen("objective", 6))
+    )
+    if any(run.bound_at_mean is not None for run in results.runs):
+        columns.append(("bound", lambda run: _number(run.bound_at_mean, 4)))
+    if any(_gap(run) is not None for run in results.runs):
+        columns.append(("gap", lambda run: _number(_gap(run), 3)))
+    columns += [("apart", seen("disagreement")), ("|Ax|", seen("residual"))]
+    if any(run.bound is not None for run in results.runs):
+        columns.append(("bound", lambda run: _number(None if run.bound is None else run.bound.residual, 4)))
+    return columns
+
+
+def _gap(run: NetworkRun) -> float | None:
+    """The certified gap of the answer."""
+    certificate = run.solution.certificate
+    return None if certificate is None or not math.isfinite(certificate.gap) else certificate.gap
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
 
 
 def facts_table(title: str, facts: Mapping[str, Any]) -> Any:
@@ -72,30 +109,19 @@ def _percent(counts: list[int]) -> str:
     return f"{100 * (max(counts) / min(counts) - 1):.0f} %"
 
 
-def _row(run: NetworkRun, work: list[str], known: bool) -> list[str]:
-    solution = run.solution
-    if not len(solution.history):
-        return [run.name, *["-"] * (len(work) + (6 if known else 4)), solution.status.short]
-    last = solution.history[-1]
-    costs = [f"{getattr(solution.costs, name):,}" for name in (*work, "rounds")]
-    objective, residual = [f"{last.objective:.6g}"], [f"{last.residual:.3g}"]
-    if known:
-        objective = [f"{run.objective_error:.4g}", _bound(run.bound_at_mean)]
-        residual.append(_bound(None if run.bound is None else run.bound.residual))
-    return [run.name, *costs, *objective, f"{last.disagreement:.3g}", *residual, solution.status.short]
-
-
-def _bound(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
-
-
 def legend(results: Results) -> str:
     """What the columns of the table mean."""
+    headings = {heading for heading, _ in _columns(results)}
     lines = [f"{', '.join(results.work)} and communication rounds: per agent; apart: disagreement, max |x_i - mean|"]
+    if "control" in headings:
+        lines.append("control: rounds that were spent on agreeing, apart from the others")
     if results.optimum is None:
         lines.append("objective: sum of all losses at the mean of the agents")
     else:
         lines.append(f"error: objective error at the mean of the agents (reference optimum {results.optimum:.6g})")
+    if "gap" in headings:
+        lines.append("gap: certified; the objective is no further above the optimum (docs/guarantees.md)")
+    if "bound" in headings:
         mean = ", for the mean over random samples" if "samples" in results.work else ""
         lines.append(f"bound: what the theory promised{mean}, from the reference optimum (docs/guarantees.md)")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from gradslide.methods.accelerated_tracking import AcceleratedTracking
 from gradslide.methods.admm import ADMM
+from gradslide.methods.auto import AutoPDS
 from gradslide.methods.base import Context, Method
 from gradslide.methods.choco_sgd import ChocoSGD
 from gradslide.methods.condat_vu import CondatVu
@@ -31,6 +32,7 @@ __all__ = [
     "SDCS",
     "SPDS",
     "AcceleratedTracking",
+    "AutoPDS",
     "ChocoSGD",
     "CondatVu",
     "Context",

@@ -2,9 +2,9 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from array_api_compat import array_namespace
 
@@ -16,7 +16,10 @@ from gradslide.errors import unknown_name
 from gradslide.mixing import MIXINGS, Mixing
 from gradslide.network.base import Network
 from gradslide.oracles import Oracle
+from gradslide.pace import Pace
 from gradslide.problem import Objective
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,32 @@ class Context:
     coupling: Coupling
     x0: Array
     s0: Array | None = None
-    _mixings: dict[str, Mixing] = field(default_factory=dict, repr=False)
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def domain(self) -> Domain:
         return self.problem.domain
 
+    @property
+    def pace(self) -> Pace:
+        """How fast gradients and exchanges were so far. Measured, it is never the same twice, and it is not saved: a
+        method keeps in its state what it took from it."""
+        return self.oracle.pace
+
     def mixing(self, name: str) -> Mixing:
         """The mixing matrix of that name; "laplacian" takes a bound on lmax, which agents may have to find."""
-        if name not in self._mixings:
+
+        def make() -> Mixing:
             given = {"norm": self.network.norm_bound()} if name == "laplacian" else {}
-            self._mixings[name] = MIXINGS[name](self.network.graph, **given)
-        return self._mixings[name]
+            return MIXINGS[name](self.network.graph, **given)
+
+        return self.once(f"mixing {name}", make)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made once in a run: for what follows from the problem and the network, and may cost."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return cast(T, self._kept[name])
 
     def mix(self, v: Array, mixing: Mixing) -> Array:
         """W v: one exchange."""
@@ -63,7 +80,9 @@ class Method(Protocol):
     - `evidence(state)`: from what a lower bound on the optimum follows;
     - `invariant(state)`: rows, in units of the gradient, that add up to zero over all agents as long as links work
       both ways;
-    - a class variable `tuned`: the parameter that users would tune;
+    - `finish(context, state)`: the state whose output is returned, called once when the run ends in order;
+    - class variables `tuned`: the parameter that users would tune; `stops_itself`: a run without a stop ends where the
+      answer is good enough;
     - a field `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and
       `seed` that say how its gradients are sampled.
     """
@@ -104,7 +123,7 @@ class Proving:
         """Of the averages, and of the last outer iteration."""
         return (
             Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),
-            Evidence(state.y, state.conjugate, state.dual),
+            Evidence(state.y, state.conjugate, state.dual, averaged=0),
         )
 
 

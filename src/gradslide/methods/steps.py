@@ -82,27 +82,40 @@ def require_euclidean(context: Context, method: object) -> None:
 def require_unconstrained(context: Context, method: object) -> None:
     """Refuse sets and penalties."""
     require_euclidean(context, method)
-    moved = any(
-        bool(np.any(np.abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + np.abs(v)))) for v in _probes(context)
-    )
     rule = f"{type(method).__name__} needs X = R^d and no penalty"
-    require(not moved, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
+    require(is_free(context), rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
 
 def require_common_domain(context: Context, method: object) -> None:
     """Refuse a nu that is not Euclidean, and agents with sets, or penalties, of their own."""
     require_euclidean(context, method)
-    _require_same(context, method, [proximal(context, v, 1.0) for v in _probes(context)], "X and penalty")
+    _require_same(context, method, is_common(context), "X and penalty")
 
 
 def require_common_prox(context: Context, method: object) -> None:
     """Refuse agents with sets, penalties, or a nu of their own."""
-    _require_same(context, method, [context.domain.prox(v, 1.0) for v in _probes(context)], "X, center and penalty")
+    same = _are_same([context.domain.prox(v, 1.0) for v in _probes(context)])
+    _require_same(context, method, same, "X, center and penalty")
 
 
-def _require_same(context: Context, method: object, images: list[Array], what: str) -> None:
-    """Refuse images of the same points that differ between the agents here."""
-    same = all(bool(np.all(np.ptp(image, axis=0) <= _ROUNDING * (1 + np.abs(image[0])))) for image in images)
+def is_free(context: Context) -> bool:
+    """Whether X = R^d without a penalty, nu Euclidean, for the agents here."""
+    return not any(
+        bool(np.any(np.abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + np.abs(v)))) for v in _probes(context)
+    )
+
+
+def is_common(context: Context) -> bool:
+    """Whether the agents here have the same X and penalty, nu Euclidean."""
+    return _are_same([proximal(context, v, 1.0) for v in _probes(context)])
+
+
+def _are_same(images: list[Array]) -> bool:
+    """Whether images of the same points do not differ between the agents here."""
+    return all(bool(np.all(np.ptp(image, axis=0) <= _ROUNDING * (1 + np.abs(image[0])))) for image in images)
+
+
+def _require_same(context: Context, method: object, same: bool, what: str) -> None:
     rule = f"{type(method).__name__} needs the same {what} for all agents"
     require(same, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
 

@@ -1,6 +1,6 @@
 """The protocol that methods are written against."""
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gradslide._types import Array
 from gradslide.compressors import Compressor
@@ -13,7 +13,8 @@ class Network(Protocol):
     """Agents that may talk to their neighbours only.
 
     `agents` are the agents that live here; arrays hold one row for each of them. `laplacian` is the rows of the
-    Laplacian that belong to them, in the form that `combine` takes.
+    Laplacian that belong to them, in the form that `combine` takes. Sums over all agents go up a breadth-first tree,
+    rooted at the centre of the graph, and down again; maxima are flooded.
     """
 
     @property
@@ -39,6 +40,34 @@ class Network(Protocol):
         """What all agents must know alike: values has one row per agent here. Costs control rounds."""
         ...
 
+    def post(self, values: Array, reduction: Reduction) -> None:
+        """Start what `agree` does, without control rounds: its parts ride on the exchanges to come, and all agents know
+        the result `control_rounds(reduction)` of them later. Any number may be on their way. Sums are in float64."""
+        ...
+
+    def arrived(self, reduction: Reduction | None = None) -> list[Array]:
+        """The results that all agents know by now and that were not given out yet, in the order in which they were
+        posted; of that reduction alone where one is named. One that takes fewer exchanges may overtake another."""
+        ...
+
+    def post_size(self, values: Array, reduction: Reduction) -> int:
+        """Floats that leave the agents here for a post, over all exchanges that it rides on."""
+        ...
+
+    def survey(self) -> Graph:
+        """Every agent learns the whole graph, and from the root what follows from it, to the bit: control rounds."""
+        ...
+
+    @property
+    def survey_rounds(self) -> int:
+        """Exchanges that `survey` takes: the edges are flooded, and the root answers down the tree."""
+        ...
+
+    @property
+    def survey_size(self) -> int:
+        """Floats that leave the agents here for `survey`: both ends of every edge, over every link of theirs."""
+        ...
+
     def norm_bound(self) -> float:
         """A bound on the largest eigenvalue of the Laplacian that the agents can find."""
         ...
@@ -58,4 +87,20 @@ class Network(Protocol):
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
         """The same as `agree`, for tables and plots: never counted, never steers a method."""
+        ...
+
+    def aside(self) -> "Network":
+        """The network as observations see it: beneath what disturbs or counts, and nothing rides on their exchanges."""
+        ...
+
+    def begin(self) -> None:
+        """A new run starts: nothing is left of earlier ones."""
+        ...
+
+    def memory(self) -> Any:
+        """What a run that goes on later has to be given back: arrays, numbers, strings, tuples and lists."""
+        ...
+
+    def recall(self, memory: Any) -> None:
+        """Go on from what `memory` gave."""
         ...

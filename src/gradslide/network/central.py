@@ -8,12 +8,14 @@ from gradslide.errors import InputError
 from gradslide.graph import Graph
 from gradslide.network.base import Reduction
 from gradslide.network.local import reduced
+from gradslide.network.riding import Riding
 
 
-class Central:
+class Central(Riding):
     """The blocks of one problem, on one machine: sums are free, and there is nobody to talk to."""
 
     def __init__(self, m: int) -> None:
+        super().__init__()
         self.m = m
         self.agents = range(m)
 
@@ -29,6 +31,17 @@ class Central:
     def norm_rounds(self) -> int:
         return self._none()
 
+    @property
+    def survey_rounds(self) -> int:
+        return self._none()
+
+    @property
+    def survey_size(self) -> int:
+        return self._none()
+
+    def survey(self) -> Graph:
+        return self._none()
+
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         return self._none()
 
@@ -39,6 +52,9 @@ class Central:
         return self._none()
 
     def control_rounds(self, reduction: Reduction) -> int:
+        return 0
+
+    def post_size(self, values: Array, reduction: Reduction) -> int:
         return 0
 
     def agree(self, values: Array, reduction: Reduction) -> Array:

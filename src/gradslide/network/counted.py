@@ -5,13 +5,19 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.costs import Costs
+from gradslide.graph import Graph
 from gradslide.network.base import Network, Reduction
 from gradslide.network.wrapper import Wrapper
 from gradslide.timeline import Timeline
 
+_DOUBLE = np.dtype(np.float64).itemsize
+
 
 class Counted(Wrapper):
-    """The same network, with every exchange entered into `costs` and on the timeline. Observations stay free."""
+    """The same network, with every exchange entered into `costs` and on the timeline. Observations stay free.
+
+    What rides on exchanges is counted in floats when it is posted; on the timeline its few bytes are neglected.
+    """
 
     def __init__(self, network: Network, costs: Costs, timeline: Timeline | None = None) -> None:
         super().__init__(network)
@@ -20,22 +26,42 @@ class Counted(Wrapper):
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         # A lone agent has nobody to talk to.
-        if self.m > 1:
-            self._costs.rounds += 1
-            floats = self._network.exchange_size(v, encoding)
-            self._costs.floats_sent += floats
-            if self._timeline is not None:
-                messages = 2 * len(self.graph.edges)
-                self._timeline.exchange(floats / messages * v.dtype.itemsize)
-        return super().combine(v, weights, encoding)
+        if self.m == 1:
+            return super().combine(v, weights, encoding)
+        costs = self._costs
+        started = costs.now()
+        costs.rounds += 1
+        floats = self._network.exchange_size(v, encoding)
+        costs.floats_sent += floats
+        if self._timeline is not None:
+            self._timeline.exchange(floats / self._messages * v.dtype.itemsize)
+        result = super().combine(v, weights, encoding)
+        costs.pace.add_exchange(costs.now() - started)
+        return result
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         self._control(self._network.control_rounds(reduction), np.asarray(values).nbytes / len(values))
         return super().agree(values, reduction)
 
+    def post(self, values: Array, reduction: Reduction) -> None:
+        self._costs.floats_sent += self._network.post_size(values, reduction)
+        super().post(values, reduction)
+
+    def survey(self) -> Graph:
+        rounds, floats = self._network.survey_rounds, self._network.survey_size
+        self._costs.floats_sent += floats
+        # Spread evenly over the rounds.
+        self._control(rounds, floats / max(1, self._messages * rounds) * _DOUBLE)
+        return super().survey()
+
     def norm_bound(self) -> float:
-        self._control(self._network.norm_rounds, np.dtype(np.float64).itemsize)
+        self._control(self._network.norm_rounds, _DOUBLE)
         return super().norm_bound()
+
+    @property
+    def _messages(self) -> int:
+        """Of one exchange."""
+        return 2 * len(self.graph.edges)
 
     def _control(self, rounds: int, size: float) -> None:
         """Rounds in which every agent sends so many bytes."""

@@ -26,6 +26,10 @@ class Delayed(Wrapper):
         time.sleep(self._seconds * self._network.control_rounds(reduction))
         return super().agree(values, reduction)
 
+    def survey(self) -> Graph:
+        time.sleep(self._seconds * self._network.survey_rounds)
+        return super().survey()
+
     def norm_bound(self) -> float:
         time.sleep(self._seconds * self._network.norm_rounds)
         return super().norm_bound()

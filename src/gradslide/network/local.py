@@ -9,9 +9,10 @@ from gradslide.compressors import Compressor
 from gradslide.errors import kind_of, require, unknown_name
 from gradslide.graph import Graph
 from gradslide.network.base import Reduction
+from gradslide.network.riding import Riding
 
 
-class Local:
+class Local(Riding):
     """A network in one process.
 
     graph: who may talk to whom. exact_norm: use the exact largest eigenvalue of the Laplacian; otherwise the
@@ -20,6 +21,7 @@ class Local:
 
     def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
         require(isinstance(graph, Graph), "Local needs a graph", kind_of(graph), "for example gs.Graph.ring(10)")
+        super().__init__()
         self.graph = graph
         self.m = graph.m
         self.agents = range(graph.m)
@@ -31,10 +33,28 @@ class Local:
         return repr(self.graph)
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        self._move()
         return self._as(weights, v.dtype) @ v
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return self.observe(values, reduction)
+
+    def post_size(self, values: Array, reduction: Reduction) -> int:
+        numbers = np.asarray(values).size // len(values)
+        if reduction == "sum":
+            return 2 * (self.m - 1) * numbers
+        return self.control_rounds(reduction) * 2 * len(self.graph.edges) * numbers
+
+    def survey(self) -> Graph:
+        return self.graph
+
+    @property
+    def survey_rounds(self) -> int:
+        return self.graph.diameter_bound
+
+    @property
+    def survey_size(self) -> int:
+        return (2 * len(self.graph.edges)) ** 2
 
     def norm_bound(self) -> float:
         return self.graph.laplacian_norm if self._exact_norm else self.graph.norm_bound

@@ -12,7 +12,8 @@ from gradslide.network.local import Local
 
 
 class Wrapper:
-    """Passes everything on; subclasses change what they are about."""
+    """Passes everything on; subclasses change what they are about. An exchange must be one of the network within: what
+    rides along moves there."""
 
     def __init__(self, network: Network | Graph) -> None:
         if not (isinstance(network, Graph) or hasattr(network, "combine")):
@@ -21,18 +22,13 @@ class Wrapper:
         self._network: Network = Local(network) if isinstance(network, Graph) else network
 
     def begin(self) -> None:
-        """A new run starts: nothing is left of earlier ones."""
-        if isinstance(self._network, Wrapper):
-            self._network.begin()
+        self._network.begin()
 
     def memory(self) -> Any:
-        """What a run that goes on later has to be given back: arrays, numbers, tuples and lists."""
-        return self._network.memory() if isinstance(self._network, Wrapper) else None
+        return self._network.memory()
 
     def recall(self, memory: Any) -> None:
-        """Go on from what `memory` gave."""
-        if isinstance(self._network, Wrapper):
-            self._network.recall(memory)
+        self._network.recall(memory)
 
     def __repr__(self) -> str:
         """As the network within: a wrapper that changes what arrives says so."""
@@ -60,6 +56,26 @@ class Wrapper:
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return self._network.agree(values, reduction)
 
+    def post(self, values: Array, reduction: Reduction) -> None:
+        self._network.post(values, reduction)
+
+    def arrived(self, reduction: Reduction | None = None) -> list[Array]:
+        return self._network.arrived(reduction)
+
+    def post_size(self, values: Array, reduction: Reduction) -> int:
+        return self._network.post_size(values, reduction)
+
+    def survey(self) -> Graph:
+        return self._network.survey()
+
+    @property
+    def survey_rounds(self) -> int:
+        return self._network.survey_rounds
+
+    @property
+    def survey_size(self) -> int:
+        return self._network.survey_size
+
     def norm_bound(self) -> float:
         return self._network.norm_bound()
 
@@ -76,6 +92,9 @@ class Wrapper:
     def observe(self, values: Array, reduction: Reduction) -> Array:
         return self._network.observe(values, reduction)
 
+    def aside(self) -> Network:
+        return self._network.aside()
+
 
 def wrappers(network: Network) -> Iterator[Wrapper]:
     """From the outermost to the innermost."""
@@ -86,6 +105,4 @@ def wrappers(network: Network) -> Iterator[Wrapper]:
 
 def beneath(network: Network) -> Network:
     """The network under all wrappers: what observations look at."""
-    for wrapper in wrappers(network):
-        network = wrapper._network
-    return network
+    return network.aside()

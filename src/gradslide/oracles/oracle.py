@@ -1,6 +1,7 @@
 """The oracle that methods ask, and that counts what they ask for."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -9,7 +10,10 @@ from gradslide.costs import Costs
 from gradslide.errors import InputError
 from gradslide.losses import Loss
 from gradslide.oracles.base import Sampler
+from gradslide.pace import Pace
 from gradslide.timeline import Timeline
+
+_Result = TypeVar("_Result")
 
 
 class Oracle:
@@ -29,11 +33,14 @@ class Oracle:
         self.is_drawing = False
         self.is_blank = False
 
+    @property
+    def pace(self) -> Pace:
+        """How fast the run was so far."""
+        return self._costs.pace
+
     def gradient(self, x: Array) -> Array:
         """grad ft_i(x_i) for every agent here, shape (agents, d)."""
-        self._costs.gradients += 1
-        self._pass_over_data()
-        return self._loss.gradient(x)
+        return self._timed(self._loss.gradient, x)
 
     def value(self, x: Array) -> Array:
         """ft_i(x_i) for every agent here, shape (agents,)."""
@@ -43,9 +50,7 @@ class Oracle:
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         self._costs.values += 1
-        self._costs.gradients += 1
-        self._pass_over_data()
-        return self._loss.value_and_gradient(x)
+        return self._timed(self._loss.value_and_gradient, x)
 
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
         """Mean of the gradients of every agent's samples start, ..., start + count - 1; shape (agents, d)."""
@@ -75,6 +80,16 @@ class Oracle:
             self._sampler.close()
             # It knows the run, which knows this oracle.
             self._sampler.give_up = Sampler.give_up
+
+    def _timed(self, gradient: Callable[[Array], _Result], x: Array) -> _Result:
+        """A gradient, counted, and entered into the pace."""
+        costs = self._costs
+        started = costs.now()
+        costs.gradients += 1
+        self._pass_over_data()
+        result = gradient(x)
+        costs.pace.add_gradient(costs.now() - started)
+        return result
 
     def _pass_over_data(self) -> None:
         if self._timeline is not None:

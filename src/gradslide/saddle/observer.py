@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.certificate import Certificate, Evidence
+from gradslide.certificate import KKT, Certificate, Evidence
 from gradslide.history import History
 from gradslide.metrics import Metrics
 from gradslide.saddle.linear_map import LinearMap
@@ -38,7 +38,7 @@ class SaddleObserver:
     def objective(self, x: Array) -> float:
         return total(self._problem.objective(x))
 
-    def metrics(self, x: Array, lower: float) -> Metrics | None:
+    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
         """objective: f(x) + max over Z of <A x, z> - h(z); local_objective: f(x); both are the same where A x is kept
         in a set, and the residual is the distance from it."""
         problem = self._problem
@@ -48,6 +48,7 @@ class SaddleObserver:
             return None
         objective = None if value is None else _known(value + problem.duals.conjugate(product))
         violation = problem.duals.violation(product)
+        lower = max(lower, self._lower_bound(evidence))
         certified = math.isfinite(lower) and objective is not None and math.isfinite(objective)
         return Metrics(
             objective=objective,
@@ -58,7 +59,7 @@ class SaddleObserver:
             gap=objective - lower if certified and objective is not None else None,
         )
 
-    def lower_bound(self, evidence: Sequence[Evidence]) -> float:
+    def _lower_bound(self, evidence: Sequence[Evidence]) -> float:
         """By weak duality: min over X of mu nu + r + <y + A^T z, x>, less ft*(y) and h(z)."""
         if not self._problem.has_lower_bound:
             return -math.inf
@@ -81,6 +82,9 @@ class SaddleObserver:
         if not self._problem.has_gap:
             return "the value of h, or its maximum over Z, is not known"
         return f"{method} gives no certificate"
+
+    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
+        return None
 
     def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
         """Whether there is no solution: looked for where the residual has hardly fallen in half the iterations."""

@@ -74,12 +74,6 @@ class Saddle(Objective):
         return dual_domain if scaling == "columns" else _weighted("dual_domain", dual_domain, weights.z)
 
     @cached_property
-    def has_lower_bound(self) -> bool:
-        """Whether min over X of mu nu + r + <c, x> is finite for every c, so that gaps can be measured."""
-        c = 1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype)
-        return self.loss.has_value and bool(np.all(np.isfinite(self.domain.linear_minimum(c, self.mu))))
-
-    @cached_property
     def has_gap(self) -> bool:
         """Whether both sides of the gap can be computed."""
         h_is_known = not np.isnan(self.duals.h(self.duals.start()))

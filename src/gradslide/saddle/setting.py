@@ -7,6 +7,7 @@ from gradslide.costs import Costs
 from gradslide.errors import require
 from gradslide.network.base import Network
 from gradslide.network.central import Central
+from gradslide.proof import Values
 from gradslide.saddle.coupling import Operator
 from gradslide.saddle.observer import SaddleObserver
 from gradslide.saddle.problem import Saddle
@@ -45,11 +46,14 @@ class OnOneMachine:
     def doubts(self, x: Array, method: str) -> tuple[str, ...]:
         return ()
 
-    def default_stop(self, iterations: int | None) -> Stop:
+    def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
         gap = _TOLERANCE if self._problem.has_gap else None
         residual = _TOLERANCE if gap is not None and self._problem.duals.is_constrained else None
         limits = {"gradients": _DEFAULT_GRADIENTS, "operator_products": _DEFAULT_PRODUCTS}
         return Stop(gap=gap, residual=residual, iterations=iterations, **limits)
+
+    def checks(self, stop: Stop, values: Values, start: Array) -> None:
+        """All is in one place: observations are free."""
 
     def dual_start(self, dual: Array) -> Array:
         shape = self._problem.A.shape[:1]

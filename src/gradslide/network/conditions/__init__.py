@@ -11,8 +11,8 @@ Messages: `Noisy` and `Compressed` say what arrives. Links go outside and messag
 
 Time is counted in exchanges. What is random in an exchange hangs on the seed, the kind of condition and the number of
 the exchange alone; two conditions of one kind around each other draw apart. A run starts at exchange 0. Floats are
-counted as if all messages were sent, whether they arrive or not. Control messages (`agree`, `norm_bound`) are taken to
-be repeated until they arrive: they pass, and are counted once.
+counted as if all messages were sent, whether they arrive or not. Control messages (`agree`, `norm_bound`, `survey`, and
+what rides on exchanges) are taken to be repeated until they arrive: they pass, and are counted once.
 """
 
 from gradslide.network.conditions.bursty import Bursty

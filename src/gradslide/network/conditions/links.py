@@ -23,7 +23,7 @@ class Links(Condition, ABC):
         self._lost = np.zeros(len(self._pattern.senders), dtype=bool)
 
     @property
-    def arrived(self) -> Array:
+    def delivered(self) -> Array:
         """Which messages this condition let pass in the last exchange, (e, 2): for each of `graph.edges` (u, v), that
         from u to v and that from v to u. All, before the first."""
         return ~self._lost.reshape(2, -1).T

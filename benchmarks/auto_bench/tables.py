@@ -1,0 +1,206 @@
+"""The tables: each is a function of all results that returns lines of text and what they say as data."""
+
+import statistics
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from auto_bench.errors import ACCURACIES, BALANCES, Spent
+from auto_bench.pool import AGREEMENTS, MARGIN, Result, Results, Task
+from auto_bench.problems import CONSTRAINED
+
+Cell = tuple[str, str]
+Table = tuple[list[str], Any]
+
+WRONG_L = tuple(10.0**power for power in range(-3, 4))
+# A rival is ahead where it is cheaper by more than this.
+AHEAD = 1.10
+_DEFAULT = 1.0
+_WIDTH = 19
+
+
+def published() -> dict[str, dict[str, dict[str, str]]]:
+    return tomllib.loads((Path(__file__).parent / "published.toml").read_text(encoding="utf-8"))
+
+
+def against_prototype(results: Results, cells: list[Cell], agreement: str) -> Table:
+    """Gradients/rounds of the first answer that reaches each accuracy; late: control rounds are in the rounds, and
+    shown apart."""
+    late = agreement == "late"
+    said = published()["late" if late else "free"]
+    what = "gradients/all rounds (control rounds)" if late else "gradients/rounds, sums over all agents free"
+    lines = [f'AutoPDS(agreement="{agreement}"): {what}; below it the prototype and cost/its cost at balance 1']
+    lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
+    data = []
+    for cell in cells:
+        firsts = _firsts(results.auto(cell, balance=_DEFAULT, agreement=agreement))
+        lines.append(_row(*cell, (_spent(first, late) for first in firsts)))
+        known = [_parsed(text) for text in said.get(cell[0], {}).get(cell[1], "- - - -").split()]
+        ratios = [_ratio(first, theirs, late) for first, theirs in zip(firsts, known, strict=True)]
+        if any(known):
+            pairs = zip(known, ratios, strict=True)
+            lines.append(_row("", "prototype", (f"{a[0]}/{a[1]} {_number(ratio)}" if a else "-" for a, ratio in pairs)))
+        data.append({"cell": cell, "spent": firsts, "prototype": known, "ratio": ratios})
+    return lines, data
+
+
+def against_rivals(results: Results, cells: list[Cell], count: str) -> Table:
+    """Costs at each balance and accuracy, ours against the best of all rivals and all their parameters."""
+    agreement = AGREEMENTS[count]
+    lines = [
+        f'AutoPDS(balance=b, agreement="{agreement}") against the best rival; cost = b * gradients + rounds, '
+        f"the rivals' control rounds {count}; ratio: ours/theirs"
+    ]
+    data = []
+    for cell in cells:
+        lines.append(f"\n{cell[0]}, {cell[1]}")
+        for balance in BALANCES:
+            for i, accuracy in enumerate(ACCURACIES):
+                ours = _best(results.auto(cell, balance=balance, agreement=agreement), i, balance, count)
+                rival = results.best(cell, ("core", "other"), i, balance, count)
+                ratio = ours[0] / rival[0] if ours and rival else None
+                name = _rival(rival, ours, count)
+                lines.append(
+                    f"  b={balance:<5g}{accuracy:<7g}{_cost(ours):>9}{_cost(rival):>9}{_number(ratio):>7}  {name}"
+                )
+                data.append(
+                    {
+                        "cell": cell,
+                        "balance": balance,
+                        "accuracy": accuracy,
+                        "ours": ours,
+                        "rival": rival and (*rival[:2], rival[2].label),
+                        "ratio": ratio,
+                    }
+                )
+    lines.append(f"\nproblems x networks where a rival is ahead by more than {AHEAD - 1:.0%}, or ours fails")
+    lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
+    for balance in BALANCES:
+        shares = []
+        for accuracy in ACCURACIES:
+            here = [row for row in data if row["balance"] == balance and row["accuracy"] == accuracy]
+            behind = [row["rival"] and (row["ours"] is None or row["ratio"] > AHEAD) for row in here]
+            shares.append(f"{sum(map(bool, behind))} of {len(here)}")
+        lines.append(_row(f"balance {balance:g}", "", shares))
+    return lines, data
+
+
+def constrained(results: Results, cells: list[Cell]) -> Table:
+    """At balance 1, against rivals that take sets and against fixed (L, R) of sliding."""
+    lines, data = [], []
+    for count, agreement in AGREEMENTS.items():
+        for group, name in (("core", "NIDS, PG-EXTRA, accelerated tracking"), ("sliding", "fixed L and R of sliding")):
+            lines.append(f'\nAutoPDS(agreement="{agreement}") at balance 1 against {name}, control rounds {count}')
+            ratios = []
+            for cell in cells:
+                if cell[0] not in CONSTRAINED:
+                    continue
+                result = results.auto(cell, balance=_DEFAULT, agreement=agreement)
+                for i, accuracy in enumerate(ACCURACIES):
+                    ours = _best(result, i, _DEFAULT, count)
+                    rival = results.best(cell, (group,), i, _DEFAULT, count)
+                    ratio = ours[0] / rival[0] if ours and rival else None
+                    ratios += [] if ratio is None else [ratio]
+                    label = _rival(rival, ours, count)
+                    start = f"{cell[0]}, {cell[1]}" if i == 0 else ""
+                    lines.append(
+                        f"  {start:<20}{accuracy:<7g}{_cost(ours):>8}{_cost(rival):>8}{_number(ratio):>7}  {label}"
+                    )
+                    data.append({"cell": cell, "accuracy": accuracy, "group": group, "count": count, "ratio": ratio})
+            if ratios:
+                below, median = sum(ratio < 1 for ratio in ratios), statistics.median(ratios)
+                spread = f"ratio {median:.2f} (median), {max(ratios):.2f} (worst)"
+                lines.append(f"  below theirs in {below} of {len(ratios)} cells; {spread}")
+    return lines, data
+
+
+def convergence(results: Results, cells: list[Cell]) -> Table:
+    """Whether everything comes to the finest accuracy."""
+    lines, data = [f'AutoPDS(agreement="exact"): gradients/rounds to {ACCURACIES[-1]:g}'], []
+    for cell in cells:
+        result = results.auto(cell, balance=_DEFAULT, agreement="exact")
+        first = _firsts(result)[-1]
+        end = "" if first or result is None else f"  {result.ended} {result.message}, error {result.error}"
+        lines.append(_row(*cell, [_spent(first)]) + end)
+        data.append({"cell": cell, "spent": first, "ended": result and result.ended})
+    reached = sum(row["spent"] is not None for row in data)
+    lines.append(f"{reached} of {len(data)} reach it")
+    return lines, data
+
+
+def wrong_first_L(results: Results, cells: list[Cell]) -> Table:
+    """Gradients that a wrong first L costs more than the default takes."""
+    lines, data = ["extra gradients of AutoPDS(first_L = c * largest constant of the losses) against its default"], []
+    lines.append(_row("", "", (f"c={c:g}" for c in WRONG_L), width=10))
+    for cell in cells:
+        usual = _firsts(results.auto(cell, balance=_DEFAULT, agreement="exact"))
+        for i, accuracy in enumerate(ACCURACIES):
+            extra = []
+            for c in WRONG_L:
+                first = _firsts(results.auto(cell, balance=_DEFAULT, agreement="exact", first_L_factor=c))[i]
+                extra.append(first[0] - usual[i][0] if first and usual[i] else None)
+            name = f"{cell[0]}, {cell[1]}" if i == 0 else ""
+            lines.append(_row(name, f"{accuracy:g}", ("-" if n is None else f"{n:+d}" for n in extra), width=10))
+            data.append({"cell": cell, "accuracy": accuracy, "extra": dict(zip(map(str, WRONG_L), extra, strict=True))})
+    known = [n for row in data for n in row["extra"].values() if n is not None]
+    if known:
+        lines.append(
+            f"at most {max(known):+d}; {sum(n is None for row in data for n in row['extra'].values())} missing"
+        )
+    return lines, data
+
+
+TABLES: dict[int, tuple[str, Callable[[Results, list[Cell]], list[Table]]]] = {
+    1: ("sums free", lambda results, cells: [against_prototype(results, cells, "exact")]),
+    2: ("all rounds counted", lambda results, cells: [against_prototype(results, cells, "late")]),
+    3: ("rivals", lambda results, cells: [against_rivals(results, cells, count) for count in AGREEMENTS]),
+    4: ("constrained", lambda results, cells: [constrained(results, cells)]),
+    5: ("convergence", lambda results, cells: [convergence(results, cells)]),
+    6: ("a wrong first L", lambda results, cells: [wrong_first_L(results, cells)]),
+}
+
+
+def _firsts(result: Result | None) -> list[Spent | None]:
+    return [tuple(hits[0]) if hits else None for hits in result.hits] if result else [None] * len(ACCURACIES)
+
+
+def _best(result: Result | None, accuracy: int, balance: float, count: str) -> tuple[float, Spent] | None:
+    return result.best(accuracy, balance, count) if result else None
+
+
+def _parsed(text: str) -> tuple[int, int] | None:
+    return None if text == "-" else tuple(int(part) for part in text.split("/"))
+
+
+def _ratio(ours: Spent | None, theirs: tuple[int, int] | None, late: bool) -> float | None:
+    """Of costs at balance 1."""
+    if ours is None or theirs is None:
+        return None
+    return (ours[0] + ours[1] + late * ours[2]) / sum(theirs)
+
+
+def _spent(spent: Spent | None, late: bool = False) -> str:
+    if spent is None:
+        return "-"
+    return f"{spent[0]}/{spent[1] + spent[2]} ({spent[2]})" if late else f"{spent[0]}/{spent[1]}"
+
+
+def _rival(rival: tuple[float, Spent, Task] | None, ours: Any, count: str) -> str:
+    if rival is None:
+        return f"none within {MARGIN:g} times ours" if ours else "none"
+    return f"{_spent(rival[1], count == 'counted'):>15}  {rival[2].label}"
+
+
+def _cost(found: tuple[Any, ...] | None) -> str:
+    return "-" if found is None else f"{found[0]:.0f}"
+
+
+def _number(ratio: float | None) -> str:
+    return "-" if ratio is None or not np.isfinite(ratio) else f"{ratio:.2f}"
+
+
+def _row(problem: str, network: str, columns: Iterable[str], width: int = _WIDTH) -> str:
+    return f"{problem:<20}{network:<10}" + "".join(f"{column:>{width}}" for column in columns)

@@ -1,0 +1,90 @@
+"""Decisions that end a run on a network: taken now and then, on what all agents know alike, and counted."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.certificate import KKT, Evidence
+from gradslide.history import Record
+from gradslide.proof import Examiner
+from gradslide.stop import Stop
+
+# Earlier nothing is near its targets, and every check costs control rounds.
+_FIRST = 5
+_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Check:
+    """What all agents knew alike after an outer iteration; lower: the best bound of all checks so far."""
+
+    iteration: int
+    mean_norm: float
+    lower: float | None
+    upper: float | None
+    apart: float | None
+    kkt: KKT | None
+
+    def judged(self, record: Record) -> Record:
+        """The record with what was agreed on in the place of what was observed."""
+        record = replace(record, mean_norm=self.mean_norm, disagreement=self.apart)
+        if self.lower is None or self.upper is None:
+            return record
+        return replace(record, objective=self.upper, lower=self.lower, gap=self.upper - self.lower)
+
+
+class Checks:
+    """Asks the agents whether the targets hold, where iterations have grown by about a half since they did."""
+
+    def __init__(self, stop: Stop, examiner: Examiner, start: Array) -> None:
+        """start: x_0."""
+        self._stop, self._examiner, self._start = stop, examiner, start
+        self._lower = -math.inf
+        self.last: Check | None = None
+
+    def is_due(self, iteration: int) -> bool:
+        return iteration >= _FIRST and has_grown(iteration, _SHARE)
+
+    def take(self, iteration: int, x: Array, evidence: Sequence[Evidence]) -> None:
+        stop = self._stop
+        asked = {"gap": stop.gap is not None, "apart": stop.disagreement is not None, "kkt": stop.kkt is not None}
+        found = self._examiner.examine(x, evidence, **asked, start=self._start)
+        if found.lower is not None:
+            self._lower = max(self._lower, found.lower)
+        self.last = Check(
+            iteration=iteration,
+            mean_norm=float(np.linalg.norm(found.mean)),
+            lower=None if found.lower is None else self._lower,
+            upper=found.upper,
+            apart=found.apart,
+            kkt=found.kkt,
+        )
+
+    def taken(self, iteration: int) -> bool:
+        """Whether there was a check after this iteration."""
+        return self.last is not None and self.last.iteration == iteration
+
+    def hold(self, record: Record) -> bool:
+        """Whether all targets held after the record's iteration; it gives those that nobody needs to agree on."""
+        last = self.last
+        return last is not None and self.taken(record.iteration) and self._stop.reached(last.judged(record), last.kkt)
+
+    def memory(self) -> Any:
+        last = None if self.last is None else asdict(self.last)
+        return {"lower": self._lower, "scale": self._examiner.scale, "last": last}
+
+    def recall(self, memory: Any) -> None:
+        self._lower, self._examiner.scale = memory["lower"], memory["scale"]
+        last = memory["last"]
+        kkt = None if last is None or last["kkt"] is None else KKT(**last["kkt"])
+        self.last = None if last is None else Check(**{**last, "kkt": kkt})
+
+
+def has_grown(iteration: int, share: float) -> bool:
+    """Whether the iterations have just passed another step of a ladder whose steps grow by this share."""
+    step = math.log1p(share)
+    return math.floor(math.log(iteration) / step) > math.floor(math.log(max(1, iteration - 1)) / step)

@@ -1,0 +1,131 @@
+"""How the agents come to know sums over all of them, and what they decide from these: L, restarts and K.
+
+All three keep to one rule: a decision uses only what every agent knows alike, so that all decide the same."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gradslide.errors import unknown_name
+from gradslide.methods.adaptive.curvature import (
+    Rules,
+    curvature,
+    fallen,
+    heard_late,
+    heard_maximum,
+    is_noise,
+    own_curvatures,
+    raised,
+    rounding,
+)
+from gradslide.methods.adaptive.epochs import grown, heard, restarted
+from gradslide.methods.adaptive.inner import Inner
+from gradslide.methods.adaptive.plan import Plan
+from gradslide.methods.adaptive.state import Facts, State, Trial, accepted, on_trail
+from gradslide.methods.base import Context
+
+# Outer iterations before a rising Lagrangian ends an epoch.
+_PATIENCE, _LATE_PATIENCE = 15, 25
+# A Lagrangian that jumps by this share of itself: L was far too small, and the agents go back.
+_JUMP = 1e-2
+# Length of the first epoch on a schedule; each one is twice as long as the one before.
+_SCHEDULED = 30
+# So many times L rises before an iteration is accepted as it is.
+_ATTEMPTS = 60
+
+
+class Agreement(Protocol):
+    def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
+        """The state after the trial; or that before it with a larger L, where it is to be tried again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Sums at once, in control rounds: an iteration that fails its test is done again with a larger L."""
+
+    rules: Rules
+
+    def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
+        facts = Facts(*context.network.agree(trial.facts, "sum").tolist())
+        L_r, tolerance = curvature(facts), rounding(context) * facts.size
+        excess = trial.weights.S * ((L_r - s.L) * facts.square / 2 - tolerance)
+        tests = self.rules.finds_L and context.problem.loss.has_value and attempts < _ATTEMPTS
+        if tests and not s.slack + excess <= 0:
+            return raised(s, trial, L_r)
+        seen = 0.0 if is_noise(context, facts, s.L) else L_r
+        memory, ends = heard(s.memory, inner, facts, seen, k=s.k + 1, total=s.total + 1, patience=_PATIENCE)
+        L, slack = fallen(context, self.rules, s, facts), s.slack + excess if tests else 0.0
+        done = replace(accepted(s, trial), slack=slack, L=L, memory=memory)
+        if not (ends and self.rules.restarts):
+            return done
+        return restarted(done, inner, self.rules, grown(memory, plan, self.rules, waits=False))
+
+
+@dataclass(frozen=True)
+class Late:
+    """Sums ride on the exchanges along a tree and come late: nothing is done again, and rules look ahead."""
+
+    rules: Rules
+
+    def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
+        network = context.network
+        network.post(trial.facts, "sum")
+        done = on_trail(s, accepted(s, trial))
+        memory = replace(done.memory, posted=(*done.memory.posted, (done.epoch, done.k)))
+        L, ends, bad = done.L, False, 0
+        ahead = math.ceil(network.control_rounds("sum") / max(1, memory.K))
+        for sums in network.arrived("sum"):
+            facts = Facts(*sums.tolist())
+            (epoch, k), posted = memory.posted[0], memory.posted[1:]
+            memory = replace(memory, posted=posted)
+            seen = 0.0
+            if not is_noise(context, facts, L):
+                seen = curvature(facts)
+                L, memory = heard_late(L, self.rules, memory, seen)
+            if epoch != done.epoch:
+                continue
+            memory, now_ends = heard(
+                memory, inner, facts, seen, k=k, total=done.total, patience=_LATE_PATIENCE, ahead=ahead
+            )
+            ends = ends or now_ends
+            if inner.follows_lagrangian and not facts.lagrangian - facts.before <= _JUMP * abs(facts.before):
+                ends, bad = True, bad or k
+        back = [point for point in done.trail if bad and point.k == bad - 1]
+        waiting = next((k for epoch, k in memory.posted if epoch == done.epoch), done.k + 1)
+        done = replace(done, L=L, memory=memory, trail=tuple(p for p in done.trail if p.k >= waiting - 1))
+        if not (ends and self.rules.restarts):
+            return done
+        if back:
+            done = replace(done, x_bar=back[0].x_bar, value_bar=back[0].value_bar, dual=back[0].dual)
+        return restarted(done, inner, self.rules, grown(memory, plan, self.rules, waits=True))
+
+
+@dataclass(frozen=True)
+class NoSums:
+    """Nothing but maxima, which are flooded along with the exchanges: L for the agent that needs the largest, and
+    restarts on a schedule."""
+
+    rules: Rules
+
+    def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
+        network = context.network
+        network.post(own_curvatures(context, trial.facts, s.L)[:, None], "max")
+        done = accepted(s, trial)
+        memory, L = done.memory, done.L
+        for (L_r,) in network.arrived("max"):
+            memory = replace(memory, L_seen=max(memory.L_seen, float(L_r)))
+            L = heard_maximum(L, self.rules, float(L_r))
+        done = replace(done, L=L, memory=memory)
+        if done.k < _SCHEDULED * 2**done.epoch or not self.rules.restarts:
+            return done
+        return restarted(done, inner, self.rules, memory)
+
+
+AGREEMENTS: dict[str, type[Exact] | type[Late] | type[NoSums]] = {"late": Late, "exact": Exact, "none": NoSums}
+
+
+def require_agreement(name: str) -> None:
+    """Refuse an agreement that there is none of."""
+    if name not in AGREEMENTS:
+        raise unknown_name("agreement", name, AGREEMENTS)

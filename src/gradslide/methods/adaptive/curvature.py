@@ -1,0 +1,103 @@
+"""L, from the curvature that outer iterations show: when one is done again, and how L rises and falls."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.methods.adaptive.state import Facts, Memory, State, Trial
+from gradslide.methods.base import Context
+
+# What rounding may do to a difference of sums, in units of eps times their size.
+_ROUNDING = 450.0
+# Where rounding is more than this share of what is tested, nothing can be read from the test.
+_NOISE = 0.05
+# L is kept this much above the curvature that was seen, and rises by this factor at least, four at most.
+MARGIN, _STEEPEST = 1.2, 4.0
+# How fast L falls, where a test that fails costs a gradient.
+_FALL = 0.9
+# Until it first had to rise: where gradients are dear, and where the first L was only a guess.
+_DEAR_FALL, _GUESS_FALL = 0.6, 0.1
+# Where sums come late, and nothing is done again: before and after it first had to rise.
+_LATE_FALL_FIRST, _LATE_FALL = 0.97, 0.98
+# Where only maxima are known, which are larger than what the sum needs.
+_FLOODED_FALL, _FLOODED_MARGIN = 0.98, 0.8
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may change. finds_L, finds_K: or they are given; restarts: whether there are any; is_guess: the first L is
+    the user's; is_dear: gradients cost far more than rounds."""
+
+    finds_L: bool = True
+    finds_K: bool = True
+    restarts: bool = True
+    is_guess: bool = False
+    is_dear: bool = False
+
+
+def curvature(facts: Facts) -> float:
+    """The least L with which the test holds."""
+    return 2 * facts.gap / facts.square if facts.square > 0 else 0.0
+
+
+def rounding(context: Context) -> float:
+    """What a sum may err by, relative to its size. Losses of up to some 100,000 rows stay within it."""
+    return _ROUNDING * float(np.finfo(context.problem.dtype).eps)
+
+
+def is_noise(context: Context, facts: Facts, L: float) -> bool:
+    """Whether rounding hides the curvature."""
+    return not rounding(context) * facts.size < _NOISE * L * facts.square
+
+
+def fallen(context: Context, rules: Rules, s: State, facts: Facts) -> float:
+    """L after an iteration that passed its test."""
+    if not rules.finds_L or is_noise(context, facts, s.L):
+        return s.L
+    fall, needed = _FALL, MARGIN * curvature(facts)
+    if not s.memory.has_risen:
+        fall = _GUESS_FALL if rules.is_guess else _DEAR_FALL if rules.is_dear else _FALL
+    return min(max(fall * s.L, needed), max(s.L, needed))
+
+
+def raised(s: State, trial: Trial, L_r: float) -> State:
+    """The same iteration with a larger L; the first of an epoch needs no new gradient."""
+    wanted = MARGIN * L_r if math.isfinite(L_r) else math.inf
+    L = max(MARGIN * s.L, min(wanted, _STEEPEST * s.L))
+    first = s.k == 0
+    memory = replace(s.memory, has_risen=s.memory.has_risen or s.total > 0, rose=True)
+    return replace(
+        s,
+        L=L,
+        P=L if first else s.P,
+        y=trial.y if first else s.y,
+        conjugate=trial.conjugate if first else s.conjugate,
+        y_is_known=first,
+        memory=memory,
+    )
+
+
+def heard_late(L: float, rules: Rules, memory: Memory, L_r: float) -> tuple[float, Memory]:
+    """L, once the curvature of an iteration long past is known."""
+    if not rules.finds_L:
+        return L, memory
+    if MARGIN * L_r > L:
+        return min(MARGIN * L_r, _STEEPEST * L), replace(memory, has_risen=True, rose=True)
+    fall = _LATE_FALL if memory.has_risen else _GUESS_FALL if rules.is_guess else _LATE_FALL_FIRST
+    return max(fall * L, MARGIN * L_r), memory
+
+
+def heard_maximum(L: float, rules: Rules, L_r: float) -> float:
+    """L, once the largest of the agents' own curvatures is known."""
+    if not rules.finds_L or L_r <= 0:
+        return L
+    return max(_FLOODED_FALL * L, min(_FLOODED_MARGIN * L_r, _STEEPEST * L))
+
+
+def own_curvatures(context: Context, facts: Array, L: float) -> Array:
+    """Of each agent here, 0 where rounding hides it."""
+    each = Facts(*facts.T)
+    known = each.square * L * _NOISE > rounding(context) * each.size
+    return np.where(known, 2 * each.gap / np.where(known, each.square, 1.0), 0.0)

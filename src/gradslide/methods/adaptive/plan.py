@@ -1,0 +1,92 @@
+"""What auto mode takes from the network: weights, extreme eigenvalues, and how many exchanges a gradient is worth."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import scipy.sparse as sp
+
+from gradslide._types import Array
+from gradslide.errors import require
+from gradslide.gossip import damped_chebyshev
+from gradslide.graph import Graph
+from gradslide.methods.base import Context
+
+# Up to here the spectrum of the weighted Laplacian is computed; beyond, all agents weigh the same.
+_WEIGHED = 1_000
+# Exchanges per gradient: this share of what averages over the whole network, or more where gradients are dear.
+_SHARE = 1 / 3
+_WORTH = 0.35
+
+
+@dataclass(frozen=True)
+class Plan:
+    """N = D^-1 Lap, its smallest eigenvalue but 0 and its largest, and the weights D, (agents here, 1).
+
+    reach = sqrt(most/least) is about the number of exchanges after which all agents have heard of all.
+    """
+
+    D: Array
+    matrix: Array
+    least: float
+    most: float
+
+    @property
+    def reach(self) -> float:
+        return math.sqrt(self.most / self.least) if self.most > 0 else 0.0
+
+    def exchanges(self, balance: float) -> int:
+        """K to begin with, for gradients that are worth so many rounds."""
+        return math.ceil(max(_SHARE * self.reach, math.sqrt(_WORTH * balance * self.reach)))
+
+    @property
+    def most_exchanges(self) -> int:
+        """How far K may grow."""
+        return math.ceil(2 * self.reach)
+
+    @property
+    def final_exchanges(self) -> int:
+        """Rounds in which the answers are mixed at the end: what they differ by falls to a 25th."""
+        return math.ceil(2 * self.reach)
+
+    def mix(self, context: Context, v: Array, K: int) -> tuple[Array, Array]:
+        """v mixed by K exchanges, and q with v - N q the same."""
+        if self.most == 0:
+            return v, 0 * v
+        least = max(self.least, self.most / K**2)
+        return damped_chebyshev(lambda u: context.network.combine(u, self.matrix), v, K, least=least, most=self.most)
+
+
+def plan_for(context: Context, spectrum: tuple[float, float] | None) -> Plan:
+    """From the graph, which the agents learn first (control rounds), or from eigenvalues that are given."""
+    network = context.network
+    if network.m == 1:
+        return no_plan(context)
+    if spectrum is not None:
+        most_at_least = float(network.laplacian.diagonal(network.agents.start).max())
+        rule, remedy = "spectrum[1] must be the largest eigenvalue of the Laplacian, or more", "leave spectrum out"
+        require(spectrum[1] >= most_at_least, rule, f"{spectrum[1]:g}, less than a degree of {most_at_least:g}", remedy)
+        return replace(no_plan(context), least=spectrum[0], most=spectrum[1])
+    D, matrix, least, most = _weighed(network.survey())
+    here = slice(network.agents.start, network.agents.stop)
+    return Plan(D[here, None].astype(context.problem.dtype), matrix[here], least, most)
+
+
+def no_plan(context: Context) -> Plan:
+    """All agents weigh the same, and nothing is mixed."""
+    D = np.ones((len(context.network.agents), 1), dtype=context.problem.dtype)
+    return Plan(D, context.network.laplacian, math.inf, 0.0)
+
+
+@lru_cache(maxsize=16)
+def _weighed(graph: Graph) -> tuple[Array, Array, float, float]:
+    """D, N and its extreme eigenvalues. D evens out what a few agents with many neighbours do to the spectrum."""
+    degrees = graph.weighted_degrees
+    D = np.maximum(1.0, degrees / (2 * degrees.mean()))
+    D = D / D.mean()
+    if graph.m > _WEIGHED or np.all(D == 1):
+        return np.ones(graph.m), graph.laplacian, graph.algebraic_connectivity, graph.laplacian_norm
+    root = sp.diags_array(1 / np.sqrt(D))
+    values = np.linalg.eigvalsh((root @ graph.laplacian @ root).toarray())
+    return D, sp.csr_array(sp.diags_array(1 / D) @ graph.laplacian), float(values[1]), float(values[-1])

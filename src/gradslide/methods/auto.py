@@ -1,0 +1,255 @@
+"""Auto mode, after Lan, Ouyang, Zhou, "Graph topology invariant gradient and sampling complexity for decentralized and
+stochastic optimization": primal-dual sliding with nothing to tune, an accelerated outer loop that finds L and restarts,
+around an inner loop chosen by the problem."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.certificate import Evidence
+from gradslide.errors import require, require_number, unknown_name
+from gradslide.gossip import chebyshev
+from gradslide.methods import defaults
+from gradslide.methods.adaptive.agreement import AGREEMENTS, require_agreement
+from gradslide.methods.adaptive.attempt import attempt, gradient, ridge, smooth_value
+from gradslide.methods.adaptive.curvature import Rules
+from gradslide.methods.adaptive.epochs import restarted
+from gradslide.methods.adaptive.inner import Inner, Own, Shared, Slide
+from gradslide.methods.adaptive.plan import Plan, no_plan, plan_for
+from gradslide.methods.adaptive.state import Memory, State
+from gradslide.methods.adaptive.sums import dot, dual_squares, squares
+from gradslide.methods.base import Context, as_floats
+from gradslide.methods.steps import check_positive, is_common, is_free, require_common_domain, require_euclidean
+
+_INNER = ("shared", "own", "sliding")
+# How far from x_0 the second gradient is taken that the first L comes from.
+_PROBE = 1e-3
+# Where gradients are dear, L begins below what the probe says: only the first test pays for it, in rounds.
+_DEAR, _BOLD = 5.0, 0.25
+# Sums at once that take no more than this share of what an iteration costs are worth it.
+_CHEAP = 1 / 3
+# Outer iterations after which balance="measure" has seen enough.
+_MEASURED_AFTER = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoPDS:
+    """For min sum_i f_i(x), x in X, over a network, with exact gradients: nothing has to be given.
+
+    One accelerated outer loop. Each outer iteration takes one gradient per agent, and values at two points where the
+    loss has them; L is the curvature that these show, and an iteration that needs a larger one is done again where sums
+    are known at once. The average restarts when the Lagrangian stops falling (or where residuals have fallen enough).
+    What happens between neighbours depends on the problem: "shared", K Chebyshev exchanges, where all agents have one
+    Euclidean X and penalty (R^d too); "own", the same between two prox steps, where they differ; "sliding", the inner
+    iterations of PDS with R balanced at restarts, for other nu. Assumes ft_i convex and smooth, where "shared" is also
+    asked for points outside X. What is guaranteed under each of these is in docs/auto.md.
+
+    balance: how many rounds a gradient is worth; more means fewer gradients and more rounds. "measure": as measured in
+    the first outer iterations, agreed on once. agreement: "late" (sums ride on the vectors along a spanning tree and
+    are acted on when they arrive; where gradients are so dear that waiting costs less, they are waited for), "exact"
+    (sums at once, in control rounds), "none" (no sums: flooded maxima, and restarts on a schedule). inner: one of those
+    above. L: kept instead of found; first_L: only the first guess. K: exchanges per gradient; R: of sliding, both kept.
+    restarts: whether there are any. spectrum: the smallest eigenvalue of the Laplacian but 0, and the largest, if they
+    are known; else the agents learn the graph first, in as many control rounds as its diameter.
+    """
+
+    stops_itself: ClassVar[bool] = True
+
+    balance: float | str = 1.0
+    agreement: str = "late"
+    inner: str | None = None
+    L: float | None = None
+    first_L: float | None = None
+    K: int | None = None
+    R: float | None = None
+    restarts: bool = True
+    spectrum: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.balance != "measure":
+            require_number("balance", self.balance, 'or give "measure"', above=0)
+            as_floats(self, "balance")
+        require_agreement(self.agreement)
+        if self.inner is not None and self.inner not in _INNER:
+            raise unknown_name("inner", self.inner, _INNER)
+        check_positive(self, "L", "first_L", "R")
+        as_floats(self, "L", "first_L", "R")
+        rule = "give L (which is kept) or first_L (which is only the first guess)"
+        require(self.L is None or self.first_L is None, rule, "both", "leave one out")
+        if self.K is not None:
+            require_number("K", self.K, "leave it out for the default", least=1, whole=True)
+        if self.spectrum is not None:
+            rule, remedy = "spectrum must be two eigenvalues of the Laplacian", "its smallest but 0, and its largest"
+            require(isinstance(self.spectrum, tuple | list) and len(self.spectrum) == 2, rule, self.spectrum, remedy)
+            least, most = self.spectrum
+            require_number("spectrum[0]", least, "the smallest eigenvalue of the Laplacian but 0", above=0)
+            require_number("spectrum[1]", most, "the largest eigenvalue of the Laplacian", least=least)
+            object.__setattr__(self, "spectrum", (float(least), float(most)))
+
+    def init(self, context: Context) -> State:
+        plan, inner = self._plan(context), self._inner(context)
+        x = context.x0
+        y, conjugate = gradient(context, x)
+        L = self.L or self.first_L or _first_L(context, plan, inner, y, by_maxima=self.agreement == "none")
+        balance = 1.0 if self.balance == "measure" else float(self.balance)
+        memory = Memory(
+            K=inner.exchanges(plan, balance) if self.K is None else int(self.K),
+            balance=balance,
+            is_measured=self.balance != "measure",
+            follows_lagrangian=inner.follows_lagrangian,
+        )
+        if isinstance(inner, Slide):
+            R = self.R or defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
+            memory = replace(memory, R=R, finds_R=self.R is None)
+        elif isinstance(inner, Own):
+            memory = replace(memory, R=self.R or 1.0, finds_R=self.R is None)
+        if self._rules(balance).is_dear and self._agreement(context, memory) == "exact":
+            L *= _BOLD
+        dual = context.coupling.start(x, context.s0)
+        has_value = context.problem.loss.has_value
+        return State(
+            k=0,
+            epoch=0,
+            total=0,
+            L=L,
+            P=L,
+            S=0.0,
+            slack=0.0,
+            x=x,
+            x_bar=x,
+            last=x,
+            x_under=x,
+            y=y,
+            y_is_known=True,
+            value_bar=smooth_value(context, inner, x, dot(x, y) - conjugate) if has_value else np.zeros(len(x)),
+            dual=dual,
+            dual_bar=dual,
+            y_bar=0 * x,
+            conjugate=conjugate,
+            conjugate_bar=conjugate,
+            gap_bar=0 * x,
+            x_before=x,
+            memory=memory,
+        )
+
+    def step(self, context: Context, state: State) -> State:
+        plan, inner = self._plan(context), self._inner(context)
+        rules = self._rules(state.memory.balance)
+        agreement = AGREEMENTS[self._agreement(context, state.memory)](rules)
+        s, attempts = state, 0
+        while s.total == state.total:
+            s = agreement.judge(context, plan, inner, s, attempt(context, plan, inner, s), attempts)
+            attempts += 1
+        if self.restarts and inner.is_overlong(s):
+            s = restarted(s, inner, rules, s.memory)
+        return self._measured(context, plan, inner, s)
+
+    def output(self, state: State) -> dict[str, Array]:
+        """The average; or first the better of it and the last point, where residuals tell which that is."""
+        outputs = {"average": state.x_bar, "last": state.last}
+        if state.memory.follows_lagrangian:
+            return outputs
+        return {"best": state.last if state.memory.last_is_better else state.x_bar, **outputs}
+
+    def dual(self, state: State) -> dict[str, Array]:
+        """The multipliers that go with each output, in node form."""
+        s, s_bar = state.dual.s, state.dual_bar.s
+        if state.memory.follows_lagrangian:
+            return {"average": s, "last": s}
+        return {"best": s if state.memory.last_is_better else s_bar, "average": s_bar, "last": s}
+
+    def evidence(self, state: State) -> tuple[Evidence, Evidence]:
+        """Of the averages of this epoch, and of the last outer iteration."""
+        return (
+            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar, averaged=max(1, state.k)),
+            Evidence(state.y, state.conjugate, state.dual, averaged=0),
+        )
+
+    def invariant(self, state: State) -> Array:
+        return state.dual.w
+
+    def finish(self, context: Context, state: State) -> State:
+        """Mix the answers a few rounds more, where all agents have the same X."""
+        plan = self._plan(context)
+        if not state.memory.follows_lagrangian or plan.most == 0:
+            return state
+
+        def multiply(v: Array) -> Array:
+            return context.network.combine(v, plan.matrix)
+
+        rest = chebyshev(multiply, state.x_bar, plan.final_exchanges, least=plan.least, most=plan.most)
+        return replace(state, x_bar=context.domain.project(state.x_bar - rest))
+
+    def parameters(self, state: State) -> dict[str, float]:
+        m = state.memory
+        found = {"L": state.L, "K": m.K, "balance": m.balance, "restarts": state.epoch}
+        return found | ({"R": m.R} if m.R > 0 else {})
+
+    def _plan(self, context: Context) -> Plan:
+        needs_none = isinstance(self._inner(context), Slide)
+        return context.once("plan", lambda: no_plan(context) if needs_none else plan_for(context, self.spectrum))
+
+    def _inner(self, context: Context) -> Inner:
+        return context.once("inner", lambda: self._chosen(context))
+
+    def _chosen(self, context: Context) -> Inner:
+        """The inner loop that was asked for, else the best for this domain."""
+        name = self.inner
+        if name is None:
+            name = ("shared" if is_common(context) else "own") if context.domain.euclidean else "sliding"
+        if name == "sliding":
+            return Slide(context.coupling.norm())
+        require_euclidean(context, self)
+        if name == "own":
+            return Own()
+        require_common_domain(context, self)
+        return Shared(is_free(context))
+
+    def _rules(self, balance: float) -> Rules:
+        return Rules(
+            finds_L=self.L is None,
+            finds_K=self.K is None,
+            restarts=self.restarts,
+            is_guess=self.first_L is not None,
+            is_dear=balance >= _DEAR and self.L is None and self.first_L is None,
+        )
+
+    def _agreement(self, context: Context, memory: Memory) -> str:
+        """Late sums cost gradients: where these are dear, sums at once cost less."""
+        rounds = context.network.control_rounds("sum")
+        is_cheap = rounds <= _CHEAP * (memory.balance + memory.K)
+        return "exact" if self.agreement == "late" and is_cheap else self.agreement
+
+    def _measured(self, context: Context, plan: Plan, inner: Inner, s: State) -> State:
+        """balance="measure": what the clock says so far, on average over the agents, once."""
+        m = s.memory
+        if m.is_measured or s.total < _MEASURED_AFTER:
+            return s
+        ratios = np.full((len(context.network.agents), 1), context.pace.ratio())
+        balance = float(context.network.agree(ratios, "sum")[0]) / context.network.m
+        K = m.K if self.K is not None else max(m.K, inner.exchanges(plan, balance))
+        return replace(s, memory=replace(m, balance=balance, is_measured=True, K=K))
+
+
+def _first_L(context: Context, plan: Plan, inner: Inner, y: Array, *, by_maxima: bool) -> float:
+    """From a second gradient near x_0: one flooded maximum and a sum, or two maxima."""
+    network, domain, x = context.network, context.domain, context.x0
+    largest = float(network.agree(np.sqrt(dot(y, y)), "max"))
+    if largest == 0:
+        return 1.0
+    near = x - (_PROBE / largest) * y
+    near = near if inner.follows_lagrangian else domain.project(near)
+    change = context.oracle.gradient(near) - y + ridge(context, inner, near) - ridge(context, inner, x)
+    D = plan.D[:, 0]
+    changes, moves = dual_squares(context, change) / D, D * squares(context, near - x)
+    if by_maxima:
+        ratios = np.where(moves > 0, changes / np.where(moves > 0, moves, 1.0), 0.0)
+        found = float(network.agree(ratios, "max"))
+    else:
+        total_change, total_move = network.agree(np.stack([changes, moves], axis=1), "sum").tolist()
+        found = total_change / total_move if total_move > 0 else 0.0
+    # A linear loss: any L will do, and this one moves x by about 1.
+    return math.sqrt(found) if found > 0 else largest

@@ -1,0 +1,67 @@
+"""Results of reductions that ride on exchanges: all agents know them only later."""
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.network.base import Reduction
+
+
+class _Rider(NamedTuple):
+    """A result, and the exchange after which all agents know it."""
+
+    due: int
+    reduction: Reduction
+    result: Array
+
+
+class Riding(ABC):
+    """A network whose agents are all here: results are computed when they are posted, and given out when a real network
+    would have carried them everywhere. Whoever exchanges calls `_move`."""
+
+    def __init__(self) -> None:
+        self._exchanges = 0
+        self._aboard: list[_Rider] = []
+
+    @abstractmethod
+    def control_rounds(self, reduction: Reduction) -> int: ...
+
+    @abstractmethod
+    def observe(self, values: Array, reduction: Reduction) -> Array: ...
+
+    def post(self, values: Array, reduction: Reduction) -> None:
+        values = np.asarray(values, dtype=np.float64) if reduction == "sum" else np.asarray(values)
+        result = np.asarray(self.observe(values, reduction))
+        # All agents know it alike: nobody changes it.
+        result.flags.writeable = False
+        self._aboard.append(_Rider(self._exchanges + self.control_rounds(reduction), reduction, result))
+
+    def arrived(self, reduction: Reduction | None = None) -> list[Array]:
+        def is_known(rider: _Rider) -> bool:
+            return rider.due <= self._exchanges and reduction in (None, rider.reduction)
+
+        known = [rider.result for rider in self._aboard if is_known(rider)]
+        self._aboard = [rider for rider in self._aboard if not is_known(rider)]
+        return known
+
+    def aside(self) -> Self:
+        other = copy.copy(self)
+        other.begin()
+        return other
+
+    def begin(self) -> None:
+        self._exchanges, self._aboard = 0, []
+
+    def memory(self) -> Any:
+        return self._exchanges, list(self._aboard)
+
+    def recall(self, memory: Any) -> None:
+        self._exchanges, aboard = memory
+        self._aboard = [_Rider(*rider) for rider in aboard]
+
+    def _move(self) -> None:
+        """One exchange."""
+        self._exchanges += 1

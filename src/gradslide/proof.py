@@ -1,0 +1,234 @@
+"""Lower and upper bounds on the optimum of a network, and residuals of its conditions of optimality.
+
+Weak duality: for c_i = y_i + w_i with sum_i w_i = 0, and every x,
+sum_i f_i(x) >= sum_i [min over X_i of mu nu + r + <c_i, .>] - sum_i ft_i*(y_i).
+Each agent has its part of that. What must be added up is written once, for decisions and for records.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.certificate import KKT, Evidence
+from gradslide.domains import Domain
+from gradslide.network.base import Network, Reduction
+from gradslide.problem import Objective
+
+Reduce = Callable[[Array, Reduction], Array]
+
+# Operations behind every number that a bound is made of, those in sums apart.
+_OPERATIONS = 16
+# A mean that is no further outside of X is there by rounding.
+_OUTSIDE = 64
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class Values(Protocol):
+    """Who gives values and gradients of ft_i: an oracle that counts them, or the loss."""
+
+    def value(self, x: Array) -> Array: ...
+
+    def gradient(self, x: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """What all agents know alike of x; None where it was not asked for.
+
+    point: the mean, or the nearest point of X where rounding or the method left it outside; upper: the value there.
+    """
+
+    mean: Array
+    point: Array | None = None
+    lower: float | None = None
+    upper: float | None = None
+    apart: float | None = None
+    kkt: KKT | None = None
+
+
+class Examiner:
+    """Adds up over all agents what each of them knows of its part.
+
+    reduce: `network.agree`, whose control rounds are counted, for decisions; `network.observe`, which is free, for
+    records. values: who gives values and gradients, counted or not. scale: of the KKT residuals, if known already.
+    """
+
+    def __init__(
+        self, problem: Objective, network: Network, reduce: Reduce, values: Values, scale: float | None = None
+    ) -> None:
+        self._problem, self._network, self._reduce, self._values = problem, network, reduce, values
+        self._m = network.m
+        self._traits: Traits | None = None
+        self.scale = scale
+
+    @property
+    def traits(self) -> "Traits":
+        # No cached_property: its lock, one for all examiners, would keep agents in other threads from agreeing.
+        if self._traits is None:
+            self._traits = traits(self._problem, self._network, self._reduce)
+        return self._traits
+
+    def examine(
+        self,
+        x: Array,
+        evidence: Sequence[Evidence],
+        *,
+        gap: bool = False,
+        apart: bool = False,
+        kkt: bool = False,
+        start: Array | None = None,
+    ) -> Found:
+        """gap: lower and upper bounds. apart: max_i |x_i - mean|. kkt: residuals, from `start` if they have no scale
+        yet. One sum of vectors, one of numbers, and one maximum; one value, or one gradient (two the first time)."""
+        problem, d = self._problem, x.shape[1]
+        gradient = _doubles(self._values.gradient(x)) if kkt else None
+        proves = gap and self.traits.has_lower_bound
+        pulls = [_doubles(each.dual.w) for each in evidence] if proves or kkt else []
+        if gradient is not None and not pulls:
+            # Without multipliers those that fit best at consensus: mean gradient - own gradient.
+            pulls = [-gradient]
+        sums = self._reduce(np.hstack([_doubles(x), *pulls]), "sum") / self._m
+        mean = sums[:d]
+        # Rounding and lost messages leave a sum of multipliers, which no bound may use.
+        pulls = [pull - sums[d * k : d * (k + 1)] for k, pull in enumerate(pulls, start=1)]
+
+        columns: dict[str, list[Array]] = {}
+        point = None
+        if proves:
+            length = float(np.linalg.norm(mean))
+            pairs = zip(evidence, pulls, strict=False)
+            columns["lower"] = [lower_part(problem, each, pull, x, length, self._m) for each, pull in pairs]
+        if gap and self.traits.is_common:
+            point = feasible(problem, mean)
+            at = np.broadcast_to(point, x.shape)
+            columns["upper"] = [problem.objective(at, self._values.value(at))]
+        if gradient is not None:
+            columns["kkt"] = [stationarity_part(problem, x, gradient + pull) for pull in pulls]
+            if self.scale is None:
+                assert start is not None
+                columns["start"] = [stationarity_part(problem, start, _doubles(self._values.gradient(start)))]
+        totals = self._totals(columns)
+        distance = None
+        if apart or kkt:
+            distance = float(self._reduce(np.linalg.norm(x - mean, axis=1), "max"))
+        if "start" in totals:
+            self.scale = math.sqrt(totals["start"][0])
+        return Found(
+            mean,
+            point,
+            lower=max(_finite(totals.get("lower", ())), default=-math.inf) if gap else None,
+            upper=min(_finite(totals.get("upper", ())), default=math.inf) if gap else None,
+            apart=distance,
+            kkt=self._residuals(totals["kkt"], distance) if kkt else None,
+        )
+
+    def _residuals(self, squares: list[float], distance: float | None) -> KKT:
+        assert distance is not None
+        assert self.scale is not None
+        return KKT(math.sqrt(min(squares)), distance, self.scale)
+
+    def _totals(self, columns: dict[str, list[Array]]) -> dict[str, list[float]]:
+        """The sums of all columns over all agents, by one agreement."""
+        every = [column for group in columns.values() for column in group]
+        if not every:
+            return {name: [] for name in columns}
+        sums = iter(self._reduce(np.stack([_doubles(column) for column in every], axis=1), "sum").tolist())
+        return {name: [next(sums) for _ in group] for name, group in columns.items()}
+
+
+class Traits(NamedTuple):
+    """Whether all agents have one domain, and every agent its part of a lower bound."""
+
+    is_common: bool
+    has_lower_bound: bool
+
+
+def traits(problem: Objective, network: Network, reduce: Reduce) -> Traits:
+    """Where some agents live elsewhere it takes an agreement: domains are one if they do the same to fixed points."""
+    domain, m, d = problem.domain, problem.m, problem.d
+    here = Traits(domain.common, problem.has_lower_bound)
+    if len(network.agents) == network.m:
+        return here
+    probe = np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d))
+    marks = [domain.prox(size * probe, 1.0) for size in (1.0, 1e6)]
+    marks += [f(marks[0])[:, None] for f in (domain.nu, domain.r)]
+    rows = np.hstack([_doubles(mark) for mark in marks])
+    missing = np.broadcast_to([float(not trait) for trait in here], (m, len(here)))
+    largest = reduce(np.hstack([missing, rows, -rows]), "max")
+    most, least = largest[len(here) :].reshape(2, -1)
+    same = bool(np.allclose(most, -least, rtol=1e-6, atol=1e-9))
+    return Traits(same and not largest[0], not largest[1])
+
+
+def lower_part(problem: Objective, evidence: Evidence, pull: Array, x: Array, mean: float, m: int) -> Array:
+    """What each agent here adds to the lower bound, less what rounding may have added to it, (agents,).
+
+    pull: w_i, which add up to 0 over all m agents. x, mean: the agents' points, and the length of their mean, for the
+    size of what was rounded.
+
+    Rounding. With eps of the problem's precision, y_i and ft_i*(y_i) carry relative errors of eps for each operation
+    behind them, and sums over n numbers about sqrt(n) eps more. A running average rounds by eps/2 in each of k
+    iterations and forgets it no slower than with weights 1/k: k eps/4 in all. They are relative to |ft_i*| + |y_i| |x|,
+    which bounds the value that ft_i* was made from, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x|
+    where it lies. Sums over the agents are in double precision, at worst m + d errors of that.
+    """
+    domain, y, conjugate = problem.domain, _doubles(evidence.y), _doubles(evidence.conjugate)
+    c = y + pull
+    least, terms = _minimum(domain, c, problem.mu, x)
+    size, y_size = _lengths(x) + mean, _lengths(y)
+    rows = problem.loss.rows_per_agent
+    lengths = math.sqrt(problem.d) + (0.0 if rows is None else np.sqrt(rows))
+    errors = _OPERATIONS + lengths + (evidence.averaged or 0) / 4
+    rounding = float(np.finfo(problem.dtype).eps) * errors * (np.abs(conjugate) + y_size * size + terms)
+    rounding += _EPS * (m + problem.d) * ((y_size + _lengths(pull)) * size + terms)
+    return least - conjugate - rounding
+
+
+def stationarity_part(problem: Objective, x: Array, slope: Array) -> Array:
+    """|x_i - argmin over X_i of mu nu + r + <slope_i, .> + V(x_i, .)|^2, (agents,)."""
+    x = _doubles(x)
+    step = problem.domain.prox(problem.domain.grad_nu(x) - slope, problem.mu + 1.0)
+    return np.sum((x - step) ** 2, axis=1)
+
+
+def feasible(problem: Objective, mean: Array) -> Array:
+    """The mean itself, if only rounding keeps it outside of the common X; else the point of X nearest to it."""
+    mean = np.asarray(mean, dtype=problem.dtype)
+    nearest = problem.domain.project(mean[None])[0]
+    rounding = _OUTSIDE * float(np.finfo(problem.dtype).eps)
+    outside = float(np.max(np.abs(nearest - mean)))
+    return mean if outside <= rounding * float(np.max(np.abs(mean))) else nearest
+
+
+def _minimum(domain: Domain, c: Array, mu: float, x: Array) -> tuple[Array, Array]:
+    """min over X of mu nu + r + <c, .>, and the size of what was added up and rounded for it, (agents,)."""
+    penalty = getattr(domain, "penalty", None)
+    is_strong = mu > 0 or (penalty is not None and bool(np.all(penalty.l2 > 0)))
+    if not (domain.euclidean and is_strong):
+        least = domain.linear_minimum(c, mu)
+        size, far = _lengths(x), np.sqrt(2 * domain.distance_bound(_doubles(x)))
+        return least, np.abs(least) + _lengths(c) * (size + np.where(np.isfinite(far), far, size))
+    # A small mu sends the first step far out, and what is left of X then has errors of that size; a second, short step
+    # from where it led has not.
+    first = domain.prox(-c, mu)
+    size, slope = _lengths(first), _lengths(c)
+    short = np.where(size > 0, slope / np.where(size > 0, size, 1.0), mu)[:, None]
+    at = domain.prox(short * domain.grad_nu(first) - c, mu + short)
+    least = mu * domain.nu(at) + domain.r(at) + np.vecdot(c, at)
+    return least, np.abs(least) + (slope + mu * _lengths(domain.grad_nu(at))) * (_lengths(at) + size)
+
+
+def _doubles(values: Array) -> Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _finite(numbers: Iterable[float]) -> list[float]:
+    return [number for number in numbers if math.isfinite(number)]
+
+
+def _lengths(rows: Array) -> Array:
+    return np.linalg.norm(_doubles(rows), axis=1)
