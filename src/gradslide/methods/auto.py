@@ -31,6 +31,8 @@ _PROBE = 1e-3
 _DEAR, _BOLD = 5.0, 0.25
 # Sums at once that take no more than this share of what an iteration costs are worth it.
 _CHEAP = 1 / 3
+# Prox sliding with restarts begins with a larger R than theory's.
+_PRACTICE = 3.0
 # Outer iterations after which balance="measure" has seen enough.
 _MEASURED_AFTER = 3
 
@@ -102,7 +104,8 @@ class AutoPDS:
             follows_lagrangian=inner.follows_lagrangian,
         )
         if isinstance(inner, Slide):
-            R = self.R or defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
+            theory = defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
+            R = self.R or _PRACTICE * math.sqrt(balance) * theory
             memory = replace(memory, R=R, finds_R=self.R is None)
         elif isinstance(inner, Own):
             memory = replace(memory, R=self.R or 1.0, finds_R=self.R is None)

@@ -55,12 +55,13 @@ class Network(Protocol):
         ...
 
     def survey(self) -> Graph:
-        """Every agent learns the whole graph, and from the root what follows from it, to the bit: control rounds."""
+        """Every agent learns the whole graph: control rounds. What follows from it in floating point comes from the
+        root, down the tree with the next agreement, so that all have the same bits."""
         ...
 
     @property
     def survey_rounds(self) -> int:
-        """Exchanges that `survey` takes: the edges are flooded, and the root answers down the tree."""
+        """Exchanges that `survey` takes: the edges are flooded."""
         ...
 
     @property

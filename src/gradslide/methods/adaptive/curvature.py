@@ -71,7 +71,7 @@ def raised(s: State, trial: Trial, L_r: float) -> State:
     return replace(
         s,
         L=L,
-        P=L if first else s.P,
+        P=max(L, s.P) if first else s.P,
         y=trial.y if first else s.y,
         conjugate=trial.conjugate if first else s.conjugate,
         y_is_known=first,

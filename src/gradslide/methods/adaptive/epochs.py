@@ -12,6 +12,8 @@ from gradslide.methods.adaptive.state import Facts, Memory, State
 _PROGRESS, _GROWTH = 0.5, 1.5
 # Where residuals decide: how far they fall in an epoch, its least length, and its greatest, also as a share of all.
 _FALLEN, _SHORTEST, _LONGEST, _LONGEST_SHARE = 0.3, 5, 60, 0.4
+# Less curvature than this share of what there was is none.
+_FLAT = 0.01
 # By how much R may change at a restart.
 _SLACKEN, _TIGHTEN = 0.5, 4.0
 
@@ -66,15 +68,15 @@ def restarted(s: State, inner: Inner, rules: Rules, memory: Memory) -> State:
         dual = s.dual_bar
     if not inner.follows_lagrangian and memory.last_is_better:
         x = s.x
-    R = max(inner.least_R, _balanced(memory)) if memory.finds_R else memory.R
-    keeps_L = inner.accelerates or not rules.finds_L or memory.L_seen <= 0
-    P = s.L if keeps_L else R * MARGIN * memory.L_seen
+    R = max(inner.least_R, _balanced(memory, inner)) if memory.finds_R else memory.R
+    L = s.L if inner.accelerates or not rules.finds_L else max(s.L, MARGIN * memory.L_seen)
+    P = L if inner.accelerates else R * _weight(s, memory, rules)
     memory = replace(memory, R=R, rose=False, L_seen=0.0, lagrangian=math.nan, steps=())
     return replace(
         s,
         k=0,
         epoch=s.epoch + 1,
-        L=max(s.L, P),
+        L=L,
         P=P,
         S=0.0,
         slack=0.0,
@@ -89,10 +91,19 @@ def restarted(s: State, inner: Inner, rules: Rules, memory: Memory) -> State:
     )
 
 
-def _balanced(memory: Memory) -> float:
-    """R, larger where it is consensus that is missing, smaller where it is stationarity."""
+def _weight(s: State, memory: Memory, rules: Rules) -> float:
+    """What P is R times, where b does not grow: the curvature; where there is next to none, as before."""
+    if not rules.finds_L:
+        return s.L
+    before = s.P / memory.R
+    return MARGIN * memory.L_seen if memory.L_seen > _FLAT * before else before
+
+
+def _balanced(memory: Memory, inner: Inner) -> float:
+    """R, larger where it is consensus that is missing, smaller where it is stationarity or rounds are dear."""
     consensus, stationarity = memory.shares
-    if consensus <= 0:
+    if consensus <= 0 or (stationarity <= 0 and inner.accelerates):
         return memory.R
-    ratio = (consensus / stationarity) ** 0.25 if stationarity > 0 else math.inf
+    worth = memory.balance if inner.accelerates else 1.0
+    ratio = (worth * consensus / stationarity) ** 0.25 if stationarity > 0 else math.inf
     return memory.R * min(max(ratio, _SLACKEN), _TIGHTEN)
