@@ -96,7 +96,9 @@ def _weight(s: State, memory: Memory, rules: Rules) -> float:
     if not rules.finds_L:
         return s.L
     before = s.P / memory.R
-    return MARGIN * memory.L_seen if memory.L_seen > _FLAT * before else before
+    was_guessed = rules.is_guess and s.epoch == 0
+    is_flat = memory.L_seen <= (0.0 if was_guessed else _FLAT * before)
+    return before if is_flat else MARGIN * memory.L_seen
 
 
 def _balanced(memory: Memory, inner: Inner) -> float:
