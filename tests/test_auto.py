@@ -744,6 +744,22 @@ def test_sliding_does_not_spend_ever_more_exchanges_on_a_gradient(agreement):
     assert 10 < max(state.T_before for state in states) < 1000
 
 
+def test_sliding_needs_no_graph_and_weighs_all_agents_alike():
+    """Its steps know no weights, so its test must not: and where all is given there is nothing to agree on."""
+    problem, graph = small_problem(5, gs.domains.EntropySimplex(), 0.1, logistic, 9), gs.Graph.star(9)
+    given = gs.AutoPDS(L=5.0, R=0.5)
+    assert gs.solve(problem, graph, given, stop=gs.Stop(iterations=3)).costs.control_rounds == 0
+    network = gs.network.Local(graph, exact_norm=False)
+    assert gs.solve(problem, network, given, stop=gs.Stop(iterations=3)).costs.control_rounds == network.norm_rounds
+    states, _ = followed(problem, graph, gs.AutoPDS(agreement="exact"), 30, record_every=30)
+    firsts = [state for state in states if state.k == 1]
+    assert firsts
+    for state in firsts:
+        d = state.x_bar - state.x_under
+        gaps = problem.loss.value(state.x_bar) - problem.loss.value(state.x_under) - np.sum(state.y * d, axis=1)
+        assert gaps.sum() <= state.P / 2 * np.sum(np.sum(np.abs(d), axis=1) ** 2) + 1e-12
+
+
 def expected_floats(graph, solution, d, posted):
     links = 2 * len(graph.edges)
     return solution.costs.rounds * links * d + links**2 + posted
@@ -878,7 +894,7 @@ def test_single_precision_stays(domain, inner, agreement):
     double = gs.Problem(gs.losses.LeastSquares(features.astype(float), targets.astype(float), agents=7), domain, 0.1)
     if agreement != "none":
         method = gs.AutoPDS(agreement=agreement)
-        last = gs.solve(problem, gs.Graph.star(7), method, stop=gs.Stop(iterations=300), record_every=300).history[-1]
+        last = gs.solve(problem, gs.Graph.star(7), method, stop=gs.Stop(iterations=150), record_every=150).history[-1]
         optimum = reference(double if domain is not BOXES else gs.Problem(double.loss, COMMON_BOX, 0.1))
         assert last.objective == pytest.approx(optimum.objective, rel=1e-4)
 
@@ -928,7 +944,7 @@ def test_a_loss_without_values_will_do(domain, agreement):
     loss = gs.losses.Custom(gradient=known.loss.gradient, agents=7, dimension=3)
     problem, graph = gs.Problem(loss, domain, 0.1), gs.Graph.random(7, 3, seed=2)
     method = gs.AutoPDS(agreement=agreement)
-    iterations = 600 if domain is None or domain.norm == 2 else 200
+    iterations = 200 if domain is not None and domain.norm == 1 else 600 if agreement == "none" else 300
     states, solution = followed(problem, graph, method, iterations, record_every=iterations)
     optimum = reference(small_problem(5, COMMON_BOX if domain is BOXES else domain, 0.1, logistic))
     assert np.abs(solution.x - optimum.x).max() < 1e-4
@@ -981,13 +997,16 @@ def test_outputs_and_multipliers_go_together():
 def test_the_answers_are_mixed_at_the_end_and_stay_in_X(kind, name):
     graph, net = GRAPHS[name], Net(GRAPHS[name])
     problem = hard_problem(KINDS[kind][0], logistic, graph.m)
-    states, solution = followed(problem, graph, gs.AutoPDS(), 20)
+    if kind == "ball":
+        # So small that all are at its boundary, which mixing would cross.
+        problem = hard_problem(gs.domains.L2Ball(0.3), logistic, graph.m)
+    states, solution = followed(problem, graph, gs.AutoPDS(), 6 if kind == "ball" else 20)
     mean = np.sum(net.D * states[-1].x_bar, axis=0) / net.D.sum()
     if kind == "free":
         np.testing.assert_allclose(np.sum(net.D * solution.x, axis=0) / net.D.sum(), mean, rtol=1e-10)
     apart = [np.linalg.norm(x - x.mean(axis=0)) for x in (states[-1].x_bar, solution.x)]
     assert apart[1] < 0.1 * apart[0]
-    assert kind == "free" or np.linalg.norm(solution.x, axis=1).max() <= RADIUS * (1 + 1e-12)
+    assert kind == "free" or np.linalg.norm(solution.x, axis=1).max() <= 0.3 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ _DEAR, _BOLD = 5.0, 0.25
 # Sums at once that take no more than this share of what an iteration costs are worth it.
 _CHEAP = 1 / 3
 # Prox sliding with restarts begins with a larger R than theory's.
-_PRACTICE = 3.0
+_PRACTICE = 2.0
 # Outer iterations after which balance="measure" has seen enough.
 _MEASURED_AFTER = 3
 
@@ -104,8 +104,9 @@ class AutoPDS:
             follows_lagrangian=inner.follows_lagrangian,
         )
         if isinstance(inner, Slide):
-            theory = defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
-            R = self.R or _PRACTICE * math.sqrt(balance) * theory
+            R = self.R
+            if R is None:
+                R = _PRACTICE * math.sqrt(balance) * defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
             memory = replace(memory, R=R, finds_R=self.R is None)
         elif isinstance(inner, Own):
             memory = replace(memory, R=self.R or 1.0, finds_R=self.R is None)
