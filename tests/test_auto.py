@@ -409,7 +409,7 @@ def total(problem, x):
     return float(np.sum(problem.loss.value(x) + problem.mu * problem.domain.nu(x) + problem.domain.r(x)))
 
 
-def accelerated_errors(problem, graph, method, iterations=25):
+def accelerated_errors(problem, graph, method, iterations=20):
     """Of each iteration, f(xbar) - f*, and P |x0 - x*|_D^2/(2 S_k), with what rounding may add."""
     optimum = reference(problem)
     states, _ = followed(problem, graph, method, iterations, record_every=iterations)
@@ -556,7 +556,7 @@ def solved(problem, network, method, optimum, *, tolerance=1e-6, apart=1e-5, ite
     return solution
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4, 5, 9, 10, 16, 18, 21, 22, 25, 26, 28, 33])
+@pytest.mark.parametrize("seed", [3, 4, 5, 9, 10, 16, 18, 21, 22, 25, 26, 28, 33])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_it_finds_the_optimum(agreement, seed):
     """All losses, sets, penalties, centres, ridges, entropy too, on all kinds of graphs."""
@@ -564,7 +564,7 @@ def test_it_finds_the_optimum(agreement, seed):
     solved(case.problem, case.graph, gs.AutoPDS(agreement=agreement), case.reference.objective)
 
 
-@pytest.mark.parametrize(("agreement", "iterations"), [("exact", 500), ("late", 500), ("none", 1200)])
+@pytest.mark.parametrize(("agreement", "iterations"), [("exact", 350), ("late", 350), ("none", 1100)])
 def test_agents_with_sets_of_their_own_end_at_the_optimum_over_all_of_them(agreement, iterations):
     check_unlike_domains(gs.AutoPDS(agreement=agreement), iterations)
 
