@@ -3,6 +3,7 @@ and sampling complexity for decentralized and stochastic optimization". PDS and 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from array_api_compat import array_namespace
 
@@ -92,23 +93,11 @@ def start(
 
 def outer_iteration(context: Context, s: State, row: Row, look: Callable[[Array], Look]) -> State:
     """The paper's lines, in their order; `look` gives y_k (or v_k) at x_under."""
-    domain, coupling = context.domain, context.coupling
-
     x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
     x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
     y, conjugate = look(x_under)  # eq:yk_agent
 
-    x, x_before, dual = s.x, s.x_before, s.dual
-    anchor = row.p * domain.grad_nu(s.x) - y
-    x_sum, dual_sum = 0 * x, Dual(0 * dual.s, 0 * dual.w)
-    for t in range(1, row.T + 1):
-        u = x + row.alpha(t) * (x - x_before)  # eq:tukt_agent
-        dual = coupling.ascend(dual, u, row.q)  # eq:zkt_agent
-        theta = row.eta(t) * domain.grad_nu(x) + anchor - coupling.pull(dual)
-        x, x_before = domain.prox(theta, context.problem.mu + row.eta(t) + row.p), x  # eq:xkt_agent
-        x_sum += x
-        dual_sum = Dual(dual_sum.s + dual.s, dual_sum.w + dual.w)
-    x_hat = x_sum / row.T
+    x, x_before, dual, x_hat, dual_mean = slide(context, s.x, s.x_before, s.dual, y, row)
     return State(
         k=s.k + 1,
         schedule=s.schedule,
@@ -125,10 +114,52 @@ def outer_iteration(context: Context, s: State, row: Row, look: Callable[[Array]
         conjugate=conjugate,
         conjugate_bar=conjugate if row.k == 1 else average(s.conjugate_bar, conjugate, row.weight),
         dual=dual,
-        dual_bar=Dual(*(average(bar, new / row.T, row.weight) for bar, new in zip(s.dual_bar, dual_sum, strict=True))),
+        dual_bar=Dual(*(average(bar, new, row.weight) for bar, new in zip(s.dual_bar, dual_mean, strict=True))),
         samples=s.samples + row.c,
         sigma=s.sigma,
     )
+
+
+class Slides(Protocol):
+    """The parameters of the inner iterations t = 1, ..., T of an outer one."""
+
+    @property
+    def p(self) -> float: ...
+
+    @property
+    def T(self) -> int: ...
+
+    @property
+    def q(self) -> float: ...
+
+    def alpha(self, t: int) -> float: ...
+
+    def eta(self, t: int) -> float: ...
+
+
+class Slid(NamedTuple):
+    """Where the inner iterations led; x_hat, dual_mean: averages over them."""
+
+    x: Array
+    x_before: Array
+    dual: Dual
+    x_hat: Array
+    dual_mean: Dual
+
+
+def slide(context: Context, x: Array, x_before: Array, dual: Dual, y: Array, row: Slides) -> Slid:
+    """The inner iterations, while the gradient y stays."""
+    domain, coupling = context.domain, context.coupling
+    anchor = row.p * domain.grad_nu(x) - y
+    x_sum, dual_sum = 0 * x, Dual(0 * dual.s, 0 * dual.w)
+    for t in range(1, row.T + 1):
+        u = x + row.alpha(t) * (x - x_before)  # eq:tukt_agent
+        dual = coupling.ascend(dual, u, row.q)  # eq:zkt_agent
+        theta = row.eta(t) * domain.grad_nu(x) + anchor - coupling.pull(dual)
+        x, x_before = domain.prox(theta, context.problem.mu + row.eta(t) + row.p), x  # eq:xkt_agent
+        x_sum += x
+        dual_sum = Dual(dual_sum.s + dual.s, dual_sum.w + dual.w)
+    return Slid(x, x_before, dual, x_sum / row.T, Dual(dual_sum.s / row.T, dual_sum.w / row.T))
 
 
 def restart(s: State) -> State:

@@ -1,7 +1,7 @@
 """The inner loops: what is done with a gradient between neighbours. Each takes (b) of the rule for its kind of X."""
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from gradslide.methods.adaptive.plan import Plan
 from gradslide.methods.adaptive.state import Moved, State, Weights
 from gradslide.methods.adaptive.sums import dot, squares
 from gradslide.methods.base import Context, average
+from gradslide.methods.sliding import slide
 from gradslide.methods.steps import proximal
 
 # Exchanges per gradient where agents have sets of their own: this share of what averages over the whole network.
@@ -123,6 +124,22 @@ class Own:
         return _both(context, plan.D, 0.0, s, weights, x_under, y, moved)
 
 
+class _Row(NamedTuple):
+    """The parameters of one outer iteration of prox sliding."""
+
+    p: float
+    T: int
+    q: float
+    alpha_1: float
+    mu: float
+
+    def alpha(self, t: int) -> float:
+        return self.alpha_1 if t == 1 else 1.0
+
+    def eta(self, t: int) -> float:
+        return (self.p + self.mu) * (t - 1) + self.p * self.T
+
+
 class Slide:
     """Any domain, and any nu: the inner iterations of primal-dual sliding, T_k of them; R balances them against
     gradients."""
@@ -150,25 +167,13 @@ class Slide:
         return s.P / (8 * s.memory.R**2)
 
     def move(self, context: Context, plan: Plan, s: State, weights: Weights, y: Array) -> Moved:
-        domain, coupling, mu = context.domain, context.coupling, context.problem.mu
         b, S, p = weights
         T = self._slides(s, b, p * b)
         q = self._theta(s) * T / b
-        x, x_before, dual = s.x, s.x_before, s.dual
-        anchor = p * domain.grad_nu(s.x) - y
-        x_sum, dual_sum = 0 * x, Dual(0 * dual.s, 0 * dual.w)
-        for t in range(1, T + 1):
-            alpha = s.b_before * T / (b * s.T_before) if t == 1 else 1.0
-            eta = (p + mu) * (t - 1) + p * T
-            u = x + alpha * (x - x_before)
-            dual = coupling.ascend(dual, u, q)
-            x, x_before = domain.prox(eta * domain.grad_nu(x) + anchor - coupling.pull(dual), mu + eta + p), x
-            x_sum += x
-            dual_sum = Dual(dual_sum.s + dual.s, dual_sum.w + dual.w)
-        x_hat = x_sum / T
+        row = _Row(p, T, q, s.b_before * T / (b * s.T_before), context.problem.mu)
+        x, x_before, dual, x_hat, mean = slide(context, s.x, s.x_before, s.dual, y, row)
         # Lap x_hat, but for where the extrapolation began: no exchange is spent on it.
         gap = (dual.w - s.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
-        mean = Dual(dual_sum.s / T, dual_sum.w / T)
         x_bar = average(s.x_bar, x_hat, b / S)
         return Moved(x, x_bar, x, dual, mean, average(s.gap_bar, gap, b / S), gap, x_before, T)
 
