@@ -42,8 +42,8 @@ class ClockedNetwork(Wrapper):
         super().__init__(network)
         self._clock = clock
 
-    def combine(self, v, weights):
-        return self._clock(super().combine, v, weights)
+    def combine(self, v, weights, encoding=None):
+        return self._clock(super().combine, v, weights, encoding)
 
 
 @dataclass(frozen=True)

@@ -407,6 +407,7 @@ MISTAKES = {
     "K": (0, 1.5, -1, "a", float("nan")),
     "R": (0, -1, "a", float("inf")),
     "spectrum": ((0, 1), (2, 1), (1,), (1, 2, 3), 3, "ab", (float("nan"), 1), (1, float("inf")), ("a", "b"), (-1, 2)),
+    "restarts": (0, 1, 1.0, "yes", None),
 }
 
 
@@ -430,9 +431,12 @@ EQUATIONS = gs.LinearlyConstrained(gs.losses.Quadratic(np.eye(3), np.ones(3)), n
 NO_GRADIENT = gs.losses.Custom(sample_gradient=lambda x, batch, streams: x, agents=8, dimension=D)
 REFUSED = {
     "L and first_L": (lambda: gs.AutoPDS(L=1.0, first_L=2.0), ["L", "first_L", "both"]),
-    "shared, where sets differ": (lambda: unlike("shared"), ["AutoPDS", "same X and penalty"]),
-    "shared, with entropy": (lambda: entropic("shared"), ["AutoPDS", "Euclidean", "EntropySimplex"]),
-    "own, with entropy": (lambda: entropic("own"), ["AutoPDS", "Euclidean", "EntropySimplex"]),
+    "shared, where sets differ": (
+        lambda: unlike("shared"),
+        ['inner="shared"', "same X and penalty", "leave inner out"],
+    ),
+    "shared, with entropy": (lambda: entropic("shared"), ['inner="shared"', "Euclidean", "EntropySimplex"]),
+    "own, with entropy": (lambda: entropic("own"), ['inner="own"', "Euclidean", "EntropySimplex"]),
     "a saddle point": (lambda: gs.solve(SADDLE, method=gs.AutoPDS()), ["network", "gs.PDS()"]),
     "equations": (lambda: gs.solve(EQUATIONS, method=gs.AutoPDS()), ["network", "gs.PDS()"]),
     "samples only": (lambda: gs.solve(gs.Problem(NO_GRADIENT), RING, gs.AutoPDS()), ["gradient"]),

@@ -65,6 +65,7 @@ def test_blocks_are_found():
         ("cli.md", "toml"),
         ("rivals.md", "python"),
         ("conditions.md", "python"),
+        ("auto.md", "python"),
     }
 
 

@@ -53,7 +53,8 @@ class Failing(Wrapper):
         for i, j in self._directed if fails else ():
             matrix[i, i] += matrix[i, j]
             matrix[i, j] = 0
-        return matrix.astype(v.dtype) @ v
+        # An exchange of the network within: what rides along moves there.
+        return super().combine(v, matrix.astype(v.dtype), encoding)
 
 
 def one_way(graph, **given):
@@ -337,7 +338,7 @@ def test_a_sum_is_measured_against_its_parts_and_the_gradients(part, noticed):
     loss = gs.losses.Quadratic(np.ones((4, 1, 1)), np.array([[1.0], [-1.0], [1.0], [-1.0]]))
     balance = Balance(gs.Problem(loss), gs.network.Local(gs.Graph.ring(4)), Costs())
     balance.look(np.array([[1.0], [-1.0], [1.0], [-1.0 + 8 * part]]))
-    message = balance.broken(np.zeros((4, 1)), "it")
+    message = balance.broken(*np.zeros((2, 4, 1)), "it")
     assert bool(message) == noticed
     if part == 1e-4:
         # 4 by the rows, 4 by the gradients.
@@ -358,7 +359,7 @@ def test_what_counts_as_rounding_grows_with_the_run(spent, part, noticed):
     loss = gs.losses.Quadratic(np.zeros((2, 1, 1), dtype=np.float32), np.zeros((2, 1), dtype=np.float32))
     balance = Balance(gs.Problem(loss), gs.network.Local(gs.Graph.path(2)), spent)
     balance.look(np.array([[1.0], [-1.0 + 2 * part]]))
-    assert bool(balance.broken(np.zeros((2, 1), dtype=np.float32), "it")) == noticed
+    assert bool(balance.broken(*np.zeros((2, 2, 1), dtype=np.float32), "it")) == noticed
 
 
 def test_a_sum_is_measured_against_the_largest_rows_of_the_run():
@@ -366,9 +367,22 @@ def test_a_sum_is_measured_against_the_largest_rows_of_the_run():
     balance = Balance(gs.Problem(loss), gs.network.Local(gs.Graph.path(2)), Costs())
     for size in (1e6, 1e-3):
         balance.look(np.array([[size], [-size + 1e-4]]))
-    assert balance.broken(np.zeros((2, 1)), "it") == ""
+    assert balance.broken(*np.zeros((2, 2, 1)), "it") == ""
     balance.look(np.array([[1.0], [9.0]]))
-    assert balance.broken(np.zeros((2, 1)), "it") != ""
+    assert balance.broken(*np.zeros((2, 2, 1)), "it") != ""
+
+
+def test_a_start_far_out_has_larger_roundings():
+    """They stay in the multipliers, and are no fault of the links."""
+    rng = np.random.default_rng(0)
+    features, targets = rng.normal(size=(30, 3)).astype(np.float32), rng.normal(size=30).astype(np.float32)
+    problem = gs.Problem(gs.losses.LeastSquares(features, targets, agents=6))
+    for size in (1e3, 1e5):
+        for method in (gs.NIDS(), gs.AutoPDS(), gs.AutoPDS(inner="own")):
+            options = {"x0": np.full((6, 3), size, dtype=np.float32), "record_every": 100}
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                gs.solve(problem, gs.Graph.ring(6), method, stop=gs.Stop(iterations=300), **options)
 
 
 def test_a_finished_run_that_is_resumed_still_warns(tmp_path):

@@ -107,7 +107,7 @@ def test_what_is_neither_is_not():
     oracle.value(x)
     network.agree(x, "sum")
     network.post(x, "sum")
-    network.survey()
+    network.survey(x, lambda graph, values: values[0])
     network.norm_bound()
     network.arrived()
     assert costs.control_rounds > 0

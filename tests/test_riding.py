@@ -12,7 +12,6 @@ from gradslide.costs import Costs
 from gradslide.methods.base import Copied
 from gradslide.network import Counted, delayed
 from gradslide.network.central import Central
-from gradslide.network.wrapper import beneath
 from gradslide.setting import Networked
 from gradslide.timeline import Timeline
 
@@ -413,7 +412,7 @@ def test_a_new_run_starts_with_nothing_on_its_way(name):
 def test_nothing_rides_on_the_exchanges_of_observations(name):
     net = CONDITIONS[name](network.Local(GRAPH))
     net.post(integers(GRAPH.m), "max")
-    aside = beneath(net)
+    aside = net.aside()
     exchange(aside, GRAPH.diameter)
     assert aside.arrived() == net.arrived() == []
     aside.post(integers(GRAPH.m), "max")
@@ -479,9 +478,17 @@ def test_a_survey_is_flooding(name):
     graph, costs = GRAPHS[name], Costs()
     net = Counted(network.Lossy(graph, 0.3), costs)
     exchanges, numbers = flooded_edges(graph)
-    assert net.survey() is graph
-    assert costs.control_rounds == net.survey_rounds == graph.diameter
-    assert costs.floats_sent == net.survey_size == numbers == 4 * len(graph.edges) ** 2
+    rows = integers(graph.m)
+    answer = net.survey(rows, lambda found, values: np.append(np.sum(values, axis=0), [found.m, len(found.edges)]))
+    np.testing.assert_array_equal(answer, [*rows.sum(axis=0), graph.m, len(graph.edges)])
+    radius = graph.radius_center()[1]
+    assert costs.control_rounds == net.survey_rounds == graph.diameter + radius
+    links = 2 * len(graph.edges)
+    assert numbers == links**2
+    # The rows are flooded as the edges are, the answer passes once over every link of the tree.
+    assert (
+        costs.floats_sent == net.survey_size(rows, answer) == numbers + links * rows.size + (graph.m - 1) * len(answer)
+    )
     assert exchanges <= graph.diameter
     assert costs.rounds == 0
 
@@ -489,16 +496,16 @@ def test_a_survey_is_flooding(name):
 def test_a_survey_takes_its_time_on_a_clock():
     graph, costs = gs.Graph.path(3), Costs()
     timeline = Timeline(gs.Clock(latency=0.5, bandwidth=8.0), graph, loss_of(3), costs)
-    Counted(network.Local(graph), costs, timeline).survey()
-    # Two rounds, and four numbers of eight bytes over each link.
-    assert costs.simulated_seconds == pytest.approx(2 * 0.5 + 4, rel=1e-12)
+    Counted(network.Local(graph), costs, timeline).survey(np.zeros((3, 0)), lambda found, values: np.zeros(6))
+    # Three rounds; four numbers of eight bytes over each of four links, and six over the two of the tree.
+    assert costs.simulated_seconds == pytest.approx(3 * 0.5 + 4 + 3, rel=1e-12)
 
 
 def test_a_survey_moves_nothing_that_rides():
     net = Counted(network.Local(GRAPH), Costs())
     net.post(integers(GRAPH.m), "max")
     for _ in range(5):
-        net.survey()
+        net.survey(integers(GRAPH.m), lambda graph, values: values[0])
         net.agree(integers(GRAPH.m), "sum")
     assert net.arrived() == []
 
@@ -510,12 +517,17 @@ def test_a_slow_network_takes_longer_for_a_survey_and_not_for_riders(monkeypatch
     slow.post(integers(GRAPH.m), "sum")
     slow.arrived()
     assert naps == []
-    assert slow.survey() is GRAPH
+    assert slow.survey(np.ones((GRAPH.m, 1)), lambda graph, values: np.array([graph.m + len(values)])) == 2 * GRAPH.m
     assert sum(naps) == 0.25 * slow.survey_rounds > 0
 
 
 def test_without_a_network_there_is_nothing_to_survey():
-    for ask in (lambda: Central(3).survey(), lambda: Central(3).survey_rounds, lambda: Central(3).survey_size):
+    rows = np.ones((3, 1))
+    for ask in (
+        lambda: Central(3).survey(rows, lambda graph, values: values),
+        lambda: Central(3).survey_rounds,
+        lambda: Central(3).survey_size(rows, rows),
+    ):
         with pytest.raises(gs.InputError, match="needs a network"):
             ask()
 

@@ -28,8 +28,8 @@ class Balance:
         self._sum = max(total, _MEMORY * self._sum)
         self._size = max(self._size, self._total(rows))
 
-    def broken(self, x: Array, method: str) -> str:
-        """What to say of the answer x; nothing where all is well."""
+    def broken(self, start: Array, x: Array, method: str) -> str:
+        """What to say of the answer x of a run from there; nothing where all is well."""
         roundings = 10 + self._costs.rounds + self._costs.gradients
         rounding = roundings * float(np.finfo(self._problem.dtype).eps)
         tolerance = _HARMLESS + rounding
@@ -37,7 +37,7 @@ class Balance:
         if not tolerance * self._size < self._sum:
             return ""
         # Where no multipliers are needed, nothing but rounding is in them: gradients give the scale.
-        points = (self._problem.start(), x)
+        points = (start, x)
         with np.errstate(over="ignore", invalid="ignore"):
             size = self._size + max(self._total(self._problem.loss.gradient(point)) for point in points)
             steps = max(self._total(point) for point in points) * self._smoothness()

@@ -334,7 +334,7 @@ class Run:
                 "version": __version__,
                 **({"ended_by": self._ended_by} if self._ended_by else {}),
             },
-            warnings=self._setting.doubts(outputs[self._output], name),
+            warnings=self._setting.doubts(self._context.x0, outputs[self._output], name),
         )
 
     def identity(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gradslide.errors import require
 from gradslide.invariant import Balance
 from gradslide.metrics import NetworkObserver, Observer
 from gradslide.network import Counted, Network
-from gradslide.network.wrapper import Wrapper, beneath
+from gradslide.network.wrapper import Wrapper
 from gradslide.problem import Problem
 from gradslide.proof import Examiner, Values, traits
 from gradslide.stop import Relative, Stop
@@ -64,8 +64,8 @@ class Setting(Protocol):
         """Look at what a method says must add up to zero."""
         ...
 
-    def doubts(self, x: Array, method: str) -> tuple[str, ...]:
-        """What makes the answer x doubtful."""
+    def doubts(self, start: Array, x: Array, method: str) -> tuple[str, ...]:
+        """What makes the answer x of a run from start doubtful."""
         ...
 
     @property
@@ -109,7 +109,7 @@ class Networked:
         self.network: Network = Counted(network, costs, self.timeline)
         self.network.begin()
         self.coupling = couplings.make(coupling, self.network)
-        observed = beneath(network)
+        observed = network.aside()
         self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
         self._balance = Balance(problem, observed, costs)
         self.names = {"coupling": coupling, "network": repr(network if isinstance(network, Wrapper) else network.graph)}
@@ -130,8 +130,8 @@ class Networked:
     def watch(self, rows: Array) -> None:
         self._balance.look(rows)
 
-    def doubts(self, x: Array, method: str) -> tuple[str, ...]:
-        text = self._balance.broken(x, method)
+    def doubts(self, start: Array, x: Array, method: str) -> tuple[str, ...]:
+        text = self._balance.broken(start, x, method)
         return (text,) if text else ()
 
     def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:

@@ -14,21 +14,21 @@ from gradslide.errors import require, require_number, unknown_name
 from gradslide.gossip import chebyshev
 from gradslide.methods import defaults
 from gradslide.methods.adaptive.agreement import AGREEMENTS, require_agreement
-from gradslide.methods.adaptive.attempt import attempt, gradient, ridge, smooth_value
+from gradslide.methods.adaptive.attempt import attempt, smooth_value
 from gradslide.methods.adaptive.curvature import Rules
 from gradslide.methods.adaptive.epochs import restarted
 from gradslide.methods.adaptive.inner import Inner, Own, Shared, Slide
-from gradslide.methods.adaptive.plan import Plan, no_plan, plan_for
+from gradslide.methods.adaptive.opening import Opening, opened
+from gradslide.methods.adaptive.plan import Plan
 from gradslide.methods.adaptive.state import Memory, State
-from gradslide.methods.adaptive.sums import dot, dual_squares, squares
+from gradslide.methods.adaptive.sums import dot
 from gradslide.methods.base import Context, as_floats
-from gradslide.methods.steps import check_positive, is_common, is_free, require_common_domain, require_euclidean
+from gradslide.methods.steps import check_positive, is_common, is_free
 
-_INNER = ("shared", "own", "sliding")
-# How far from x_0 the second gradient is taken that the first L comes from.
-_PROBE = 1e-3
+# The inner loops, and the parameters that each has no use for.
+_WITHOUT = {"shared": ("R",), "own": (), "sliding": ("K", "spectrum")}
 # Where gradients are dear, L begins below what the probe says: only the first test pays for it, in rounds.
-_DEAR, _BOLD = 5.0, 0.25
+_DEAR, _BOLD = 5.0, 0.5
 # Sums at once that take no more than this share of what an iteration costs are worth it.
 _CHEAP = 1 / 3
 # Prox sliding with restarts begins with a larger R than theory's.
@@ -53,9 +53,10 @@ class AutoPDS:
     the first outer iterations, agreed on once. agreement: "late" (sums ride on the vectors along a spanning tree and
     are acted on when they arrive; where gradients are so dear that waiting costs less, they are waited for), "exact"
     (sums at once, in control rounds), "none" (no sums: flooded maxima, and restarts on a schedule). inner: one of those
-    above. L: kept instead of found; first_L: only the first guess. K: exchanges per gradient; R: of sliding, both kept.
-    restarts: whether there are any. spectrum: the smallest eigenvalue of the Laplacian but 0, and the largest, if they
-    are known; else the agents learn the graph first, in as many control rounds as its diameter.
+    above. L: kept instead of found; first_L: only the first guess. K: exchanges per gradient, of "shared" and
+    "own"; R: the weight of consensus, of "own" and "sliding"; both are kept. restarts: whether there are any. spectrum:
+    the smallest eigenvalue of the Laplacian but 0, and the largest, if they are known; else the agents learn the graph
+    first, in as many control rounds as its diameter.
     """
 
     stops_itself: ClassVar[bool] = True
@@ -75,14 +76,18 @@ class AutoPDS:
             require_number("balance", self.balance, 'or give "measure"', above=0)
             as_floats(self, "balance")
         require_agreement(self.agreement)
-        if self.inner is not None and self.inner not in _INNER:
-            raise unknown_name("inner", self.inner, _INNER)
+        if self.inner is not None and self.inner not in _WITHOUT:
+            raise unknown_name("inner", self.inner, _WITHOUT)
         check_positive(self, "L", "first_L", "R")
         as_floats(self, "L", "first_L", "R")
         rule = "give L (which is kept) or first_L (which is only the first guess)"
         require(self.L is None or self.first_L is None, rule, "both", "leave one out")
+        rule, remedy = "restarts must be True or False", "False switches them off"
+        require(isinstance(self.restarts, bool | np.bool_), rule, repr(self.restarts), remedy)
+        object.__setattr__(self, "restarts", bool(self.restarts))
         if self.K is not None:
             require_number("K", self.K, "leave it out for the default", least=1, whole=True)
+            object.__setattr__(self, "K", int(self.K))
         if self.spectrum is not None:
             rule, remedy = "spectrum must be two eigenvalues of the Laplacian", "its smallest but 0, and its largest"
             require(isinstance(self.spectrum, tuple | list) and len(self.spectrum) == 2, rule, self.spectrum, remedy)
@@ -92,13 +97,11 @@ class AutoPDS:
             object.__setattr__(self, "spectrum", (float(least), float(most)))
 
     def init(self, context: Context) -> State:
-        plan, inner = self._plan(context), self._inner(context)
-        x = context.x0
-        y, conjugate = gradient(context, x)
-        L = self.L or self.first_L or _first_L(context, plan, inner, y, by_maxima=self.agreement == "none")
+        plan, (y, conjugate), L = self._opening(context)
+        inner, x, L = self._inner(context), context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         memory = Memory(
-            K=inner.exchanges(plan, balance) if self.K is None else int(self.K),
+            K=inner.exchanges(plan, balance) if self.K is None else self.K,
             balance=balance,
             is_measured=self.balance != "measure",
             follows_lagrangian=inner.follows_lagrangian,
@@ -106,7 +109,7 @@ class AutoPDS:
         if isinstance(inner, Slide):
             R = self.R
             if R is None:
-                R = _PRACTICE * math.sqrt(balance) * defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
+                R = _PRACTICE * math.sqrt(max(1.0, balance)) * defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
             memory = replace(memory, R=R, finds_R=self.R is None)
         elif isinstance(inner, Own):
             memory = replace(memory, R=self.R or 1.0, finds_R=self.R is None)
@@ -140,7 +143,7 @@ class AutoPDS:
         )
 
     def step(self, context: Context, state: State) -> State:
-        plan, inner = self._plan(context), self._inner(context)
+        plan, inner = self._opening(context).plan, self._inner(context)
         rules = self._rules(state.memory.balance)
         agreement = AGREEMENTS[self._agreement(context, state.memory)](rules)
         s, attempts = state, 0
@@ -177,7 +180,7 @@ class AutoPDS:
 
     def finish(self, context: Context, state: State) -> State:
         """Mix the answers a few rounds more, where all agents have the same X."""
-        plan = self._plan(context)
+        plan = self._opening(context).plan
         if not state.memory.follows_lagrangian or plan.most == 0:
             return state
 
@@ -192,25 +195,32 @@ class AutoPDS:
         found = {"L": state.L, "K": m.K, "balance": m.balance, "restarts": state.epoch}
         return found | ({"R": m.R} if m.R > 0 else {})
 
-    def _plan(self, context: Context) -> Plan:
-        needs_none = isinstance(self._inner(context), Slide)
-        return context.once("plan", lambda: no_plan(context) if needs_none else plan_for(context, self.spectrum))
+    def _opening(self, context: Context) -> Opening:
+        def make() -> Opening:
+            needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
+            return opened(context, self._inner(context), self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
+
+        return context.once("opening", make)
 
     def _inner(self, context: Context) -> Inner:
         return context.once("inner", lambda: self._chosen(context))
 
     def _chosen(self, context: Context) -> Inner:
         """The inner loop that was asked for, else the best for this domain."""
-        name = self.inner
-        if name is None:
-            name = ("shared" if is_common(context) else "own") if context.domain.euclidean else "sliding"
+        domain = context.domain
+        has_common = domain.euclidean and is_common(context)
+        name = self.inner or (("shared" if has_common else "own") if domain.euclidean else "sliding")
+        got, remedy = repr(context.problem), "leave inner out"
+        require(domain.euclidean or name == "sliding", f'inner="{name}" needs a Euclidean domain', got, remedy)
+        require(
+            has_common or name != "shared", 'inner="shared" needs the same X and penalty for all agents', got, remedy
+        )
+        for parameter in _WITHOUT[name]:
+            value = getattr(self, parameter)
+            require(value is None, f'inner="{name}" has no {parameter}', value, f"leave {parameter} out")
         if name == "sliding":
             return Slide(context.coupling.norm())
-        require_euclidean(context, self)
-        if name == "own":
-            return Own()
-        require_common_domain(context, self)
-        return Shared(is_free(context))
+        return Own() if name == "own" else Shared(is_free(context))
 
     def _rules(self, balance: float) -> Rules:
         return Rules(
@@ -236,24 +246,3 @@ class AutoPDS:
         balance = float(context.network.agree(ratios, "sum")[0]) / context.network.m
         K = m.K if self.K is not None else max(m.K, inner.exchanges(plan, balance))
         return replace(s, memory=replace(m, balance=balance, is_measured=True, K=K))
-
-
-def _first_L(context: Context, plan: Plan, inner: Inner, y: Array, *, by_maxima: bool) -> float:
-    """From a second gradient near x_0: one flooded maximum and a sum, or two maxima."""
-    network, domain, x = context.network, context.domain, context.x0
-    largest = float(network.agree(np.sqrt(dot(y, y)), "max"))
-    if largest == 0:
-        return 1.0
-    near = x - (_PROBE / largest) * y
-    near = near if inner.follows_lagrangian else domain.project(near)
-    change = context.oracle.gradient(near) - y + ridge(context, inner, near) - ridge(context, inner, x)
-    D = plan.D[:, 0]
-    changes, moves = dual_squares(context, change) / D, D * squares(context, near - x)
-    if by_maxima:
-        ratios = np.where(moves > 0, changes / np.where(moves > 0, moves, 1.0), 0.0)
-        found = float(network.agree(ratios, "max"))
-    else:
-        total_change, total_move = network.agree(np.stack([changes, moves], axis=1), "sum").tolist()
-        found = total_change / total_move if total_move > 0 else 0.0
-    # A linear loss: any L will do, and this one moves x by about 1.
-    return math.sqrt(found) if found > 0 else largest

@@ -76,14 +76,14 @@ def require_euclidean(context: Context, method: object) -> None:
     """Refuse a nu that is not half a squared distance."""
     name = type(method).__name__
     rule = f"{name} needs a Euclidean domain"
-    require(context.domain.euclidean, rule, type(context.domain).__name__, "use Simplex, or gs.PDS()")
+    require(context.domain.euclidean, rule, type(context.domain).__name__, "use Simplex, gs.AutoPDS() or gs.PDS()")
 
 
 def require_unconstrained(context: Context, method: object) -> None:
     """Refuse sets and penalties."""
     require_euclidean(context, method)
     rule = f"{type(method).__name__} needs X = R^d and no penalty"
-    require(is_free(context), rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
+    require(is_free(context), rule, repr(context.problem), "use gs.AutoPDS(), gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
 
 def require_common_domain(context: Context, method: object) -> None:
@@ -117,7 +117,7 @@ def _are_same(images: list[Array]) -> bool:
 
 def _require_same(context: Context, method: object, same: bool, what: str) -> None:
     rule = f"{type(method).__name__} needs the same {what} for all agents"
-    require(same, rule, repr(context.problem), "use gs.NIDS(), gs.EXTRA() or gs.PDS()")
+    require(same, rule, repr(context.problem), "use gs.AutoPDS(), gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
 
 def require_strongly_convex(context: Context, method: object) -> None:

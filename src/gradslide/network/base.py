@@ -1,5 +1,6 @@
 """The protocol that methods are written against."""
 
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 from gradslide._types import Array
@@ -7,6 +8,8 @@ from gradslide.compressors import Compressor
 from gradslide.graph import Graph
 
 Reduction = Literal["max", "or", "sum"]
+# From the graph and the values of all agents, one row each, to numbers that all must know.
+WorkOut = Callable[[Graph, Array], Array]
 
 
 class Network(Protocol):
@@ -54,19 +57,19 @@ class Network(Protocol):
         """Floats that leave the agents here for a post, over all exchanges that it rides on."""
         ...
 
-    def survey(self) -> Graph:
-        """Every agent learns the whole graph: control rounds. What follows from it in floating point comes from the
-        root, down the tree with the next agreement, so that all have the same bits."""
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
+        """Every agent floods its edges and its row of values; what the centre of the graph works out from all of them
+        comes down the tree, so that all have the same bits. Costs control rounds."""
         ...
 
     @property
     def survey_rounds(self) -> int:
-        """Exchanges that `survey` takes: the edges are flooded."""
+        """Exchanges that `survey` takes: a flood, and down the tree."""
         ...
 
-    @property
-    def survey_size(self) -> int:
-        """Floats that leave the agents here for `survey`: both ends of every edge, over every link of theirs."""
+    def survey_size(self, values: Array, answer: Array) -> int:
+        """Floats that leave the agents here for `survey`: both ends of every edge and all values over every link of
+        theirs, the answer over every link of the tree."""
         ...
 
     def norm_bound(self) -> float:

@@ -6,7 +6,7 @@ from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.errors import InputError
 from gradslide.graph import Graph
-from gradslide.network.base import Reduction
+from gradslide.network.base import Reduction, WorkOut
 from gradslide.network.local import reduced
 from gradslide.network.riding import Riding
 
@@ -35,11 +35,10 @@ class Central(Riding):
     def survey_rounds(self) -> int:
         return self._none()
 
-    @property
-    def survey_size(self) -> int:
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
         return self._none()
 
-    def survey(self) -> Graph:
+    def survey_size(self, values: Array, answer: Array) -> int:
         return self._none()
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:

@@ -5,8 +5,7 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.costs import Costs
-from gradslide.graph import Graph
-from gradslide.network.base import Network, Reduction
+from gradslide.network.base import Network, Reduction, WorkOut
 from gradslide.network.wrapper import Wrapper
 from gradslide.timeline import Timeline
 
@@ -47,12 +46,13 @@ class Counted(Wrapper):
         self._costs.floats_sent += self._network.post_size(values, reduction)
         super().post(values, reduction)
 
-    def survey(self) -> Graph:
-        rounds, floats = self._network.survey_rounds, self._network.survey_size
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
+        answer = super().survey(values, work_out)
+        rounds, floats = self._network.survey_rounds, self._network.survey_size(values, answer)
         self._costs.floats_sent += floats
         # Spread evenly over the rounds.
         self._control(rounds, floats / max(1, self._messages * rounds) * _DOUBLE)
-        return super().survey()
+        return answer
 
     def norm_bound(self) -> float:
         self._control(self._network.norm_rounds, _DOUBLE)

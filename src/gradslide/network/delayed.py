@@ -6,7 +6,7 @@ from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.errors import require_number
 from gradslide.graph import Graph
-from gradslide.network.base import Network, Reduction
+from gradslide.network.base import Network, Reduction, WorkOut
 from gradslide.network.wrapper import Wrapper
 
 
@@ -26,9 +26,9 @@ class Delayed(Wrapper):
         time.sleep(self._seconds * self._network.control_rounds(reduction))
         return super().agree(values, reduction)
 
-    def survey(self) -> Graph:
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
         time.sleep(self._seconds * self._network.survey_rounds)
-        return super().survey()
+        return super().survey(values, work_out)
 
     def norm_bound(self) -> float:
         time.sleep(self._seconds * self._network.norm_rounds)

@@ -8,7 +8,7 @@ from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.errors import kind_of, require, unknown_name
 from gradslide.graph import Graph
-from gradslide.network.base import Reduction
+from gradslide.network.base import Reduction, WorkOut
 from gradslide.network.riding import Riding
 
 
@@ -45,16 +45,16 @@ class Local(Riding):
             return 2 * (self.m - 1) * numbers
         return self.control_rounds(reduction) * 2 * len(self.graph.edges) * numbers
 
-    def survey(self) -> Graph:
-        return self.graph
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
+        return work_out(self.graph, values)
 
     @property
     def survey_rounds(self) -> int:
-        return self.graph.diameter_bound
+        return self.graph.diameter_bound + self.graph.radius_center()[1]
 
-    @property
-    def survey_size(self) -> int:
-        return (2 * len(self.graph.edges)) ** 2
+    def survey_size(self, values: Array, answer: Array) -> int:
+        links = 2 * len(self.graph.edges)
+        return links * (links + int(values.size)) + (self.m - 1) * int(answer.size)
 
     def norm_bound(self) -> float:
         return self.graph.laplacian_norm if self._exact_norm else self.graph.norm_bound

@@ -7,7 +7,7 @@ from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.errors import InputError, kind_of
 from gradslide.graph import Graph
-from gradslide.network.base import Network, Reduction
+from gradslide.network.base import Network, Reduction, WorkOut
 from gradslide.network.local import Local
 
 
@@ -65,16 +65,15 @@ class Wrapper:
     def post_size(self, values: Array, reduction: Reduction) -> int:
         return self._network.post_size(values, reduction)
 
-    def survey(self) -> Graph:
-        return self._network.survey()
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
+        return self._network.survey(values, work_out)
 
     @property
     def survey_rounds(self) -> int:
         return self._network.survey_rounds
 
-    @property
-    def survey_size(self) -> int:
-        return self._network.survey_size
+    def survey_size(self, values: Array, answer: Array) -> int:
+        return self._network.survey_size(values, answer)
 
     def norm_bound(self) -> float:
         return self._network.norm_bound()
@@ -101,8 +100,3 @@ def wrappers(network: Network) -> Iterator[Wrapper]:
     while isinstance(network, Wrapper):
         yield network
         network = network._network
-
-
-def beneath(network: Network) -> Network:
-    """The network under all wrappers: what observations look at."""
-    return network.aside()

@@ -43,7 +43,7 @@ class OnOneMachine:
     def watch(self, rows: Array) -> None:
         """Multipliers of one machine need not add up to anything."""
 
-    def doubts(self, x: Array, method: str) -> tuple[str, ...]:
+    def doubts(self, start: Array, x: Array, method: str) -> tuple[str, ...]:
         return ()
 
     def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:

@@ -21,13 +21,14 @@ from gradslide.methods.adaptive.curvature import (
 from gradslide.methods.adaptive.epochs import grown, heard, restarted
 from gradslide.methods.adaptive.inner import Inner
 from gradslide.methods.adaptive.plan import Plan
-from gradslide.methods.adaptive.state import Facts, State, Trial, accepted, on_trail
+from gradslide.methods.adaptive.state import Facts, State, Trial, accepted, gone_back, on_trail
 from gradslide.methods.base import Context
 
 # Outer iterations before a rising Lagrangian ends an epoch.
 _PATIENCE, _LATE_PATIENCE = 15, 25
-# A Lagrangian that jumps by this share of itself: L was far too small, and the agents go back.
-_JUMP = 1e-2
+# A Lagrangian that jumps by this share of itself, or rises just after L was found too small: the agents go back, to so
+# many iterations before that.
+_JUMP, _BACK = 1e-2, 2
 # Length of the first epoch on a schedule; each one is twice as long as the one before.
 _SCHEDULED = 30
 # So many times L rises before an iteration is accepted as it is.
@@ -73,7 +74,7 @@ class Late:
         network.post(trial.facts, "sum")
         done = on_trail(s, accepted(s, trial))
         memory = replace(done.memory, posted=(*done.memory.posted, (done.epoch, done.k)))
-        L, ends, bad = done.L, False, 0
+        L, ends, unstable = done.L, False, 0
         ahead = math.ceil(network.control_rounds("sum") / max(1, memory.K))
         for sums in network.arrived("sum"):
             facts = Facts(*sums.tolist())
@@ -82,22 +83,27 @@ class Late:
             seen = 0.0
             if not is_noise(context, facts, L):
                 seen = curvature(facts)
-                L, memory = heard_late(L, self.rules, memory, seen)
+                L, memory = heard_late(L, self.rules, memory, seen, k=k if epoch == done.epoch else None, ahead=ahead)
             if epoch != done.epoch:
                 continue
             memory, now_ends = heard(
                 memory, inner, facts, seen, k=k, total=done.total, patience=_LATE_PATIENCE, ahead=ahead
             )
             ends = ends or now_ends
-            if inner.follows_lagrangian and not facts.lagrangian - facts.before <= _JUMP * abs(facts.before):
-                ends, bad = True, bad or k
-        back = [point for point in done.trail if bad and point.k == bad - 1]
+            harmless = 0.0 if memory.onset else _JUMP * abs(facts.before)
+            if inner.follows_lagrangian and not facts.lagrangian - facts.before <= harmless:
+                unstable = unstable or k
+        done = replace(done, L=L, memory=memory)
+        if unstable and memory.onset:
+            # What is on its way belongs to another course: a new epoch, though nothing starts anew.
+            return replace(gone_back(done, max(0, memory.onset - _BACK)), epoch=done.epoch + 1)
+        if unstable:
+            done = gone_back(done, unstable - 1)
         waiting = next((k for epoch, k in memory.posted if epoch == done.epoch), done.k + 1)
-        done = replace(done, L=L, memory=memory, trail=tuple(p for p in done.trail if p.k >= waiting - 1))
-        if not (ends and self.rules.restarts):
+        oldest = min(waiting, memory.onset or waiting) - _BACK
+        done = replace(done, trail=tuple(point for point in done.trail if point.k >= oldest))
+        if not ((ends or unstable) and self.rules.restarts):
             return done
-        if back:
-            done = replace(done, x_bar=back[0].x_bar, value_bar=back[0].value_bar, dual=back[0].dual)
         return restarted(done, inner, self.rules, grown(memory, plan, self.rules, waits=True))
 
 

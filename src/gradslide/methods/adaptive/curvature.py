@@ -18,9 +18,13 @@ MARGIN, _STEEPEST = 1.2, 4.0
 # How fast L falls, where a test that fails costs a gradient.
 _FALL = 0.9
 # Until it first had to rise: where gradients are dear, and where the first L was only a guess.
-_DEAR_FALL, _GUESS_FALL = 0.6, 0.1
-# Where sums come late, and nothing is done again: before and after it first had to rise.
-_LATE_FALL_FIRST, _LATE_FALL = 0.97, 0.98
+_DEAR_FALL, _GUESS_FALL = 0.7, 0.1
+# Where sums come late: until it first had to rise, the slower the later they come; after that; and close to where it
+# was too small.
+_FIRST_STEEPNESS, _STEEPEST_FIRST_FALL = 0.2, 0.93
+_LATE_FALL, _EDGE_FALL = 0.98, 0.995
+# So many times what was too small is close to it; so many sums that let L fall make an end of what was before.
+_EDGE, CALM = 2.0, 5
 # Where only maxima are known, which are larger than what the sum needs.
 _FLOODED_FALL, _FLOODED_MARGIN = 0.98, 0.8
 
@@ -79,14 +83,23 @@ def raised(s: State, trial: Trial, L_r: float) -> State:
     )
 
 
-def heard_late(L: float, rules: Rules, memory: Memory, L_r: float) -> tuple[float, Memory]:
-    """L, once the curvature of an iteration long past is known."""
+def heard_late(
+    L: float, rules: Rules, memory: Memory, L_r: float, *, k: int | None, ahead: int
+) -> tuple[float, Memory]:
+    """L, once the curvature of an iteration long past is known. k: which one of this epoch, None where of an older
+    one. ahead: iterations that have passed since."""
     if not rules.finds_L:
         return L, memory
     if MARGIN * L_r > L:
-        return min(MARGIN * L_r, _STEEPEST * L), replace(memory, has_risen=True, rose=True)
-    fall = _LATE_FALL if memory.has_risen else _GUESS_FALL if rules.is_guess else _LATE_FALL_FIRST
-    return max(fall * L, MARGIN * L_r), memory
+        if memory.falls >= CALM:
+            memory = replace(memory, edge=_EDGE * L, onset=k or 0)
+        return min(MARGIN * L_r, _STEEPEST * L), replace(memory, has_risen=True, rose=True, falls=0)
+    if memory.has_risen:
+        fall = _LATE_FALL if L > memory.edge else _EDGE_FALL
+    else:
+        fall = _GUESS_FALL if rules.is_guess else max(_STEEPEST_FIRST_FALL, 1 - _FIRST_STEEPNESS / ahead)
+    falls = memory.falls + 1
+    return max(fall * L, MARGIN * L_r), replace(memory, falls=falls, onset=memory.onset if falls < CALM else 0)
 
 
 def heard_maximum(L: float, rules: Rules, L_r: float) -> float:

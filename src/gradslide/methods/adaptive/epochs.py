@@ -71,7 +71,7 @@ def restarted(s: State, inner: Inner, rules: Rules, memory: Memory) -> State:
     R = max(inner.least_R, _balanced(memory, inner)) if memory.finds_R else memory.R
     L = s.L if inner.accelerates or not rules.finds_L else max(s.L, MARGIN * memory.L_seen)
     P = L if inner.accelerates else R * _weight(s, memory, rules)
-    memory = replace(memory, R=R, rose=False, L_seen=0.0, lagrangian=math.nan, steps=())
+    memory = replace(memory, R=R, rose=False, onset=0, L_seen=0.0, lagrangian=math.nan, steps=())
     return replace(
         s,
         k=0,
@@ -106,6 +106,6 @@ def _balanced(memory: Memory, inner: Inner) -> float:
     consensus, stationarity = memory.shares
     if consensus <= 0 or (stationarity <= 0 and inner.accelerates):
         return memory.R
-    worth = memory.balance if inner.accelerates else 1.0
+    worth = max(1.0, memory.balance) if inner.accelerates else 1.0
     ratio = (worth * consensus / stationarity) ** 0.25 if stationarity > 0 else math.inf
     return memory.R * min(max(ratio, _SLACKEN), _TIGHTEN)

@@ -1,7 +1,7 @@
 """What auto mode takes from the network: weights, extreme eigenvalues, and how many exchanges a gradient is worth."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -58,35 +58,34 @@ class Plan:
         return damped_chebyshev(lambda u: context.network.combine(u, self.matrix), v, K, least=least, most=self.most)
 
 
-def plan_for(context: Context, spectrum: tuple[float, float] | None) -> Plan:
-    """From the graph, which the agents learn first (control rounds), or from eigenvalues that are given."""
+def plan_of(context: Context, D: Array, least: float, most: float) -> Plan:
+    """D: the weights of all agents. least, most: of the Laplacian with these weights."""
+    agents, laplacian = context.network.agents, context.network.laplacian
+    here = D[agents.start : agents.stop]
+    matrix = laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / here) @ laplacian)
+    return Plan(here[:, None].astype(context.problem.dtype), matrix, least, most)
+
+
+def uniform_plan(context: Context, spectrum: tuple[float, float] | None) -> Plan:
+    """All agents weigh the same; without a spectrum nothing is mixed."""
     network = context.network
-    if network.m == 1:
-        return no_plan(context)
-    if spectrum is not None:
-        most_at_least = float(network.laplacian.diagonal(network.agents.start).max())
-        rule, remedy = "spectrum[1] must be the largest eigenvalue of the Laplacian, or more", "leave spectrum out"
-        require(spectrum[1] >= most_at_least, rule, f"{spectrum[1]:g}, less than a degree of {most_at_least:g}", remedy)
-        return replace(no_plan(context), least=spectrum[0], most=spectrum[1])
-    D, matrix, least, most = _weighed(network.survey())
-    here = slice(network.agents.start, network.agents.stop)
-    return Plan(D[here, None].astype(context.problem.dtype), matrix[here], least, most)
-
-
-def no_plan(context: Context) -> Plan:
-    """All agents weigh the same, and nothing is mixed."""
-    D = np.ones((len(context.network.agents), 1), dtype=context.problem.dtype)
-    return Plan(D, context.network.laplacian, math.inf, 0.0)
+    if spectrum is None or network.m == 1:
+        return plan_of(context, np.ones(network.m), math.inf, 0.0)
+    most_at_least = float(network.laplacian.diagonal(network.agents.start).max())
+    rule, remedy = "spectrum[1] must be the largest eigenvalue of the Laplacian, or more", "leave spectrum out"
+    require(spectrum[1] >= most_at_least, rule, f"{spectrum[1]:g}, less than a degree of {most_at_least:g}", remedy)
+    return plan_of(context, np.ones(network.m), *spectrum)
 
 
 @lru_cache(maxsize=16)
-def _weighed(graph: Graph) -> tuple[Array, Array, float, float]:
-    """D, N and its extreme eigenvalues. D evens out what a few agents with many neighbours do to the spectrum."""
+def weighed(graph: Graph) -> tuple[Array, float, float]:
+    """D, and the extreme eigenvalues but 0 of D^-1 Lap. D evens out what a few agents with many neighbours do to the
+    spectrum."""
     degrees = graph.weighted_degrees
     D = np.maximum(1.0, degrees / (2 * degrees.mean()))
     D = D / D.mean()
     if graph.m > _WEIGHED or np.all(D == 1):
-        return np.ones(graph.m), graph.laplacian, graph.algebraic_connectivity, graph.laplacian_norm
+        return np.ones(graph.m), graph.algebraic_connectivity, graph.laplacian_norm
     root = sp.diags_array(1 / np.sqrt(D))
     values = np.linalg.eigvalsh((root @ graph.laplacian @ root).toarray())
-    return D, sp.csr_array(sp.diags_array(1 / D) @ graph.laplacian), float(values[1]), float(values[-1])
+    return D, float(values[1]), float(values[-1])

@@ -13,8 +13,10 @@ from gradslide.methods.base import Copied, average
 class Memory(Copied):
     """What the agents remember of what they agreed on.
 
-    K: exchanges per gradient; R: of prox sliding. has_risen: L rose at some time; rose: in this epoch. L_seen: the
-    largest curvature that was seen in this epoch. lagrangian, steps: the Lagrangian at the last known record of this
+    K: exchanges per gradient; R: of prox sliding. has_risen: L rose at some time; rose: in this epoch. Where sums come
+    late, falls: how many in a row have let L fall since; edge: L that was a little more than too small; onset: the
+    iteration of this epoch at which L was found too small lately, or 0. L_seen: the largest curvature that was seen in
+    this epoch. lagrangian, steps: the Lagrangian at the last known record of this
     epoch, and its last changes. error: the last known residual; error_before: at the last restart, or the last one that
     counted. failures: restarts in a row that hardly lowered it. posted: (epoch, k) of the sums on their way.
     """
@@ -27,6 +29,9 @@ class Memory(Copied):
     is_measured: bool = True
     has_risen: bool = False
     rose: bool = False
+    falls: int = 0
+    edge: float = 0.0
+    onset: int = 0
     L_seen: float = 0.0
     lagrangian: float = math.nan
     steps: tuple[float, ...] = ()
@@ -39,12 +44,18 @@ class Memory(Copied):
 
 
 class Point(NamedTuple):
-    """Where iteration k of an epoch led: something to go back to."""
+    """Where iteration k of an epoch led: something to go back to. As in `State`."""
 
     k: int
+    S: float
+    x: Array
     x_bar: Array
     value_bar: Array
+    y_bar: Array
+    conjugate_bar: Array
+    gap_bar: Array
     dual: Dual
+    dual_bar: Dual
 
 
 @dataclass(frozen=True)
@@ -172,6 +183,16 @@ def accepted(s: State, trial: Trial) -> State:
 def on_trail(s: State, done: State) -> State:
     """The state after an iteration, with where it came from."""
     # A trail that comes from a checkpoint has lost its names.
-    trail = (Point(k, x_bar, value_bar, Dual(*dual)) for k, x_bar, value_bar, dual in s.trail)
-    start = (Point(0, s.x_bar, s.value_bar, s.dual),) if s.k == 0 else tuple(trail)
-    return replace(done, trail=(*start, Point(done.k, done.x_bar, done.value_bar, done.dual)))
+    trail = (Point(*point[:-2], Dual(*point[-2]), Dual(*point[-1])) for point in s.trail)
+    return replace(done, trail=(*(trail if s.k > 0 else [_point(s)]), _point(done)))
+
+
+def gone_back(s: State, k: int) -> State:
+    """Where iteration k of this epoch led, with what has been learned since."""
+    point = next(point for point in s.trail if point.k == k)
+    memory = replace(s.memory, lagrangian=math.nan, steps=(), onset=0)
+    return replace(s, **point._asdict(), memory=memory, trail=(point,))
+
+
+def _point(s: State) -> Point:
+    return Point(*(getattr(s, name) for name in Point._fields))
