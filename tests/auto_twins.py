@@ -261,7 +261,7 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
                     twin.L = min(1.2 * j.Lr, 4 * twin.L)
                     twin.risen, twin.raised, falls = True, True, 0
                 else:
-                    c = max(0.93, 1 - 0.2 / ahead) if first_L is None else 0.1
+                    c = max(0.93, 1 - 0.18 / ahead) if first_L is None else 0.1
                     if twin.risen:
                         c = 0.98 if twin.L > edge else 0.995
                     twin.L = max(c * twin.L, 1.2 * j.Lr)
@@ -277,7 +277,7 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
             if j.Lam - j.Lam_before > (0 if onset else JUMP * abs(j.Lam_before)):
                 unstable = unstable or j.k
         if unstable:
-            twin.k, twin.S, twin.x, twin.xbar, twin.w = points[max(0, onset - 2) if onset else unstable - 1]
+            twin.k, twin.S, twin.x, twin.xbar, twin.w = points[max(min(points), onset - 2) if onset else unstable - 1]
             twin.went_back = True
         if unstable and onset:
             twin.epoch += 1

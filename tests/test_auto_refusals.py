@@ -65,7 +65,7 @@ ENTROPY = gs.domains.EntropySimplex()
         (BALL, "sliding", {"K": 2}, ['inner="sliding" has no K', "leave K out"]),
         (ENTROPY, None, {"spectrum": (1.0, 9.0)}, ['inner="sliding" has no spectrum', "leave spectrum out"]),
     ],
-    ids=["free", "ball", "ball forced", "entropy", "entropy forced", "sliding on a ball"],
+    ids=["free", "ball", "ball forced", "entropy", "entropy forced", "sliding on a ball", "entropy spectrum"],
 )
 def test_parameters_of_another_inner_loop_are_refused(domain, inner, given, words):
     """None of them would do anything."""

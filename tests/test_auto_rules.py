@@ -37,7 +37,7 @@ def test_a_wrong_first_guess_is_made_good_late_by_the_rules(share, kind):
 
 @pytest.mark.parametrize(
     ("name", "make_loss", "kind"),
-    [("ring", logistic, "free"), ("random", least_squares, "lasso"), ("star", least_squares, "ball")],
+    [("ring", logistic, "free"), ("random", logistic, "lasso"), ("star", least_squares, "ball")],
 )
 def test_an_L_that_had_become_too_small_late_sends_all_back_without_a_restart(name, make_loss, kind):
     graph = GRAPHS[name]

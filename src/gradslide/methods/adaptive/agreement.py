@@ -96,15 +96,13 @@ class Late:
         done = replace(done, L=L, memory=memory)
         if unstable and memory.onset:
             # What is on its way belongs to another course: a new epoch, though nothing starts anew.
-            return replace(gone_back(done, max(0, memory.onset - _BACK)), epoch=done.epoch + 1)
-        if unstable:
-            done = gone_back(done, unstable - 1)
+            return replace(gone_back(done, max(done.trail[0].k, memory.onset - _BACK)), epoch=done.epoch + 1)
+        if (ends or unstable) and self.rules.restarts:
+            done = gone_back(done, unstable - 1) if unstable else done
+            return restarted(done, inner, self.rules, grown(memory, plan, self.rules, waits=True))
         waiting = next((k for epoch, k in memory.posted if epoch == done.epoch), done.k + 1)
         oldest = min(waiting, memory.onset or waiting) - _BACK
-        done = replace(done, trail=tuple(point for point in done.trail if point.k >= oldest))
-        if not ((ends or unstable) and self.rules.restarts):
-            return done
-        return restarted(done, inner, self.rules, grown(memory, plan, self.rules, waits=True))
+        return replace(done, trail=tuple(point for point in done.trail if point.k >= oldest))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _FALL = 0.9
 _DEAR_FALL, _GUESS_FALL = 0.7, 0.1
 # Where sums come late: until it first had to rise, the slower the later they come; after that; and close to where it
 # was too small.
-_FIRST_STEEPNESS, _STEEPEST_FIRST_FALL = 0.2, 0.93
+_FIRST_STEEPNESS, _STEEPEST_FIRST_FALL = 0.18, 0.93
 _LATE_FALL, _EDGE_FALL = 0.98, 0.995
 # So many times what was too small is close to it; so many sums that let L fall make an end of what was before.
 _EDGE, CALM = 2.0, 5
@@ -97,7 +97,7 @@ def heard_late(
     if memory.has_risen:
         fall = _LATE_FALL if L > memory.edge else _EDGE_FALL
     else:
-        fall = _GUESS_FALL if rules.is_guess else max(_STEEPEST_FIRST_FALL, 1 - _FIRST_STEEPNESS / ahead)
+        fall = _GUESS_FALL if rules.is_guess else max(_STEEPEST_FIRST_FALL, 1 - _FIRST_STEEPNESS / max(1, ahead))
     falls = memory.falls + 1
     return max(fall * L, MARGIN * L_r), replace(memory, falls=falls, onset=memory.onset if falls < CALM else 0)
 
