@@ -61,7 +61,7 @@ def tasks(wanted: set[int], cells: list[tables.Cell], data_dir: Path | None) -> 
         if cell[0] != problems.RIDGE:
             runs = rivals.grid(*cell, data_dir)
             found += [
-                Task(*cell, *run) for run in runs if 3 in wanted or (4 in wanted and run[0] in ("core", "sliding"))
+                Task(*cell, *run) for run in runs if wanted & {3, 7} or (4 in wanted and run[0] in ("core", "sliding"))
             ]
     return found
 
@@ -69,11 +69,13 @@ def tasks(wanted: set[int], cells: list[tables.Cell], data_dir: Path | None) -> 
 def ours(wanted: set[int], cell: tables.Cell) -> list[rivals.Parameters]:
     """The parameters that the tables ask for."""
     found = [{"balance": 1.0, "agreement": "exact"}]
-    if wanted & {2, 3, 4}:
+    if wanted & {2, 3, 4, 7}:
         found.append({"balance": 1.0, "agreement": "late"})
     if 3 in wanted and cell[0] != problems.RIDGE:
         pairs = [(balance, agreement) for balance in BALANCES for agreement in pool.AGREEMENTS.values()]
         found += [{"balance": b, "agreement": agreement} for b, agreement in pairs if b != 1.0]
+    if 7 in wanted and cell[0] != problems.RIDGE:
+        found += [{"balance": 1.0, "agreement": "late", "L_factor": c} for c in tables.FIXED_L]
     if 6 in wanted and cell == WRONG_L_CELL:
         found += [{"balance": 1.0, "agreement": "exact", "first_L_factor": c} for c in tables.WRONG_L]
     return found

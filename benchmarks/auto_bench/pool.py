@@ -117,13 +117,13 @@ class Results:
         return found[1] if found else None
 
     def best(
-        self, cell: tuple[str, str], groups: Sequence[str], accuracy: int, balance: float, count: str
+        self, cell: tuple[str, str], groups: Sequence[str], accuracy: int, balance: float, count: str, without: str = ""
     ) -> tuple[float, Spent, Task] | None:
-        """The least cost, what was spent, and who did it."""
+        """The least cost, what was spent, and who did it. without: a method that is left out."""
         found = [
             (*reached, task)
             for task, result in self.of(cell, groups)
-            if (reached := result.best(accuracy, balance, count)) is not None
+            if task.method != without and (reached := result.best(accuracy, balance, count)) is not None
         ]
         return min(found, key=lambda each: each[0], default=None)
 

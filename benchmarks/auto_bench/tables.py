@@ -16,9 +16,12 @@ Cell = tuple[str, str]
 Table = tuple[list[str], Any]
 
 WRONG_L = tuple(10.0**power for power in range(-3, 4))
+FIXED_L = (1 / 24, 1 / 16, 1 / 12, 1 / 8, 1 / 6, 1 / 4, 1 / 2, 1.0)
 # A rival is ahead where it is cheaper by more than this.
 AHEAD = 1.10
 _DEFAULT = 1.0
+# Not a rival, but one can tune it, too.
+_SLIDING = "PDS"
 _WIDTH = 19
 
 
@@ -60,9 +63,11 @@ def against_rivals(results: Results, cells: list[Cell], count: str) -> Table:
         for balance in BALANCES:
             for i, accuracy in enumerate(ACCURACIES):
                 ours = _best(results.auto(cell, balance=balance, agreement=agreement), i, balance, count)
-                rival = results.best(cell, ("core", "other"), i, balance, count)
-                ratio = ours[0] / rival[0] if ours and rival else None
-                name = _rival(rival, ours, count)
+                rival = results.best(cell, ("core", "other"), i, balance, count, without=_SLIDING)
+                anyone = results.best(cell, ("core", "other", "sliding"), i, balance, count)
+                ratio, name = _over(ours, rival), _rival(rival, ours, count)
+                if anyone and anyone[2].method == _SLIDING:
+                    name += f"; {_SLIDING}: {anyone[0]:.0f}"
                 lines.append(
                     f"  b={balance:<5g}{accuracy:<7g}{_cost(ours):>9}{_cost(rival):>9}{_number(ratio):>7}  {name}"
                 )
@@ -74,17 +79,19 @@ def against_rivals(results: Results, cells: list[Cell], count: str) -> Table:
                         "ours": ours,
                         "rival": rival and (*rival[:2], rival[2].label),
                         "ratio": ratio,
+                        "anyone": anyone and (*anyone[:2], anyone[2].label),
                     }
                 )
-    lines.append(f"\nproblems x networks where a rival is ahead by more than {AHEAD - 1:.0%}, or ours fails")
-    lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
-    for balance in BALANCES:
-        shares = []
-        for accuracy in ACCURACIES:
-            here = [row for row in data if row["balance"] == balance and row["accuracy"] == accuracy]
-            behind = [row["rival"] and (row["ours"] is None or row["ratio"] > AHEAD) for row in here]
-            shares.append(f"{sum(map(bool, behind))} of {len(here)}")
-        lines.append(_row(f"balance {balance:g}", "", shares))
+    for title, field in (("a rival", "rival"), ("a rival, or PDS with the best fixed L and R,", "anyone")):
+        lines.append(f"\nproblems x networks where {title} is ahead by more than {AHEAD - 1:.0%}, or ours fails")
+        lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
+        for balance in BALANCES:
+            shares = []
+            for accuracy in ACCURACIES:
+                here = [row for row in data if row["balance"] == balance and row["accuracy"] == accuracy]
+                behind = [_is_behind(row["ours"], row[field]) for row in here]
+                shares.append(f"{sum(behind)} of {len(here)}")
+            lines.append(_row(f"balance {balance:g}", "", shares))
     return lines, data
 
 
@@ -102,7 +109,7 @@ def constrained(results: Results, cells: list[Cell]) -> Table:
                 for i, accuracy in enumerate(ACCURACIES):
                     ours = _best(result, i, _DEFAULT, count)
                     rival = results.best(cell, (group,), i, _DEFAULT, count)
-                    ratio = ours[0] / rival[0] if ours and rival else None
+                    ratio = _over(ours, rival)
                     ratios += [] if ratio is None else [ratio]
                     label = _rival(rival, ours, count)
                     start = f"{cell[0]}, {cell[1]}" if i == 0 else ""
@@ -153,6 +160,28 @@ def wrong_first_L(results: Results, cells: list[Cell]) -> Table:
     return lines, data
 
 
+def fixed_L(results: Results, cells: list[Cell]) -> Table:
+    """What is lost by not knowing L: the best fixed one of a grid, for each accuracy, beside the rule and the rivals."""
+    count, agreement = "counted", AGREEMENTS["counted"]
+    lines = ['AutoPDS(agreement="late") at balance 1: cost with the best L of a grid, kept; with its rule; best rival']
+    lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
+    data = []
+    for cell in cells:
+        given = [results.auto(cell, balance=_DEFAULT, agreement=agreement, L_factor=c) for c in FIXED_L]
+        rule = results.auto(cell, balance=_DEFAULT, agreement=agreement)
+        columns = []
+        for i, accuracy in enumerate(ACCURACIES):
+            fixed = min(filter(None, (_best(result, i, _DEFAULT, count) for result in given)), default=None)
+            ours = _best(rule, i, _DEFAULT, count)
+            rival = results.best(cell, ("core", "other"), i, _DEFAULT, count, without=_SLIDING)
+            columns.append(" ".join(_cost(each) for each in (fixed, ours, rival)))
+            data.append(
+                {"cell": cell, "accuracy": accuracy, "fixed": fixed, "ours": ours, "rival": rival and rival[:2]}
+            )
+        lines.append(_row(*cell, columns))
+    return lines, data
+
+
 TABLES: dict[int, tuple[str, Callable[[Results, list[Cell]], list[Table]]]] = {
     1: ("sums free", lambda results, cells: [against_prototype(results, cells, "exact")]),
     2: ("all rounds counted", lambda results, cells: [against_prototype(results, cells, "late")]),
@@ -160,7 +189,17 @@ TABLES: dict[int, tuple[str, Callable[[Results, list[Cell]], list[Table]]]] = {
     4: ("constrained", lambda results, cells: [constrained(results, cells)]),
     5: ("convergence", lambda results, cells: [convergence(results, cells)]),
     6: ("a wrong first L", lambda results, cells: [wrong_first_L(results, cells)]),
+    7: ("the best fixed L", lambda results, cells: [fixed_L(results, cells)]),
 }
+
+
+def _over(ours: tuple[Any, ...] | None, rival: tuple[Any, ...] | None) -> float | None:
+    """The ratio of two costs."""
+    return ours[0] / rival[0] if ours and rival else None
+
+
+def _is_behind(ours: tuple[Any, ...] | None, rival: tuple[Any, ...] | None) -> bool:
+    return rival is not None and (ours is None or ours[0] > AHEAD * rival[0])
 
 
 def _firsts(result: Result | None) -> list[Spent | None]:
