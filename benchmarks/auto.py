@@ -57,6 +57,12 @@ def tasks(wanted: set[int], cells: list[tables.Cell], data_dir: Path | None) -> 
         if hasattr(gs, AUTO)
         for parameters in ours(wanted, cell)
     ]
+    found += [
+        Task(*cell, "fixed", AUTO, {"balance": 1.0, "agreement": "late", "L_factor": c})
+        for cell in cells
+        if 7 in wanted and cell in shown(7, cells)
+        for c in tables.FIXED_L
+    ]
     for cell in cells:
         if cell[0] != problems.RIDGE:
             runs = rivals.grid(*cell, data_dir)
@@ -74,8 +80,6 @@ def ours(wanted: set[int], cell: tables.Cell) -> list[rivals.Parameters]:
     if 3 in wanted and cell[0] != problems.RIDGE:
         pairs = [(balance, agreement) for balance in BALANCES for agreement in pool.AGREEMENTS.values()]
         found += [{"balance": b, "agreement": agreement} for b, agreement in pairs if b != 1.0]
-    if 7 in wanted and cell[0] != problems.RIDGE:
-        found += [{"balance": 1.0, "agreement": "late", "L_factor": c} for c in tables.FIXED_L]
     if 6 in wanted and cell == WRONG_L_CELL:
         found += [{"balance": 1.0, "agreement": "exact", "first_L_factor": c} for c in tables.WRONG_L]
     return found
@@ -87,6 +91,8 @@ def shown(number: int, cells: list[tables.Cell]) -> list[tables.Cell]:
         return [cell for cell in cells if cell == WRONG_L_CELL]
     if number == 4:
         return [cell for cell in cells if cell[0] in problems.CONSTRAINED]
+    if number == 7:
+        return [cell for cell in cells if cell[0] != problems.RIDGE and cell[1] in problems.FROM_FILE]
     return [cell for cell in cells if cell[0] != problems.RIDGE or number == 5]
 
 

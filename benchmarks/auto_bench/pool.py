@@ -28,7 +28,7 @@ LIMITS = {"gradients": 5_000, "rounds": 50_000, "seconds": 100.0}
 # A rival that is this many times dearer than AutoPDS need not be known exactly.
 MARGIN = 1.3
 # Whose results bound whose runs.
-BOUNDED_BY = {"core": ("core",), "other": ("core", "other"), "sliding": ("sliding",), "auto": ()}
+BOUNDED_BY = {"core": ("core",), "other": ("core", "other"), "sliding": ("sliding",), "auto": (), "fixed": ("fixed",)}
 # Which of ours is held against rivals whose sums over all agents are free, and counted.
 AGREEMENTS = {"free": "exact", "counted": "late"}
 _SHAPE = len(COUNTS), len(BALANCES), len(ACCURACIES)
@@ -153,7 +153,7 @@ class Results:
         bounds = np.full(_SHAPE, np.inf)
         for group in BOUNDED_BY[task.group]:
             bounds = np.minimum(bounds, self.least.get((*task.cell, group), np.inf))
-        if task.group in ("core", "other"):
+        if task.group in ("core", "other", "fixed"):
             bounds = np.minimum(bounds, MARGIN * self._ours(task.cell))
         return dict(zip(COUNTS, bounds.tolist(), strict=True))
 

@@ -16,7 +16,7 @@ Cell = tuple[str, str]
 Table = tuple[list[str], Any]
 
 WRONG_L = tuple(10.0**power for power in range(-3, 4))
-FIXED_L = (1 / 24, 1 / 16, 1 / 12, 1 / 8, 1 / 6, 1 / 4, 1 / 2, 1.0)
+FIXED_L = (1 / 4, 1 / 6, 1 / 2, 1 / 8, 1 / 12, 1.0, 1 / 16)
 # A rival is ahead where it is cheaper by more than this.
 AHEAD = 1.10
 _DEFAULT = 1.0
@@ -161,7 +161,7 @@ def wrong_first_L(results: Results, cells: list[Cell]) -> Table:
 
 
 def fixed_L(results: Results, cells: list[Cell]) -> Table:
-    """What is lost by not knowing L: the best fixed one of a grid, for each accuracy, beside the rule and the rivals."""
+    """What is lost by not knowing L: the best fixed one of a grid, per accuracy, beside the rule and the rivals."""
     count, agreement = "counted", AGREEMENTS["counted"]
     lines = ['AutoPDS(agreement="late") at balance 1: cost with the best L of a grid, kept; with its rule; best rival']
     lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
