@@ -45,10 +45,16 @@ def pyplot() -> Any:
 
 def _second_metric(histories: "Iterable[History]") -> str:
     """What there is to be seen beside the objective."""
-    seen = [record for history in histories for record in history]
-    return next(
-        (name for name in _METRICS if any(getattr(record, name) is not None for record in seen)), "disagreement"
-    )
+    return next((name for name in _METRICS if any(_has(history, name) for history in histories)), "disagreement")
+
+
+def _has(history: "History", name: str) -> bool:
+    return any(getattr(record, name) is not None for record in history)
+
+
+def _numbers(column: Sequence[float | None]) -> list[float]:
+    """What was not measured leaves a gap in a line."""
+    return [math.nan if value is None else value for value in column]
 
 
 def plot_histories(
@@ -58,9 +64,11 @@ def plot_histories(
     optimum: float | None = None,
     title: str = "",
 ) -> Any:
-    """Objective (its error, where the optimum is known) and disagreement (or residual, or gap) against each cost."""
+    """Objective and disagreement (or residual, or gap) against each cost. Of the objective its error, where the optimum
+    is known, or else its certified gap, where there is one."""
     plt = pyplot()
     below = _second_metric(histories.values())
+    bounded = optimum is None and below != "gap" and all(_has(history, "gap") for history in histories.values())
     figure, axes = plt.subplots(
         2, len(against), figsize=(5.2 * len(against), 6.4), squeeze=False, sharey="row", layout="constrained"
     )
@@ -72,7 +80,7 @@ def plot_histories(
             "label": name or None,
         }
         # A loss without a value has no objective.
-        objective = [math.nan if f is None else f for f in columns["objective"]]
+        objective = _numbers(columns["gap" if bounded else "objective"])
         if optimum is not None:
             objective = [max(f - optimum, 1e-16 * abs(optimum)) for f in objective]
         for column, cost in enumerate(against):
@@ -81,13 +89,16 @@ def plot_histories(
     for column, cost in enumerate(against):
         for row in range(2):
             axis = axes[row, column]
-            if row == 1 or optimum is not None:
+            if row == 1 or bounded or optimum is not None:
                 axis.set_yscale("log")
             axis.grid(alpha=0.3)
             axis.spines[["top", "right"]].set_visible(False)
         axes[1, column].set_xlabel(_AXES.get(cost, cost))
     at = " at the mean" if below == "disagreement" else ""
-    axes[0, 0].set_ylabel("objective" if optimum is None else f"objective error{at}")
+    if bounded:
+        axes[0, 0].set_ylabel(f"{_METRICS['gap']}{at}")
+    else:
+        axes[0, 0].set_ylabel("objective" if optimum is None else f"objective error{at}")
     axes[1, 0].set_ylabel(_METRICS[below])
     if any(histories):
         axes[0, -1].legend(frameon=False)
