@@ -117,7 +117,7 @@ class Twin:
             self.L = math.sqrt(self.squared(far * change / net.D) / self.squared(plain))
         self.control = net.survey
         self.risen = False
-        self.epoch = -1
+        self.epoch = self.course = -1
         self.start()
 
     def squared(self, v):
@@ -134,7 +134,7 @@ class Twin:
         """A new epoch, at x."""
         self.S = self.slack = 0.0
         self.xbar, self.P, self.k = self.x, self.L, 0
-        self.epoch += 1
+        self.epoch, self.course = self.epoch + 1, self.course + 1
         self.raised = False
 
     def tried(self):
@@ -247,7 +247,7 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
     for _ in range(iterations):
         t = twin.tried()
         twin.accept(t)
-        t.epoch, t.k, t.due = twin.epoch, twin.k, twin.rounds + tree
+        t.course, t.k, t.due = twin.course, twin.k, twin.rounds + tree
         points[twin.k] = twin.place()
         ahead = math.ceil(tree / twin.K)
         on_their_way.append(t)
@@ -257,7 +257,7 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
             if not twin.is_noise(j):
                 if 1.2 * j.Lr > twin.L:
                     if falls >= 5:
-                        edge, onset = 2 * twin.L, j.k if j.epoch == twin.epoch else 0
+                        edge, onset = 2 * twin.L, j.k if j.course == twin.course else 0
                     twin.L = min(1.2 * j.Lr, 4 * twin.L)
                     twin.risen, twin.raised, falls = True, True, 0
                 else:
@@ -267,8 +267,10 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
                     twin.L = max(c * twin.L, 1.2 * j.Lr)
                     falls += 1
                     onset = onset if falls < 5 else 0
-            if j.epoch != twin.epoch:
+            if j.course != twin.course:
                 continue
+            if onset and j.k > onset + ahead + 5:
+                onset = 0
             Lams[j.k], E = j.Lam, j.E
             now, before = (Lams[i] - Lams.get(i - 1, math.nan) if i in Lams else math.nan for i in (j.k, j.k - 2))
             ends = ends or (j.k >= 2 and j.Lam > j.Lam_before) or (j.k >= 25 and now > 0)
@@ -280,7 +282,7 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
             twin.k, twin.S, twin.x, twin.xbar, twin.w = points[max(min(points), onset - 2) if onset else unstable - 1]
             twin.went_back = True
         if unstable and onset:
-            twin.epoch += 1
+            twin.course += 1
             twin.went_on, onset = True, 0
             points, Lams = {twin.k: twin.place()}, {}
         elif ends or unstable:

@@ -493,6 +493,13 @@ def test_a_survey_is_flooding(name):
     assert costs.rounds == 0
 
 
+def test_weights_are_part_of_what_is_learned():
+    plain, weighted = (gs.Graph.from_edges(3, [(0, 1), (1, 2)], weights) for weights in (None, [1.0, 2.0]))
+    nothing = np.zeros((3, 0))
+    sizes = [network.Local(graph).survey_size(nothing, np.zeros(0)) for graph in (plain, weighted)]
+    assert sizes == [4 * 4, 4 * 6]
+
+
 def test_a_survey_takes_its_time_on_a_clock():
     graph, costs = gs.Graph.path(3), Costs()
     timeline = Timeline(gs.Clock(latency=0.5, bandwidth=8.0), graph, loss_of(3), costs)

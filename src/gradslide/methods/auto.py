@@ -26,7 +26,7 @@ from gradslide.methods.base import Context, as_floats
 from gradslide.methods.steps import check_positive, is_common, is_free
 
 # The inner loops, and the parameters that each has no use for.
-_WITHOUT = {"shared": ("R",), "own": (), "sliding": ("K", "spectrum")}
+_UNUSED = {"shared": ("R",), "own": (), "sliding": ("K", "spectrum")}
 # Where gradients are dear, L begins below what the probe says: only the first test pays for it, in rounds.
 _DEAR, _BOLD = 5.0, 0.5
 # Sums at once that take no more than this share of what an iteration costs are worth it.
@@ -56,7 +56,7 @@ class AutoPDS:
     above. L: kept instead of found; first_L: only the first guess. K: exchanges per gradient, of "shared" and
     "own"; R: the weight of consensus, of "own" and "sliding"; both are kept. restarts: whether there are any. spectrum:
     the smallest eigenvalue of the Laplacian but 0, and the largest, if they are known; else the agents learn the graph
-    first, in as many control rounds as its diameter.
+    first, in as many control rounds as its diameter and radius.
     """
 
     stops_itself: ClassVar[bool] = True
@@ -76,8 +76,8 @@ class AutoPDS:
             require_number("balance", self.balance, 'or give "measure"', above=0)
             as_floats(self, "balance")
         require_agreement(self.agreement)
-        if self.inner is not None and self.inner not in _WITHOUT:
-            raise unknown_name("inner", self.inner, _WITHOUT)
+        if self.inner is not None and self.inner not in _UNUSED:
+            raise unknown_name("inner", self.inner, _UNUSED)
         check_positive(self, "L", "first_L", "R")
         as_floats(self, "L", "first_L", "R")
         rule = "give L (which is kept) or first_L (which is only the first guess)"
@@ -120,6 +120,7 @@ class AutoPDS:
         return State(
             k=0,
             epoch=0,
+            course=0,
             total=0,
             L=L,
             P=L,
@@ -215,7 +216,7 @@ class AutoPDS:
         require(
             has_common or name != "shared", 'inner="shared" needs the same X and penalty for all agents', got, remedy
         )
-        for parameter in _WITHOUT[name]:
+        for parameter in _UNUSED[name]:
             value = getattr(self, parameter)
             require(value is None, f'inner="{name}" has no {parameter}', value, f"leave {parameter} out")
         if name == "sliding":

@@ -68,8 +68,8 @@ class Network(Protocol):
         ...
 
     def survey_size(self, values: Array, answer: Array) -> int:
-        """Floats that leave the agents here for `survey`: both ends of every edge and all values over every link of
-        theirs, the answer over every link of the tree."""
+        """Floats that leave the agents here for `survey`: edges, their weights if they have any, and all values over
+        every link of theirs, the answer over every link of the tree."""
         ...
 
     def norm_bound(self) -> float:

@@ -53,8 +53,9 @@ class Local(Riding):
         return self.graph.diameter_bound + self.graph.radius_center()[1]
 
     def survey_size(self, values: Array, answer: Array) -> int:
-        links = 2 * len(self.graph.edges)
-        return links * (links + int(values.size)) + (self.m - 1) * int(answer.size)
+        edges = len(self.graph.edges)
+        numbers = edges * (2 if np.all(self.graph.weights == 1) else 3) + int(values.size)
+        return 2 * edges * numbers + (self.m - 1) * int(answer.size)
 
     def norm_bound(self) -> float:
         return self.graph.laplacian_norm if self._exact_norm else self.graph.norm_bound

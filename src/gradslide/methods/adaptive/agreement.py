@@ -8,6 +8,7 @@ from typing import Protocol
 
 from gradslide.errors import unknown_name
 from gradslide.methods.adaptive.curvature import (
+    CALM,
     Rules,
     curvature,
     fallen,
@@ -26,8 +27,8 @@ from gradslide.methods.base import Context
 
 # Outer iterations before a rising Lagrangian ends an epoch.
 _PATIENCE, _LATE_PATIENCE = 15, 25
-# A Lagrangian that jumps by this share of itself, or rises just after L was found too small: the agents go back, to so
-# many iterations before that.
+# A Lagrangian that jumps by this share of itself ends the epoch: the next one starts before the jump. One that rises
+# after L was found too small sends all to so many iterations before that, without a restart.
 _JUMP, _BACK = 1e-2, 2
 # Length of the first epoch on a schedule; each one is twice as long as the one before.
 _SCHEDULED = 30
@@ -72,20 +73,27 @@ class Late:
     def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
         network = context.network
         network.post(trial.facts, "sum")
-        done = on_trail(s, accepted(s, trial))
-        memory = replace(done.memory, posted=(*done.memory.posted, (done.epoch, done.k)))
+        done = accepted(s, trial)
+        done = on_trail(s, done) if inner.follows_lagrangian else done
+        memory = replace(done.memory, posted=(*done.memory.posted, (done.course, done.k)))
         L, ends, unstable = done.L, False, 0
-        ahead = math.ceil(network.control_rounds("sum") / max(1, memory.K))
+        ahead = math.ceil(network.control_rounds("sum") / max(memory.K, trial.moved.T))
         for sums in network.arrived("sum"):
             facts = Facts(*sums.tolist())
-            (epoch, k), posted = memory.posted[0], memory.posted[1:]
+            (course, k), posted = memory.posted[0], memory.posted[1:]
             memory = replace(memory, posted=posted)
-            seen = 0.0
-            if not is_noise(context, facts, L):
+            seen, here = 0.0, k if course == done.course else None
+            if not math.isfinite(facts.size):
+                # What overflowed needs a larger L, however much larger; of an old course it says nothing new.
+                L, memory = heard_late(L, self.rules, memory, math.inf, k=k, ahead=ahead) if here else (L, memory)
+            elif not is_noise(context, facts, L):
                 seen = curvature(facts)
-                L, memory = heard_late(L, self.rules, memory, seen, k=k if epoch == done.epoch else None, ahead=ahead)
-            if epoch != done.epoch:
+                L, memory = heard_late(L, self.rules, memory, seen, k=here, ahead=ahead)
+            if here is None:
                 continue
+            if memory.onset and k > memory.onset + ahead + CALM:
+                # Whatever happens now has other reasons.
+                memory = replace(memory, onset=0)
             memory, now_ends = heard(
                 memory, inner, facts, seen, k=k, total=done.total, patience=_LATE_PATIENCE, ahead=ahead
             )
@@ -95,12 +103,11 @@ class Late:
                 unstable = unstable or k
         done = replace(done, L=L, memory=memory)
         if unstable and memory.onset:
-            # What is on its way belongs to another course: a new epoch, though nothing starts anew.
-            return replace(gone_back(done, max(done.trail[0].k, memory.onset - _BACK)), epoch=done.epoch + 1)
+            return gone_back(done, max(done.trail[0].k, memory.onset - _BACK))
         if (ends or unstable) and self.rules.restarts:
             done = gone_back(done, unstable - 1) if unstable else done
             return restarted(done, inner, self.rules, grown(memory, plan, self.rules, waits=True))
-        waiting = next((k for epoch, k in memory.posted if epoch == done.epoch), done.k + 1)
+        waiting = next((k for course, k in memory.posted if course == done.course), done.k + 1)
         oldest = min(waiting, memory.onset or waiting) - _BACK
         return replace(done, trail=tuple(point for point in done.trail if point.k >= oldest))
 

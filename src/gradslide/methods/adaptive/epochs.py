@@ -76,6 +76,7 @@ def restarted(s: State, inner: Inner, rules: Rules, memory: Memory) -> State:
         s,
         k=0,
         epoch=s.epoch + 1,
+        course=s.course + 1,
         L=L,
         P=P,
         S=0.0,

@@ -28,7 +28,7 @@ class Opening(NamedTuple):
 def opened(
     context: Context, inner: Inner, spectrum: tuple[float, float] | None, *, needs_L: bool, by_maxima: bool
 ) -> Opening:
-    """by_maxima: no sums, where there is no survey."""
+    """by_maxima: where no survey is taken, agree on a maximum and not on a sum."""
     look = gradient(context, context.x0)
     probes = _probed(context, inner, look.y) if needs_L else np.zeros((len(context.network.agents), 0))
     if isinstance(inner, Slide) or spectrum is not None or context.network.m == 1:
@@ -69,8 +69,8 @@ def _agreed(context: Context, probes: Array, *, by_maxima: bool) -> float:
     return _first_L(np.array([found, 1.0, largest]), 1)
 
 
-def _first_L(squares: Array, agents: int) -> float:
+def _first_L(totals: Array, agents: int) -> float:
     """A linear loss, which no L is too small for, gets one with which x moves by about 1."""
-    change, move, size = squares.tolist()
+    change, move, size = totals.tolist()
     squared = change / move if change > 0 and move > 0 else size / agents
     return math.sqrt(squared) or 1.0

@@ -14,11 +14,11 @@ class Memory(Copied):
     """What the agents remember of what they agreed on.
 
     K: exchanges per gradient; R: of prox sliding. has_risen: L rose at some time; rose: in this epoch. Where sums come
-    late, falls: how many in a row have let L fall since; edge: L that was a little more than too small; onset: the
-    iteration of this epoch at which L was found too small lately, or 0. L_seen: the largest curvature that was seen in
-    this epoch. lagrangian, steps: the Lagrangian at the last known record of this
+    late, falls: how many in a row have let L fall since it last rose; edge: twice the L that was last found too small
+    after a calm; onset: the iteration of this epoch that this was found at, if it was lately, or 0. L_seen: the largest
+    curvature that was seen in this epoch. lagrangian, steps: the Lagrangian at the last known record of this
     epoch, and its last changes. error: the last known residual; error_before: at the last restart, or the last one that
-    counted. failures: restarts in a row that hardly lowered it. posted: (epoch, k) of the sums on their way.
+    counted. failures: restarts in a row that hardly lowered it. posted: (course, k) of the sums on their way.
     """
 
     K: int
@@ -50,6 +50,7 @@ class Point(NamedTuple):
     S: float
     x: Array
     x_bar: Array
+    last: Array
     value_bar: Array
     y_bar: Array
     conjugate_bar: Array
@@ -60,7 +61,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class State(Copied):
-    """k: outer iterations in this epoch; total: in all.
+    """k: outer iterations in this epoch; total: in all. course: goes up with every restart, and when all go back.
 
     L, P, S, slack: as in the rule. y: the last gradient of ft_i, at x_under; value_bar: the smooth part at x_bar, per
     agent. last: the last point in X. gap_bar: how x_bar differs from its mixed self, gap: how `last` does. Of prox
@@ -69,6 +70,7 @@ class State(Copied):
 
     k: int
     epoch: int
+    course: int
     total: int
     L: float
     P: float
@@ -184,14 +186,14 @@ def on_trail(s: State, done: State) -> State:
     """The state after an iteration, with where it came from."""
     # A trail that comes from a checkpoint has lost its names.
     trail = (Point(*point[:-2], Dual(*point[-2]), Dual(*point[-1])) for point in s.trail)
-    return replace(done, trail=(*(trail if s.k > 0 else [_point(s)]), _point(done)))
+    return replace(done, trail=(*(trail if s.trail else [_point(s)]), _point(done)))
 
 
 def gone_back(s: State, k: int) -> State:
-    """Where iteration k of this epoch led, with what has been learned since."""
+    """Where iteration k of this epoch led, with what has been learned since. Sums on their way are of an old course."""
     point = next(point for point in s.trail if point.k == k)
     memory = replace(s.memory, lagrangian=math.nan, steps=(), onset=0)
-    return replace(s, **point._asdict(), memory=memory, trail=(point,))
+    return replace(s, **point._asdict(), course=s.course + 1, memory=memory, trail=(point,))
 
 
 def _point(s: State) -> Point:

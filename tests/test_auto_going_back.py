@@ -1,0 +1,147 @@
+"""Auto mode with late sums: when the agents go back, where to, and what they take along."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from auto_twins import BALL, GRAPHS, followed, hard_problem
+from problems import least_squares, logistic
+
+import gradslide as gs
+from gradslide.methods.adaptive.curvature import Rules, heard_late
+from gradslide.methods.adaptive.epochs import restarted
+from gradslide.methods.adaptive.inner import Shared
+from gradslide.methods.adaptive.state import Memory
+from gradslide.network.wrapper import Wrapper
+
+
+def test_it_goes_back_without_restarts_too():
+    problem, graph = hard_problem(None, logistic, 12, mu=0.3), GRAPHS["ring"]
+    states, _ = followed(problem, graph, gs.AutoPDS(agreement="late", restarts=False), 60)
+    back = [n for n in range(1, 60) if states[n].k <= states[n - 1].k]
+    assert back
+    assert all(states[n].k > 0 for n in back)
+    assert states[-1].epoch == 0
+
+
+def test_points_that_nobody_can_go_back_to_are_not_kept():
+    problem, graph = hard_problem(None, logistic, 12), GRAPHS["ring"]
+    states, _ = followed(problem, graph, gs.AutoPDS(agreement="late"), 60)
+    for state in states:
+        waiting = [k for course, k in state.memory.posted if course == state.course]
+        assert state.memory.onset or len(state.trail) <= len(waiting) + 3
+
+
+class InHandfuls(Wrapper):
+    """Sums wait for each other, and come four at a time."""
+
+    def __init__(self, network):
+        super().__init__(network)
+        self._waiting = []
+
+    def arrived(self, reduction=None):
+        self._waiting += super().arrived(reduction)
+        come, self._waiting = (self._waiting, []) if len(self._waiting) >= 4 else ([], self._waiting)
+        return come
+
+
+def test_of_several_jumps_at_once_the_first_counts():
+    problem, graph = hard_problem(None, logistic, 12), GRAPHS["ring"]
+    L = 1e-3 * float(np.max(problem.smoothness()))
+    states, _ = followed(problem, InHandfuls(gs.network.Local(graph)), gs.AutoPDS(agreement="late", first_L=L), 20)
+    back = next(n for n, state in enumerate(states) if state.epoch == 1)
+
+    np.testing.assert_array_equal(states[back].x_bar, problem.start())
+
+
+def test_five_sums_that_let_L_fall_make_an_end_of_what_was_before():
+    rules, memory, L = Rules(), Memory(K=1), 10.0
+    for n in range(12):
+        if n in (5, 11):
+            low = L
+            L, memory = heard_late(L, rules, memory, 2 * L, k=n, ahead=1)
+            # Four falls in between are not enough to speak of another beginning.
+            assert (memory.onset, memory.edge) == (n, 2 * low)
+            continue
+        L, memory = heard_late(L, rules, memory, 0.0, k=n, ahead=1)
+        assert memory.onset == (5 if 5 < n < 10 else 0)
+
+
+def test_nothing_is_known_too_small_before_it_has_fallen_five_times():
+    rules, memory, L = Rules(), Memory(K=1), 10.0
+    for n in range(4):
+        L, memory = heard_late(L, rules, memory, 0.0, k=n + 1, ahead=1)
+    L, memory = heard_late(L, rules, memory, 2 * L, k=5, ahead=1)
+    assert (memory.onset, memory.edge, memory.falls, memory.has_risen) == (0, 0.0, 0, True)
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_run_goes_on_from_where_it_had_gone_back_to_the_bit(restarts, tmp_path):
+    problem, graph = hard_problem(None, logistic, 12, 0.3), GRAPHS["ring"]
+    method = gs.AutoPDS(agreement="late", restarts=restarts)
+    states, whole = followed(problem, graph, method, 60)
+    back = next(n for n in range(1, 60) if states[n].course > states[n - 1].course and states[n].k > 0)
+    for iterations in (back, back + 1, back + 2, 60):
+        stop = gs.Stop(iterations=iterations)
+        part = gs.solve(problem, graph, method, stop=stop, checkpoint=tmp_path / "run.npz")
+    np.testing.assert_array_equal(part.x, whole.x)
+    assert part.parameters == whole.parameters
+
+
+def test_what_was_too_small_long_ago_is_forgotten():
+    problem, graph = hard_problem(BALL, least_squares, 12, 0.3), GRAPHS["ring"]
+    states, _ = followed(problem, graph, gs.AutoPDS(agreement="late", restarts=False), 400, record_every=400)
+    assert max(len(state.trail) for state in states) < 40
+
+
+def test_sums_that_come_late_from_the_middle_of_an_epoch_on():
+    """balance="measure" may find that waiting for sums is not worth it."""
+    rng = np.random.default_rng(9)
+    A, b = rng.normal(size=(18, 4)) * np.geomspace(1, 30, 4), rng.normal(size=18)
+    problem = gs.Problem(gs.losses.Logistic(A, np.where(A @ rng.normal(size=4) * 0.1 + b > 0, 1, -1), agents=3))
+    L = 0.05 * float(np.max(problem.smoothness()))
+    method, clock = gs.AutoPDS(K=5, balance="measure", L=L), gs.Clock(gradient=1e-4, latency=1e-2)
+    states, _ = followed(problem, gs.Graph.path(3), method, 40, clock=clock)
+    assert any(state.k > 3 and state.memory.posted for state in states)
+
+
+@pytest.mark.parametrize("beyond", [np.nan, np.inf])
+def test_values_that_overflow_raise_L_late_too(beyond):
+    centres = np.random.default_rng(0).normal(size=(12, 3))
+
+    def value(x):
+        far = np.abs(x).max(axis=1) >= 100
+        return np.where(far, beyond, np.sum(np.sqrt(1 + (x - centres) ** 2), axis=1))
+
+    loss = gs.losses.Custom(
+        value=value, gradient=lambda x: (x - centres) / np.sqrt(1 + (x - centres) ** 2), agents=12, dimension=3
+    )
+    answers = []
+    for agreement in ("exact", "late"):
+        method = gs.AutoPDS(agreement=agreement, first_L=1e-3)
+        with np.errstate(invalid="ignore"):
+            answers.append(followed(gs.Problem(loss), gs.Graph.ring(12), method, 200, record_every=200)[1].x)
+    np.testing.assert_allclose(answers[1], answers[0], atol=1e-6)
+
+
+def test_a_restart_forgets_that_L_was_too_small():
+    problem, graph = hard_problem(None, logistic, 12), GRAPHS["ring"]
+    state = followed(problem, graph, gs.AutoPDS(), 12)[0][-1]
+    after = restarted(state, Shared(True), Rules(), replace(state.memory, onset=7))
+    assert (after.memory.onset, after.trail, after.k) == (0, (), 0)
+
+
+def test_going_back_takes_everything_back():
+    problem, graph = hard_problem(None, logistic, 12, 0.3), GRAPHS["ring"]
+    states, _ = followed(problem, graph, gs.AutoPDS(agreement="late"), 60)
+    back = next(n for n in range(1, 60) if states[n].course > states[n - 1].course and states[n].k > 0)
+    now, before = states[back], states[back - 1]
+    there = next(s for s in states if (s.k, s.course) == (now.k, before.course))
+    assert now.epoch == before.epoch
+    for name in ("S", "x", "x_bar", "last", "value_bar", "y_bar", "conjugate_bar", "gap_bar"):
+        np.testing.assert_array_equal(getattr(now, name), getattr(there, name), err_msg=name)
+    for name in ("dual", "dual_bar"):
+        np.testing.assert_array_equal(np.stack(getattr(now, name)), np.stack(getattr(there, name)), err_msg=name)
+    assert [point.k for point in now.trail] == [now.k]
+    assert (math.isnan(now.memory.lagrangian), now.memory.steps, now.memory.onset) == (True, (), 0)
