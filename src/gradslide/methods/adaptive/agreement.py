@@ -66,7 +66,8 @@ class Exact:
 
 @dataclass(frozen=True)
 class Late:
-    """Sums ride on the exchanges along a tree and come late: nothing is done again, and rules look ahead."""
+    """Sums ride on the exchanges along a tree and come late: rules look ahead, and where L had been too small for a
+    while, all go back."""
 
     rules: Rules
 
