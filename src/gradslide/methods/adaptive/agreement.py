@@ -14,10 +14,10 @@ from gradslide.methods.adaptive.curvature import (
     fallen,
     heard_late,
     heard_maximum,
-    is_noise,
     own_curvatures,
     raised,
     rounding,
+    visible,
 )
 from gradslide.methods.adaptive.epochs import grown, heard, restarted
 from gradslide.methods.adaptive.inner import Inner
@@ -50,14 +50,14 @@ class Exact:
 
     def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
         facts = Facts(*context.network.agree(trial.facts, "sum").tolist())
-        L_r, tolerance = curvature(facts), rounding(context) * facts.size
-        excess = trial.weights.S * ((L_r - s.L) * facts.square / 2 - tolerance)
+        needed, tolerance = curvature(facts), rounding(context) * facts.size
+        excess = trial.weights.S * ((needed - s.L) * facts.square / 2 - tolerance)
         tests = self.rules.finds_L and context.problem.loss.has_value and attempts < _ATTEMPTS
         if tests and not s.slack + excess <= 0:
-            return raised(s, trial, L_r)
-        seen = 0.0 if is_noise(context, facts, s.L) else L_r
-        memory, ends = heard(s.memory, inner, facts, seen, k=s.k + 1, total=s.total + 1, patience=_PATIENCE)
-        L, slack = fallen(context, self.rules, s, facts), s.slack + excess if tests else 0.0
+            return raised(s, trial, needed)
+        L_r = visible(context, facts, s.L)
+        memory, ends = heard(s.memory, inner, facts, L_r, k=s.k + 1, total=s.total + 1, patience=_PATIENCE)
+        L, slack = fallen(self.rules, s, L_r), s.slack + excess if tests else 0.0
         done = replace(accepted(s, trial), slack=slack, L=L, memory=memory)
         if not (ends and self.rules.restarts):
             return done
@@ -83,20 +83,19 @@ class Late:
             facts = Facts(*sums.tolist())
             (course, k), posted = memory.posted[0], memory.posted[1:]
             memory = replace(memory, posted=posted)
-            seen, here = 0.0, k if course == done.course else None
-            if not math.isfinite(facts.size):
-                # What overflowed needs a larger L, however much larger; of an old course it says nothing new.
-                L, memory = heard_late(L, self.rules, memory, math.inf, k=k, ahead=ahead) if here else (L, memory)
-            elif not is_noise(context, facts, L):
-                seen = curvature(facts)
-                L, memory = heard_late(L, self.rules, memory, seen, k=here, ahead=ahead)
-            if here is None:
+            is_current, L_r = course == done.course, visible(context, facts, L)
+            if L_r is not None:
+                L, memory = heard_late(L, self.rules, memory, L_r, k=k if is_current else None, ahead=ahead)
+            elif is_current and not math.isfinite(facts.size):
+                # What overflowed needs a larger L, however much larger.
+                L, memory = heard_late(L, self.rules, memory, math.inf, k=k, ahead=ahead)
+            if not is_current:
                 continue
             if memory.onset and k > memory.onset + ahead + CALM:
                 # Whatever happens now has other reasons.
                 memory = replace(memory, onset=0)
             memory, now_ends = heard(
-                memory, inner, facts, seen, k=k, total=done.total, patience=_LATE_PATIENCE, ahead=ahead
+                memory, inner, facts, L_r, k=k, total=done.total, patience=_LATE_PATIENCE, ahead=ahead
             )
             ends = ends or now_ends
             harmless = 0.0 if memory.onset else _JUMP * abs(facts.before)

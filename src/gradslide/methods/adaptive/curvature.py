@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,16 +52,21 @@ def rounding(context: Context) -> float:
     return _ROUNDING * float(np.finfo(context.problem.dtype).eps)
 
 
-def is_noise(context: Context, facts: Facts, L: float) -> bool:
-    """Whether rounding hides the curvature."""
-    return not rounding(context) * facts.size < _NOISE * L * facts.square
+def visible(context: Context, facts: Facts, L: float) -> float | None:
+    """The curvature; None where rounding hides it."""
+    return curvature(facts) if _is_visible(context, facts, L) else None
 
 
-def fallen(context: Context, rules: Rules, s: State, facts: Facts) -> float:
-    """L after an iteration that passed its test."""
-    if not rules.finds_L or is_noise(context, facts, s.L):
+def _is_visible(context: Context, facts: Facts, L: float) -> Any:
+    """Of sums, or of each agent."""
+    return rounding(context) * facts.size < _NOISE * L * facts.square
+
+
+def fallen(rules: Rules, s: State, L_r: float | None) -> float:
+    """L after an iteration that passed its test. L_r: the curvature that it showed, if it did."""
+    if not rules.finds_L or L_r is None:
         return s.L
-    fall, needed = _FALL, MARGIN * curvature(facts)
+    fall, needed = _FALL, MARGIN * L_r
     if not s.memory.has_risen:
         fall = _GUESS_FALL if rules.is_guess else _DEAR_FALL if rules.is_dear else _FALL
     return min(max(fall * s.L, needed), max(s.L, needed))
@@ -112,5 +118,5 @@ def heard_maximum(L: float, rules: Rules, L_r: float) -> float:
 def own_curvatures(context: Context, facts: Array, L: float) -> Array:
     """Of each agent here, 0 where rounding hides it."""
     each = Facts(*facts.T)
-    known = each.square * L * _NOISE > rounding(context) * each.size
+    known = _is_visible(context, each, L)
     return np.where(known, 2 * each.gap / np.where(known, each.square, 1.0), 0.0)

@@ -19,11 +19,11 @@ _SLACKEN, _TIGHTEN = 0.5, 4.0
 
 
 def heard(
-    memory: Memory, inner: Inner, facts: Facts, L_r: float, *, k: int, total: int, patience: int, ahead: int = 0
+    memory: Memory, inner: Inner, facts: Facts, L_r: float | None, *, k: int, total: int, patience: int, ahead: int = 0
 ) -> tuple[Memory, bool]:
     """The memory once the sums of iteration k of this epoch are known, and whether they end it. L_r: the curvature that
-    they show, 0 where rounding hides it. ahead: iterations that have passed since."""
-    memory = replace(memory, L_seen=max(memory.L_seen, L_r))
+    they show, if they do. ahead: iterations that have passed since."""
+    memory = replace(memory, L_seen=max(memory.L_seen, L_r or 0.0))
     if not inner.follows_lagrangian:
         return _heard_residuals(memory, facts, k=k, total=total)
     step = facts.lagrangian - memory.lagrangian if k > 1 else 0.0
@@ -42,10 +42,8 @@ def _heard_residuals(memory: Memory, facts: Facts, *, k: int, total: int) -> tup
     last = facts.stationarity_last + max(0.0, facts.consensus_last)
     error = math.sqrt(min(mean, last))
     before = error if math.isnan(memory.error_before) else memory.error_before
-    balance = (facts.consensus_last, facts.stationarity_last) if last < mean else (facts.consensus, facts.stationarity)
-    memory = replace(
-        memory, error=error, error_before=before, last_is_better=last < mean, shares=(balance[0], balance[1])
-    )
+    shares = (facts.consensus_last, facts.stationarity_last) if last < mean else (facts.consensus, facts.stationarity)
+    memory = replace(memory, error=error, error_before=before, last_is_better=last < mean, shares=shares)
     fallen = k >= _SHORTEST and error <= _FALLEN * before
     return memory, fallen or k >= max(_LONGEST, _LONGEST_SHARE * total)
 
@@ -64,10 +62,8 @@ def grown(memory: Memory, plan: Plan, rules: Rules, *, waits: bool) -> Memory:
 def restarted(s: State, inner: Inner, rules: Rules, memory: Memory) -> State:
     """A new epoch starts at the average; or, where residuals decide, at the better of average and last point."""
     x, dual = s.x_bar, s.dual
-    if not inner.follows_lagrangian and not memory.last_is_better:
-        dual = s.dual_bar
-    if not inner.follows_lagrangian and memory.last_is_better:
-        x = s.x
+    if not inner.follows_lagrangian:
+        x, dual = (s.x, s.dual) if memory.last_is_better else (s.x_bar, s.dual_bar)
     R = max(inner.least_R, _balanced(memory, inner)) if memory.finds_R else memory.R
     L = s.L if inner.accelerates or not rules.finds_L else max(s.L, MARGIN * memory.L_seen)
     P = L if inner.accelerates else R * _weight(s, memory, rules)

@@ -51,12 +51,20 @@ class Inner(Protocol):
         ...
 
 
-class Shared:
+class _Mixing:
+    """What the loops around Chebyshev exchanges have in common: K of them, however long the epoch."""
+
+    takes_ridge = True
+
+    def is_overlong(self, s: State) -> bool:
+        return False
+
+
+class Shared(_Mixing):
     """One set X and penalty for all agents, nu Euclidean: FISTA around K Chebyshev exchanges. In R^d its prox does
     nothing, and the mean of all agents is what is exchanged for."""
 
     follows_lagrangian = True
-    takes_ridge = True
     accelerates = True
     least_R = 0.0
 
@@ -65,9 +73,6 @@ class Shared:
 
     def exchanges(self, plan: Plan, balance: float) -> int:
         return plan.exchanges(balance)
-
-    def is_overlong(self, s: State) -> bool:
-        return False
 
     def move(self, context: Context, plan: Plan, s: State, weights: Weights, y: Array) -> Moved:
         b, S, p = weights
@@ -94,19 +99,15 @@ class Shared:
         return stationarity, nothing, stationarity, nothing
 
 
-class Own:
+class Own(_Mixing):
     """A set or penalty of its own for each agent, nu Euclidean: two prox steps around K Chebyshev exchanges."""
 
     follows_lagrangian = False
-    takes_ridge = True
     accelerates = False
     least_R = 1.0
 
     def exchanges(self, plan: Plan, balance: float) -> int:
         return max(math.ceil(_OWN_SHARE * plan.reach), plan.exchanges(balance))
-
-    def is_overlong(self, s: State) -> bool:
-        return False
 
     def move(self, context: Context, plan: Plan, s: State, weights: Weights, y: Array) -> Moved:
         b, S, p = weights
