@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from auto_twins import AGREEMENTS
 from messages import check_message
 from problems import huber, least_squares, logistic, quadratic, smoothed_hinge, softmax
 from real_data import DATA
@@ -24,7 +25,6 @@ from gradslide.domains import (
 from gradslide.network import Bursty, Compressed, Delayed, Lossy, Noisy, Sleeping, Stragglers
 from gradslide.reference import reference
 
-AGREEMENTS = ("late", "exact", "none")
 ACCURACY = 1e-4
 D = 4
 PARTS = [[0, 1], list(range(2, D))]

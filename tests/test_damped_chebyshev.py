@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from auto_twins import Net
 
 import gradslide as gs
 from gradslide.gossip import damped_chebyshev
@@ -15,13 +16,6 @@ GRAPHS = {
     "random": gs.Graph.random(14, 4, seed=3),
     "weighted": gs.Graph.from_edges(10, [(i, (i + 1) % 10) for i in range(10)], np.linspace(0.5, 2, 10)),
 }
-
-
-def weights_of(graph):
-    """D of auto mode: more weight for agents with more than twice the mean degree."""
-    degrees = np.diag(graph.laplacian.toarray())
-    D = np.maximum(1, degrees / (2 * degrees.mean()))
-    return D / D.mean()
 
 
 def spectrum(N, D):
@@ -46,7 +40,7 @@ class Network:
     """N, and how often it was asked for."""
 
     def __init__(self, graph, is_weighed=True):
-        self.D = weights_of(graph) if is_weighed else np.ones(graph.m)
+        self.D = Net(graph).D[:, 0] if is_weighed else np.ones(graph.m)
         self.N = graph.laplacian.toarray() / self.D[:, None]
         self.values, self.vectors = spectrum(self.N, self.D)
         self.least, self.most = float(self.values[1]), float(self.values[-1])
