@@ -44,20 +44,7 @@ def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float
     (most - least), c3 = 2/(most + least). C has the kernel of Lap; its other eigenvalues lie between 11/15 and
     19/15 where K >= sqrt(most/least), and between 2/5 and 8/5 where K is that root rounded down.
     """
-    if most == 0:
-        return 0 * v
-    c3 = 2 / (most + least)
-    # K = 1 needs no c2, which is infinite where all eigenvalues are alike: then one exchange is exact.
-    before, now = v, v - c3 * multiply(v)
-    if K > 1 and most - least > _ROUNDING * most:
-        c2 = (most + least) / (most - least)
-        # T_k(c2)/T_{k+1}(c2)
-        ratio = 1 / c2
-        for _ in range(K - 1):
-            ratio_before, ratio = ratio, 1 / (2 * c2 - ratio)
-            turned = now - c3 * multiply(now)
-            before, now = now, 2 * c2 * ratio * turned - ratio * ratio_before * before
-    return v - now
+    return 0 * v if most == 0 else v - _polynomial(multiply, v, K, least=least, most=most)[0]
 
 
 def chebyshev_exchanges(condition: float) -> int:
@@ -71,23 +58,37 @@ def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most
 
     multiply: v -> N v. least, most: the eigenvalues between which u is to be small, most at least the largest of N.
     """
-    if K == 1 or most - least <= _ROUNDING * most:
+    if K == 1 or _are_alike(least, most):
         q = v / most
         return v - multiply(q), q
+    u, q = _polynomial(multiply, v, K, least=least, most=most)
+    damping = 1 / (1 + _inverse_cosh(K * math.acosh((most + least) / (most - least))))
+    return v - damping * (v - u), damping * q
+
+
+def _polynomial(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
+    """(u, q) with u = v - N q = T_K(c2 (I - c3 N)) v/T_K(c2), K exchanges, or one where all eigenvalues are
+    alike, which is exact then."""
     middle, half = (most + least) / 2, (most - least) / 2
-    ratio_0 = middle / half
-    ratio = 1 / ratio_0
     q = step = v / middle
     moved = -multiply(q)
     u = v + moved
+    if K == 1 or _are_alike(least, most):
+        return u, q
+    c2 = middle / half
+    # T_k(c2)/T_{k+1}(c2)
+    ratio = 1 / c2
     for _ in range(K - 1):
-        ratio_before, ratio = ratio, 1 / (2 * ratio_0 - ratio)
+        ratio_before, ratio = ratio, 1 / (2 * c2 - ratio)
         a, b = ratio * ratio_before, 2 * ratio / half
         step = a * step + b * u
         moved = a * moved - b * multiply(u)
         q, u = q + step, u + moved
-    damping = 1 / (1 + _inverse_cosh(K * math.acosh(ratio_0)))
-    return v - damping * (v - u), damping * q
+    return u, q
+
+
+def _are_alike(least: float, most: float) -> bool:
+    return most - least <= _ROUNDING * most
 
 
 def _inverse_cosh(a: float) -> float:
