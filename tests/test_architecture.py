@@ -52,7 +52,7 @@ def test_only_the_network_communicates(path):
     if path.parent.name != "network":
         assert not roots(path) & {"mpi4py", "zmq", "socket"}
     # Whole runs side by side are no communication of agents.
-    if path.parent.name not in ("network", "compare"):
+    if path.parent.name not in ("network", "parallel"):
         assert "multiprocessing" not in roots(path)
 
 

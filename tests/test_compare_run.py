@@ -27,8 +27,7 @@ from specs import exit_code, write_rows
 
 import gradslide as gs
 from gradslide.experiments.compare import run as running
-from gradslide.experiments.compare.pool import performed
-from gradslide.experiments.compare.run import run_comparison
+from gradslide.experiments.compare.run import performed, run_comparison
 from gradslide.experiments.compare.spec import read_comparison
 from gradslide.experiments.compare.work import perform
 
@@ -176,7 +175,7 @@ def test_a_second_run_only_reads(figures, monkeypatch):
     def never(*arguments):
         raise AssertionError("did something again")
 
-    monkeypatch.setattr("gradslide.experiments.compare.pool.ProcessPoolExecutor", never)
+    monkeypatch.setattr("gradslide.experiments.parallel.pool.ProcessPoolExecutor", never)
     monkeypatch.setattr(running.work, "reference", never)
     again = compare(folder / "small.toml", folder / "out")
     key = str

@@ -1,7 +1,6 @@
 """The files that a comparison reads: where they are, which are missing, and what is in them."""
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -33,10 +32,6 @@ class Files:
         """Whether it needs a file that is not here."""
         table = entry.table.get("data", entry.table)
         return path is None and ("file" in table or table.get("name", "misfire") != "misfire")
-
-
-def digest_of(path: Path | None) -> str:
-    return "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def available(comparison: Comparison, files: Files, say: Callable[[str], None]) -> Comparison:

@@ -1,17 +1,17 @@
 """Run a comparison: what is done already is read, the rest is done in parallel, and every outcome is kept at once."""
 
 import dataclasses
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gradslide.experiments.compare import work
-from gradslide.experiments.compare.inputs import Files, available, digest_of
+from gradslide.experiments.compare.inputs import Files, available
 from gradslide.experiments.compare.kept import Kept
-from gradslide.experiments.compare.pool import performed
 from gradslide.experiments.compare.spec import Comparison
 from gradslide.experiments.compare.task import Contents, Outcome, Target, Task, tasks_of
+from gradslide.experiments.parallel import pool, worker
+from gradslide.experiments.parallel.kept import digest_of
 
 Say = Callable[[str], None]
 Show = Callable[[int, int, Outcome | None], None]
@@ -55,7 +55,7 @@ def run_comparison(
         say(f"{problem.name}: the reference optimum, with all data in one place")
         targets[problem.name] = kept.target(problem, contents.problems[problem.name], comparison.folder, data_dir)
     defaults = tasks_of(comparison, targets, data_dir, contents)
-    processes = comparison.processes or _cores()
+    processes = comparison.processes or worker.cores()
     outcomes: list[Outcome] = []
     try:
         wave = _Wave(kept, processes, show, outcomes, len(defaults) + sum(len(task.method.grid) for task in defaults))
@@ -66,9 +66,10 @@ def run_comparison(
     return Compared(comparison, targets, outcomes, interrupted=any(each.kind == "interrupted" for each in outcomes))
 
 
-def _cores() -> int:
-    """Those that this process may use, where the system says so."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def performed(tasks: Sequence[Task], processes: int) -> Iterator[tuple[Task, Outcome]]:
+    """The outcome of each task as soon as it is there."""
+    for task, outcome in pool.performed(tasks, work.perform, processes):
+        yield task, outcome or Outcome.of(task, kind="failed", message="the process that ran it died")
 
 
 class _Wave:

@@ -1,18 +1,12 @@
 """One run of a comparison, as plain tables that travel to another process and name the file of its outcome."""
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gradslide._version import __version__
 from gradslide.experiments.compare.spec import Comparison, Contender, Entry
-
-
-def digest(said: Any) -> str:
-    """A short name for a table."""
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:20]
+from gradslide.experiments.parallel.kept import digest
 
 
 @dataclass(frozen=True)

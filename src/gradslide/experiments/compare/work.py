@@ -1,12 +1,8 @@
 """What a process of a comparison does: one task after another. Nothing that a method does wrong goes further."""
 
 import json
-import os
-import signal
-import threading
 import warnings
 from functools import lru_cache
-from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ from gradslide.experiments import build
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.compare.spec import Contender
 from gradslide.experiments.compare.task import Outcome, Target, Task
+from gradslide.experiments.parallel import worker
 from gradslide.experiments.section import Section
 from gradslide.graph import Graph
 from gradslide.history import Record
@@ -33,27 +30,6 @@ from gradslide.stop import Stop
 _SPENT = ("gradients", "samples", "rounds", "control_rounds", "floats_sent", "simulated_seconds")
 # Points of a curve are at least this factor of iterations apart.
 _THINNING = 1.03
-_interrupted = False
-
-
-def begin() -> None:
-    """Ctrl-C ends the run under way, and lets no other begin; the end of the comparison ends it at once."""
-    signal.signal(signal.SIGINT, _interrupt)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Nobody would be left to take the outcome."""
-    if (parent := parent_process()) is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-def _interrupt(signum: int, frame: Any) -> None:
-    global _interrupted
-    _interrupted = True
 
 
 def optimum(table: dict[str, Any], folder: Path, data_dir: Path | None) -> Target:
@@ -65,7 +41,7 @@ def optimum(table: dict[str, Any], folder: Path, data_dir: Path | None) -> Targe
 
 def perform(task: Task) -> Outcome:
     """Run it, whatever happens."""
-    if _interrupted:
+    if worker.is_interrupted():
         return Outcome.of(task, kind="interrupted")
     try:
         return _solved(task)
@@ -150,7 +126,7 @@ class _Watch:
     def __call__(self, record: Record, x: Array) -> bool:
         """Whether to stop: Ctrl-C may have come before `solve` took care of it."""
         if record.objective is None or record.disagreement is None:
-            return _interrupted
+            return worker.is_interrupted()
         target = self._task.target
         self.error = (record.objective - target.objective) / target.scale
         self.apart = record.disagreement / target.size
@@ -163,7 +139,7 @@ class _Watch:
             self._next = max(record.iteration + 1, record.iteration * _THINNING)
             for name, value in {**spent, "error": self.error, "apart": self.apart}.items():
                 self.curve[name].append(value)
-        return _interrupted
+        return worker.is_interrupted()
 
 
 def _method(task: Task) -> Method:
