@@ -88,7 +88,7 @@ def test_agents_at_their_own_optima_are_not_at_a_kkt_point():
             zero = np.zeros_like(state.x)
             return (Evidence(zero, zero[:, 0], Dual(zero, zero)),)
 
-        def finish(self, context, state):
+        def finish(self, context, state, apart):
             return state
 
     optima = np.random.default_rng(0).normal(size=(6, 3))

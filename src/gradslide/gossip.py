@@ -52,6 +52,15 @@ def chebyshev_exchanges(condition: float) -> int:
     return max(1, math.floor(math.sqrt(condition) + _ROUNDING))
 
 
+def chebyshev_rounds(factor: float, *, least: float, most: float) -> int:
+    """Exchanges after which v - C v is smaller than v by this factor, but for its mean."""
+    if factor <= 1 or most == 0:
+        return 0
+    if _are_alike(least, most):
+        return 1
+    return math.ceil(math.acosh(factor) / math.acosh((most + least) / (most - least)))
+
+
 def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
     """(u, q) with u = v - N q, K exchanges: a Chebyshev polynomial in N, damped so that I - (v -> u) has no eigenvalue
     above 1 and none below 0.

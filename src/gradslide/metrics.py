@@ -132,3 +132,8 @@ class NetworkObserver:
 
 def _known(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def is_finite(x: Array) -> bool:
+    """Past the root of the largest number not even |x|^2 is."""
+    return float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max))

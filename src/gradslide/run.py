@@ -18,7 +18,9 @@ from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.errors import StreamEnded, StreamError, WaitEnded, unknown_name
 from gradslide.history import History, Record
+from gradslide.last_steps import LastSteps
 from gradslide.methods.base import Context, Method
+from gradslide.metrics import Metrics, is_finite
 from gradslide.network import Network
 from gradslide.opening import identity, oracle_of, setting_of
 from gradslide.problem import Problem
@@ -70,6 +72,7 @@ class Run:
             x0=problem.start(x0 if warm_start is None else warm_start.x),
             s0=None if dual is None else setting.dual_start(np.array(dual, dtype=problem.dtype)),
         )
+        self._last_steps = LastSteps(method, self._context, setting.quiet)
         try:
             self._context.oracle.is_blank = resumes
             self._start(costs, output)
@@ -83,9 +86,8 @@ class Run:
 
     def _start(self, costs: Costs, output: str | None) -> None:
         """The state before the first outer iteration, and what follows from it."""
-        method = self._method
         clock = time.perf_counter()
-        state = method.init(self._context)
+        state = self._method.init(self._context)
         costs.seconds += time.perf_counter() - clock
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         self._plan()
@@ -182,11 +184,15 @@ class Run:
 
     def observe_last(self) -> None:
         """See to it that the last record is of the last iteration."""
-        history = self.now.history
-        if self.is_whole and self.now.iteration and not (len(history) and history[-1].iteration == self.now.iteration):
+        if self.is_whole and self.now.iteration and not self._is_recorded:
             record = self._record(self._x(), observed=True)
             if record is not None:
-                history.append(record)
+                self.now.history.append(record)
+
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether the last record is of the last iteration."""
+        return len(self.now.history) > 0 and self.now.history[-1].iteration == self.now.iteration
 
     def advance(self, show: Callable[[Record], None]) -> Status | None:
         """One outer iteration; the status if it was the last."""
@@ -213,7 +219,7 @@ class Run:
         now.iteration += 1
 
         x = self._x()
-        checked = self._checks is not None and self._checks.is_due(now.iteration) and _is_finite(x)
+        checked = self._checks is not None and self._checks.is_due(now.iteration) and is_finite(x)
         if checked:
             self._check()
         exhausted = self._exhausted()
@@ -254,15 +260,21 @@ class Run:
             self._checks.take(self.now.iteration, self._x(), self._evidence())
 
     def _reached(self, record: Record) -> bool:
-        """Whether all targets hold: by what the agents found out where they must, else by what was observed."""
-        if self._checks is None:
-            return self._stop.reached(record)
-        return self._checks.hold(record)
+        """Whether all targets hold: by what the agents found out where they must, else by what was observed, of the
+        answer as it is or as the last steps would make it."""
+        if self._checks is not None:
+            return self._checks.hold(record)
+        return self._stop.reached(record) or self._last_steps.suffice(
+            self.now.state, record, self._stop, self._measured
+        )
+
+    def _measured(self, state: Any) -> Metrics | None:
+        return self._setting.observer.metrics(self._outputs(state)[self._output], self._lower)
 
     def conclude(self, status: Status) -> Status:
         """What is done once at the end: a last check, and the method's own last steps. A run that goes on later has
         not done it: checkpoints are written before."""
-        now, finish = self.now, getattr(self._method, "finish", None)
+        now, last_steps = self.now, self._last_steps
         if not (self.is_whole and now.iteration and status in _ENDS):
             return status
         unchecked = self._checks is not None and status in _LIMITS and not self._checks.taken(now.iteration)
@@ -270,12 +282,12 @@ class Run:
             self._check()
         if unchecked and len(now.history) and self._reached(now.history[-1]):
             status = Status.CONVERGED
-        if finish is not None:
+        if last_steps.exist:
             self.is_whole = False
             with self._working():
-                now.state = finish(self._context, now.state)
+                now.state = last_steps.taken(now.state)
             self._take_stock()
-        if (unchecked or finish is not None) and len(now.history) and now.history[-1].iteration == now.iteration:
+        if (unchecked or last_steps.exist) and self._is_recorded:
             now.history = now.history[:-1]
         return status
 
@@ -286,12 +298,9 @@ class Run:
         for name, x in self._outputs().items():
             record = self._record(x, observed=True)
             if record is not None and self._stop.reached(record):
-                self._output = name
-                self._good = np.array(x)
-                history = self.now.history
-                self.now.history = (
-                    history[:-1] if len(history) and history[-1].iteration == record.iteration else history
-                )
+                self._output, self._good = name, np.array(x)
+                if self._is_recorded:
+                    self.now.history = self.now.history[:-1]
                 self.now.history.append(record)
                 return True
         return False
@@ -322,9 +331,7 @@ class Run:
             dual=self._dual() if self.is_whole else None,
             y=np.array(evidence[0].y) if evidence else None,
             certificate=certificate,
-            certificate_reason=f"{reason}. KKT residuals, which are no certificate: {kkt}"
-            if reason and kkt
-            else reason,
+            certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,
             parameters=self._parameters,
             settings={
@@ -341,8 +348,8 @@ class Run:
         """What a checkpoint must have in common with the run that goes on from it."""
         return identity(self._context, self._setting, repr(self._method), self._output)
 
-    def _outputs(self) -> Mapping[str, Array]:
-        outputs = self._method.output(self.now.state)
+    def _outputs(self, state: Any = None) -> Mapping[str, Array]:
+        outputs = self._method.output(self.now.state if state is None else state)
         return outputs if isinstance(outputs, Mapping) else {"last": outputs}
 
     def _x(self) -> Array:
@@ -357,10 +364,8 @@ class Run:
         return self._setting.multipliers(dual).astype(self._context.problem.dtype)
 
     def _evidence(self) -> Sequence[Evidence]:
-        if not hasattr(self._method, "evidence"):
-            return ()
-        given: Sequence[Evidence] = self._method.evidence(self.now.state)
         k = self.now.iteration
+        given: Sequence[Evidence] = self._method.evidence(self.now.state) if hasattr(self._method, "evidence") else ()
         return [each._replace(averaged=k) if each.averaged is None else each for each in given]
 
     @property
@@ -379,10 +384,9 @@ class Run:
 
     def _record(self, x: Array, observed: bool) -> Record | None:
         """The record of this iteration; None where the run has diverged."""
-        if not _is_finite(x):
+        if not is_finite(x):
             return None
-        now = self.now
-        spent = Record.of(now.iteration, now.costs)
+        spent = Record.of(self.now.iteration, self.now.costs)
         if not observed:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -393,8 +397,3 @@ class Run:
             return None
         self._lower = self._lower if metrics.lower is None else metrics.lower
         return replace(spent, **asdict(metrics))
-
-
-def _is_finite(x: Array) -> bool:
-    """Past the root of the largest number not even |x|^2 is."""
-    return float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max))

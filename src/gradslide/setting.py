@@ -52,6 +52,11 @@ class Setting(Protocol):
         """The simulated clock, where one runs."""
         ...
 
+    @property
+    def quiet(self) -> Network | None:
+        """The network, uncounted, where the same exchange always gives the same; else None."""
+        ...
+
     def memory(self) -> Any:
         """What is left of a run outside its method, for one that goes on later."""
         ...
@@ -110,6 +115,7 @@ class Networked:
         self.network.begin()
         self.coupling = couplings.make(coupling, self.network)
         observed = network.aside()
+        self.quiet = None if isinstance(network, Wrapper) else observed
         self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
         self._balance = Balance(problem, observed, costs)
         self.names = {"coupling": coupling, "network": repr(network if isinstance(network, Wrapper) else network.graph)}

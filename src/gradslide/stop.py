@@ -1,7 +1,7 @@
 """When a run ends: targets that must all hold, limits of which any one ends it."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from gradslide.certificate import KKT
 from gradslide.costs import Costs
@@ -42,7 +42,9 @@ class Stop:
     Relative(1e-3, to=optimum)); of saddle point problems, for the maximum over z. residual: ||A x||, or how far A x is
     from where it must be. disagreement: max_i ||x_i - mean||. gap: certified optimality gap; its absolute value counts.
     kkt: stationarity and consensus of `solution.kkt`, on a network; no certificate. Each is a number or a `Relative`.
-    They look at all agents, which costs nothing here and steers nothing but the end of the run. On a network with gap
+    They look at all agents, which costs nothing here and steers nothing but the end of the run: where the objective is
+    low enough and only residual or disagreement are not, a method with last steps (AutoPDS mixes its answers) ends with
+    as many as it takes. On a network with gap
     or kkt the agents decide by themselves: all targets are looked at where the outer iterations have grown by a half,
     and at the end, with control rounds, and one value (gap) or gradient (kkt, two at first), which are counted.
     Targets without a limit may never be reached: give one as well.
@@ -108,6 +110,20 @@ class Stop:
         )
         wanted = [(measured, target) for measured, target in checks if target is not None]
         return bool(wanted) and all(measured is not None and measured <= target for measured, target in wanted)
+
+    def apart(self, record: Record) -> float | None:
+        """By what factor the agents would have to come closer for all targets to hold, the others standing as they do;
+        None where that is not all, or no objective was asked for."""
+        if self.objective is None or self.gap is not None or self.kkt is not None:
+            return None
+        pairs = (
+            (record.residual, _scaled(self.residual, record.residual_scale)),
+            (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
+        )
+        if not replace(self, residual=None, disagreement=None).reached(record):
+            return None
+        ratios = [measured / target for measured, target in pairs if target and measured is not None]
+        return max(ratios, default=None)
 
     def exhausted(self, iteration: int, costs: Costs) -> Status | None:
         """The limit that has been reached, if any."""

@@ -179,8 +179,8 @@ class AutoPDS:
     def invariant(self, state: State) -> Array:
         return state.dual.w
 
-    def finish(self, context: Context, state: State) -> State:
-        """Mix the answers a few rounds more, where all agents have the same X."""
+    def finish(self, context: Context, state: State, apart: float) -> State:
+        """Mix the answers a few rounds more, or as many as are asked for, where all agents have the same X."""
         plan = self._opening(context).plan
         if not state.memory.follows_lagrangian or plan.most == 0:
             return state
@@ -188,7 +188,7 @@ class AutoPDS:
         def multiply(v: Array) -> Array:
             return context.network.combine(v, plan.matrix)
 
-        rest = chebyshev(multiply, state.x_bar, plan.final_exchanges, least=plan.least, most=plan.most)
+        rest = chebyshev(multiply, state.x_bar, plan.final_exchanges(apart), least=plan.least, most=plan.most)
         return replace(state, x_bar=context.domain.project(state.x_bar - rest))
 
     def parameters(self, state: State) -> dict[str, float]:

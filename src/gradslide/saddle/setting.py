@@ -22,6 +22,7 @@ class OnOneMachine:
 
     compares_outputs: ClassVar[bool] = True
     timeline: ClassVar[None] = None
+    quiet: ClassVar[None] = None
 
     def __init__(self, problem: Saddle, costs: Costs) -> None:
         self.network: Network = Central(problem.m)

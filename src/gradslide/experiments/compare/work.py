@@ -55,23 +55,18 @@ def _solved(task: Task) -> Outcome:
     problem = _problem(json.dumps(task.problem.table), task.folder, task.data_dir)
     network, method, clocks = prepared(task)
     watch = _Watch(task)
-    finest = min(task.accuracies)
-    stop = Stop(
-        objective=task.target.objective + finest * task.target.scale,
-        disagreement=task.apart * finest * task.target.size,
-        **task.limits,
-    )
     with warnings.catch_warnings():
         # They are in the solution.
         warnings.simplefilter("ignore", RuntimeWarning)
-        solution = solve(problem, network, method, stop=stop, callback=watch, clock=clocks or None)
-    if solution.status in (Status.INTERRUPTED, Status.STOPPED):
+        solution = solve(problem, network, method, stop=Stop(**task.limits), callback=watch, clock=clocks or None)
+    if solution.status is Status.INTERRUPTED or worker.is_interrupted():
         return Outcome.of(task, kind="interrupted")
+    status = Status.CONVERGED if watch.is_done else solution.status
     rows = problem.loss.rows_per_agent
     return Outcome.of(
         task,
-        status=solution.status.name,
-        message=solution.status.value,
+        status=status.name,
+        message=status.value,
         reached=watch.reached,
         error=watch.error,
         apart=watch.apart,
@@ -124,7 +119,7 @@ class _Watch:
         self._next = 0.0
 
     def __call__(self, record: Record, x: Array) -> bool:
-        """Whether to stop: Ctrl-C may have come before `solve` took care of it."""
+        """Whether to stop: all accuracies were reached, or Ctrl-C came before `solve` took care of it."""
         if record.objective is None or record.disagreement is None:
             return worker.is_interrupted()
         target = self._task.target
@@ -139,7 +134,11 @@ class _Watch:
             self._next = max(record.iteration + 1, record.iteration * _THINNING)
             for name, value in {**spent, "error": self.error, "apart": self.apart}.items():
                 self.curve[name].append(value)
-        return worker.is_interrupted()
+        return self.is_done or worker.is_interrupted()
+
+    @property
+    def is_done(self) -> bool:
+        return None not in self.reached
 
 
 def _method(task: Task) -> Method:

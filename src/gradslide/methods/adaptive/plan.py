@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from gradslide._types import Array
 from gradslide.errors import require
-from gradslide.gossip import damped_chebyshev
+from gradslide.gossip import chebyshev_rounds, damped_chebyshev
 from gradslide.graph import Graph
 from gradslide.methods.base import Context
 
@@ -18,6 +18,8 @@ _WEIGHED = 1_000
 # Exchanges per gradient: this share of what averages over the whole network, or more where gradients are dear.
 _SHARE = 1 / 3
 _WORTH = 0.35
+# Weights and norms may hide this much of what agents differ by.
+_RESERVE = 2.0
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,10 @@ class Plan:
         """How far K may grow."""
         return math.ceil(2 * self.reach)
 
-    @property
-    def final_exchanges(self) -> int:
-        """Rounds in which the answers are mixed at the end: what they differ by falls to a 25th."""
-        return math.ceil(2 * self.reach)
+    def final_exchanges(self, apart: float = 1.0) -> int:
+        """Rounds in which the answers are mixed at the end: what they differ by falls to a 25th, or to a share of
+        1/apart with some reserve."""
+        return max(math.ceil(2 * self.reach), chebyshev_rounds(_RESERVE * apart, least=self.least, most=self.most))
 
     def mix(self, context: Context, v: Array, K: int) -> tuple[Array, Array]:
         """v mixed by K exchanges, and q with v - N q the same."""
