@@ -28,9 +28,11 @@ class Timeline:
         """The names of the clocks, and what tells their times apart from others."""
         return ", ".join(f"{name or 'one clock'} ({track.clock.fingerprint})" for name, track in self._tracks.items())
 
-    def gradient(self) -> None:
+    def gradient(self, count: int = 1) -> None:
+        """So many gradients; added up one by one, since it must not matter who asks for several at once."""
         for track in self._tracks.values():
-            track.now += track.clock.gradient
+            for _ in range(count):
+                track.now += track.clock.gradient
         self._tell()
 
     def samples(self, count: int) -> None:

@@ -49,6 +49,19 @@ class Loss(abc.ABC):
         """
 
     @property
+    def has_steps(self) -> bool:
+        """Whether there are compiled `steps`."""
+        return False
+
+    def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
+        """u_T and the average of the u_t, both (m, d): from u_0 = start, T times u <- (anchor + pull_t u -
+        gradient(u))/scale_t, of which the average so far then takes its share_t.
+
+        anchor: (m, d). pulls, scales, shares: (T,).
+        """
+        raise NotImplementedError
+
+    @property
     def rows_per_agent(self) -> Array | None:
         """Number of rows n_i of each agent, shape (m,); None for a loss that is no sum over rows."""
         return None

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.losses.inputs import signs
+from gradslide.losses.inputs import is_sparse, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
+from gradslide.losses.rows import RowBlocks
 
 
 class Logistic(LinearModel):
@@ -16,6 +17,8 @@ class Logistic(LinearModel):
     labels: n labels in {-1, 1} or {0, 1}, 0 meaning -1. The other parameters are those of LinearModel:
     features (n, p), agents or splits, sample_weight, reduction.
     """
+
+    _signed: Array | None  # a copy of the rows that `steps` makes
 
     def __init__(
         self,
@@ -45,3 +48,20 @@ class Logistic(LinearModel):
         margins = targets * scores
         small = np.exp(-np.abs(margins))  # at most 1, so nothing overflows
         return -targets * np.where(margins > 0, small, 1) / (1 + small)
+
+    @property
+    def has_steps(self) -> bool:
+        return not is_sparse(self._blocks.features)
+
+    def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
+        from gradslide.kernels.logistic_steps import logistic_steps
+
+        if self._signed is None:
+            self._signed = self._blocks.feature_major(self._targets)
+        start, anchor = self._checked(start), self._checked(anchor)
+        weights = self._weights_or_ones()
+        return logistic_steps(self._signed, self._blocks.ends, weights, start, anchor, pulls, scales, shares)
+
+    def _set_rows(self, blocks: RowBlocks, targets: Array, weights: Array | None) -> None:
+        super()._set_rows(blocks, targets, weights)
+        self._signed = None

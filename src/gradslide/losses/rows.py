@@ -43,6 +43,14 @@ class RowBlocks:
             return values.reshape(self.m, -1).sum(axis=1)
         return np.add.reduceat(values, self.starts)
 
+    def feature_major(self, factors: Array) -> Array:
+        """Dense rows times their factors, (n,), each agent's as one (p, n_i) block; these one after the other, flat."""
+        out = np.empty(self.n * self.p, dtype=self.features.dtype)
+        for first, end in zip(self.starts, self.ends, strict=True):
+            block = out[first * self.p : end * self.p].reshape(self.p, -1)
+            np.multiply(self.features[first:end].T, factors[first:end], out=block)
+        return out
+
     def row_numbers(self, rows: Sequence[Array]) -> tuple[slice | Array, Array]:
         """Rows numbered within each agent as numbers of stacked rows, and how many each agent has."""
         numbers = [np.asarray(own) for own in rows]

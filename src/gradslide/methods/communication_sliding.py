@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
@@ -63,11 +64,11 @@ class Row:
     def tau(self) -> float:
         return (4 * self.A_norm**2 / ((self.k + 1) * self.mu) if self.mu > 0 else self.A_norm) / self.ratio
 
-    def pull(self, t: int) -> float:
-        """eta beta_t, less mu."""
+    def pull(self, t: Array) -> Array:
+        """eta beta_t, less mu; t: a number, or several."""
         return (t - 1) * (self.eta + self.mu) / 2 if self.mu > 0 else t * self.eta / 2
 
-    def share(self, t: int) -> float:
+    def share(self, t: Array) -> Array:
         """lambda_t / (lambda_1 + ... + lambda_t)."""
         return 2 / (t + 1) if self.mu > 0 else 2 * (t + 1) / (t * (t + 3))
 
@@ -119,15 +120,18 @@ class CommunicationSliding:
 
 
 def outer_iteration(
-    context: Context, s: State, row: Row, gradient: Callable[[Array, int], Array], samples: int = 0
+    context: Context, s: State, row: Row, gradient: Callable[[Array, int], Array] | None, samples: int = 0
 ) -> State:
-    """The paper's lines, in their order. gradient(u, t): f'(u) for inner iteration t, less mu grad nu(u). samples: how
-    many it takes each time."""
+    """The paper's lines, in their order. gradient(u, t): f'(u) for inner iteration t, less mu grad nu(u); None: exact
+    ones, in compiled steps. samples: how many it takes each time."""
     network = context.network
     x_tilde = s.x + row.alpha * (s.x_hat - s.x_prev)
     y = s.y + (1 / row.tau) * network.combine(x_tilde, network.laplacian)
     w = network.combine(y, network.laplacian)
-    x, x_hat = _communication_sliding(context, row, s.x, w, gradient)
+    if gradient is None:
+        x, x_hat = _compiled_sliding(context, row, s.x, w)
+    else:
+        x, x_hat = _communication_sliding(context, row, s.x, w, gradient)
     return State(
         k=row.k,
         A_norm=s.A_norm,
@@ -155,3 +159,12 @@ def _communication_sliding(
         u = domain.prox(theta, mu + eta + pull)
         u_hat = average(u_hat, u, row.share(t))
     return u, u_hat
+
+
+def _compiled_sliding(context: Context, row: Row, x: Array, w: Array) -> tuple[Array, Array]:
+    """The same where X = R^d and grad nu(u) = u - center: there prox(theta, scale) = center + theta/scale."""
+    domain, scale = context.domain, row.mu + row.eta
+    t = np.arange(1, row.T + 1)
+    center = -domain.grad_nu(np.zeros_like(x))
+    anchor = row.eta * domain.grad_nu(x) - w + scale * center
+    return context.oracle.steps(x, anchor, row.pull(t), scale + row.pull(t), row.share(t))

@@ -3,6 +3,10 @@ stochastic optimization", Math. Program. 180, 2020."""
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from gradslide.domains import Free
+from gradslide.errors import require
 from gradslide.methods.base import Context
 from gradslide.methods.communication_sliding import CommunicationSliding, State, outer_iteration
 
@@ -23,9 +27,33 @@ class DCS(CommunicationSliding):
 
     ratio: eta = 2 ratio ||Lap|| and tau = ||Lap||/ratio; for mu > 0 eta = ratio k mu/2 and tau = 4 ||Lap||^2/(ratio (k
     + 1) mu), where theory allows ratio <= 1. growth, most: whole numbers that give T_k; the theorem's own T_k is
-    constant and needs M, D and N. norm: ||Lap|| (default: a bound that the network finds).
+    constant and needs M, D and N. norm: ||Lap|| (default: a bound that the network finds). compiled: the same inner
+    iterations, several times faster, on all processors; for a Logistic loss with dense features and X = R^d only.
     """
+
+    compiled: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule, remedy = "compiled must be True or False", "True compiles the inner iterations"
+        require(isinstance(self.compiled, bool | np.bool_), rule, repr(self.compiled), remedy)
+        object.__setattr__(self, "compiled", bool(self.compiled))
+
+    def init(self, context: Context) -> State:
+        if self.compiled:
+            _require_compiled(context)
+        return super().init(context)
 
     def step(self, context: Context, state: State) -> State:
         row = self.row(state, context.problem.mu)
-        return outer_iteration(context, state, row, lambda u, t: context.oracle.gradient(u))
+        return outer_iteration(context, state, row, None if self.compiled else lambda u, t: context.oracle.gradient(u))
+
+
+def _require_compiled(context: Context) -> None:
+    """Refuse sets, penalties, weights of coordinates, and losses without compiled steps."""
+    domain, loss = context.domain, context.problem.loss
+    is_free = isinstance(domain, Free) and domain.penalty is None and domain.weights is None
+    rule = "DCS(compiled=True) needs X = R^d without a penalty"
+    require(is_free, rule, repr(context.problem), "leave compiled out")
+    rule = "DCS(compiled=True) needs a Logistic loss with dense features"
+    require(loss.has_steps, rule, repr(loss), "make the features dense, or leave compiled out")

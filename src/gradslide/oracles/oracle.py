@@ -40,7 +40,11 @@ class Oracle:
 
     def gradient(self, x: Array) -> Array:
         """grad ft_i(x_i) for every agent here, shape (agents, d)."""
-        return self._timed(self._loss.gradient, x)
+        return self._timed(lambda: self._loss.gradient(x))
+
+    def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
+        """The T steps of `Loss.steps`: T gradients."""
+        return self._timed(lambda: self._loss.steps(start, anchor, pulls, scales, shares), len(pulls))
 
     def value(self, x: Array) -> Array:
         """ft_i(x_i) for every agent here, shape (agents,)."""
@@ -50,7 +54,7 @@ class Oracle:
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         self._costs.values += 1
-        return self._timed(self._loss.value_and_gradient, x)
+        return self._timed(lambda: self._loss.value_and_gradient(x))
 
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
         """Mean of the gradients of every agent's samples start, ..., start + count - 1; shape (agents, d)."""
@@ -81,19 +85,21 @@ class Oracle:
             # It knows the run, which knows this oracle.
             self._sampler.give_up = Sampler.give_up
 
-    def _timed(self, gradient: Callable[[Array], _Result], x: Array) -> _Result:
-        """A gradient, counted, and entered into the pace."""
+    def _timed(self, gradients: Callable[[], _Result], count: int = 1) -> _Result:
+        """So many gradients, counted, and entered into the pace."""
         costs = self._costs
         started = costs.now()
-        costs.gradients += 1
-        self._pass_over_data()
-        result = gradient(x)
-        costs.pace.add_gradient(costs.now() - started)
+        costs.gradients += count
+        self._pass_over_data(count)
+        result = gradients()
+        seconds = costs.now() - started
+        for _ in range(count):
+            costs.pace.add_gradient(seconds / count)
         return result
 
-    def _pass_over_data(self) -> None:
+    def _pass_over_data(self, count: int = 1) -> None:
         if self._timeline is not None:
-            self._timeline.gradient()
+            self._timeline.gradient(count)
 
     def _given(self) -> Sampler:
         if self._sampler is None:

@@ -14,7 +14,7 @@ from gradslide.experiments.parallel import worker
 
 T = TypeVar("T")
 R = TypeVar("R")
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def performed(tasks: Sequence[T], perform: Callable[[T], R], processes: int) -> Iterator[tuple[T, R | None]]:
