@@ -23,13 +23,16 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs,plot]'
 	@touch $@
 
-.PHONY: help run test test-all lint format bench docs docs-serve clean
+.PHONY: help run reproduce test test-all lint format bench docs docs-serve clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 run: $(VENV)/.installed-run ## set up and run the main job on built-in data
 	$(BIN)/gradslide run
+
+reproduce: $(VENV)/.installed-run ## the paper's tables and figures, and more, beside ours: about half an hour
+	$(BIN)/gradslide reproduce all
 
 test: lint ## set up, then ruff, mypy and the tests
 	$(BIN)/python -m pytest -n auto -q

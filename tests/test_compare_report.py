@@ -21,7 +21,7 @@ from specs import exit_code
 
 from gradslide.experiments.compare.files import to_json
 from gradslide.experiments.compare.files import write_comparison as write_files
-from gradslide.experiments.compare.report import progress_of_runs, report
+from gradslide.experiments.compare.report import progress_of_outcomes, report
 from gradslide.experiments.compare.summary import blocks
 from gradslide.experiments.compare.tables import (
     costs_table,
@@ -406,11 +406,11 @@ def test_an_interrupted_comparison_says_so_even_before_anything_is_done():
 
 
 def test_progress_is_a_bar_that_takes_any_name(capsys):
-    with progress_of_runs(True) as show:
+    with progress_of_outcomes(True) as show:
         assert capsys.readouterr().err == ""
         show(1, 2, outcome("[/b] nids", MISSED))
     assert "1/2" in capsys.readouterr().err
-    with progress_of_runs(False) as show:
+    with progress_of_outcomes(False) as show:
         show(1, 2, None)
     assert capsys.readouterr() == ("", "")
 

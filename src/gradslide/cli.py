@@ -19,6 +19,7 @@ OK, USER_ERROR, STOPPED_SHORT = 0, 1, 2
 UsageMistake: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 DRAWING = Path("gradslide-results/network.png")
+REPRODUCED = Path("gradslide-results/reproduction")
 
 app = typer.Typer(
     name="gradslide",
@@ -110,7 +111,7 @@ def compare(
     from dataclasses import replace
 
     from gradslide.experiments.compare.files import to_json, write_comparison
-    from gradslide.experiments.compare.report import progress_of_runs, report
+    from gradslide.experiments.compare.report import progress_of_outcomes, report
     from gradslide.experiments.compare.run import run_comparison
     from gradslide.experiments.compare.spec import example_comparison, example_text, read_comparison
 
@@ -123,7 +124,7 @@ def compare(
     if processes is not None:
         parsed = replace(parsed, processes=processes)
     say = _note if not quiet else lambda text: None
-    with progress_of_runs(not quiet) as show:
+    with progress_of_outcomes(not quiet) as show:
         compared = run_comparison(parsed, data_dir=data_dir, fresh=fresh, say=say, show=show)
     text = report(compared)
     written = write_comparison(compared, text)
@@ -133,6 +134,57 @@ def compare(
         print(text)
         print("written:", *(f"  {path}" for path in written), sep="\n")
     raise typer.Exit(OK if compared.is_complete else STOPPED_SHORT)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        list[str], typer.Argument(help="table1, table2, figure1, invariance, complexity; or all.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = REPRODUCED,
+    data_dir: DataDir = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Rivals up to the paper's own budget: hours of computing.")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option("--processes", "-j", help="Runs at the same time; one per core by default.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what was done before.")] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the paper's experiments, and some beyond them: its tables beside ours.
+
+    On ijcnn1, the paper's data, where it is found; on built-in data otherwise. What is done is kept: the same command
+    goes on from there. Writes Markdown, JSON, CSV, PNG and SVG.
+    """
+    from gradslide.experiments.reproduce.catalogue import chosen, report_of
+    from gradslide.experiments.reproduce.report import write_report
+
+    names = chosen(what)
+    command = " ".join(["gradslide", *sys.argv[1:]])
+    for name in names:
+        try:
+            made = report_of(
+                name,
+                out=out,
+                data_dir=data_dir,
+                full=full,
+                processes=processes,
+                fresh=fresh,
+                quiet=quiet,
+                say=_note,
+                command=command,
+            )
+        except KeyboardInterrupt:
+            _note("interrupted: the same command goes on from here")
+            raise typer.Exit(STOPPED_SHORT) from None
+        written = write_report(made, out)
+        if json_:
+            print(made.to_json())
+        elif not quiet:
+            print(made.text)
+            print("\nwritten:", *(f"  {path}" for path in written), sep="\n")
 
 
 @app.command()

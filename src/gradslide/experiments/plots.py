@@ -108,9 +108,18 @@ def plot_histories(
 
 
 def plot_graph(graph: "Graph", *, title: str = "") -> Any:
-    """The network, nodes coloured and sized by degree."""
-    require(graph.m <= _DRAWABLE, f"a drawing can show {_DRAWABLE:,} agents", f"{graph.m:,}", "draw a smaller network")
+    """The network, nodes coloured by degree."""
     plt = pyplot()
+    figure, axis = plt.subplots(figsize=(7.2, 6.0), layout="constrained")
+    nodes = draw_network(axis, graph)
+    figure.colorbar(nodes, ax=axis, label="degree", shrink=0.8)
+    axis.set_title(title or repr(graph))
+    return figure
+
+
+def draw_network(axis: Any, graph: "Graph") -> Any:
+    """The network in one panel, nodes coloured by degree; what a colour bar is made from."""
+    require(graph.m <= _DRAWABLE, f"a drawing can show {_DRAWABLE:,} agents", f"{graph.m:,}", "draw a smaller network")
     import networkx as nx
 
     drawn = nx.Graph()
@@ -121,20 +130,18 @@ def plot_graph(graph: "Graph", *, title: str = "") -> Any:
         if graph.degrees.max(initial=0) <= 2
         else nx.spring_layout(drawn, seed=0, iterations=100)
     )
-    figure, axis = plt.subplots(figsize=(7.2, 6.0), layout="constrained")
-    nx.draw_networkx_edges(drawn, positions, ax=axis, alpha=0.35, width=0.8)
-    size = max(8.0, min(120.0, 6000 / graph.m))
+    # Many edges would hide the nodes.
+    is_dense = len(graph.edges) > 4 * graph.m
+    nx.draw_networkx_edges(drawn, positions, ax=axis, alpha=0.15 if is_dense else 0.35, width=0.8)
     nodes = nx.draw_networkx_nodes(
         drawn,
         positions,
         ax=axis,
-        node_size=size,
+        node_size=max(8.0, min(120.0, 6000 / graph.m)),
         node_color=graph.degrees,
         cmap="viridis",
         edgecolors="white",
         linewidths=0.4,
     )
-    figure.colorbar(nodes, ax=axis, label="degree", shrink=0.8)
     axis.set_axis_off()
-    axis.set_title(title or repr(graph))
-    return figure
+    return nodes

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import groupby
 
 from gradslide.experiments.compare.run import Compared
@@ -17,6 +17,7 @@ from gradslide.experiments.compare.tables import (
     verdicts,
 )
 from gradslide.experiments.compare.task import Outcome
+from gradslide.experiments.parallel.progress import progress_of_runs
 
 # Tables take what they need; a narrower one would cut names off.
 _WIDTH = 10_000
@@ -64,25 +65,9 @@ def _beaten(found: list[Block]) -> str:
 
 
 @contextmanager
-def progress_of_runs(enabled: bool) -> Iterator[Callable[[int, int, Outcome | None], None]]:
+def progress_of_outcomes(enabled: bool) -> Iterator[Callable[[int, int, Outcome | None], None]]:
     """A bar on stderr."""
-    if not enabled:
-        yield lambda done, total, last: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    last_run = TextColumn("{task.fields[last]}", markup=False)
-    columns = [TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), last_run]
-    with ExitStack() as stack:
-        bar = Progress(*columns, console=Console(stderr=True))
-        task = bar.add_task("runs", total=None, last="")
-
-        def show(done: int, total: int, last: Outcome | None) -> None:
-            # Not before there is something to show: notes and mistakes come first.
-            if not bar.live.is_started:
-                stack.enter_context(bar)
-            named = "" if last is None else f"{last.method} ({last.problem}, {last.network})"
-            bar.update(task, completed=done, total=total, last=named)
-
-        yield show
+    with progress_of_runs(enabled) as show:
+        yield lambda done, total, last: show(
+            done, total, "" if last is None else f"{last.method} ({last.problem}, {last.network})"
+        )

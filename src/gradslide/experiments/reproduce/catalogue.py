@@ -1,0 +1,72 @@
+"""What can be reproduced, and how: each by a function of the module of its name."""
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+from gradslide._version import __version__
+from gradslide.errors import require_number, unknown_name
+from gradslide.experiments.parallel import worker
+from gradslide.experiments.parallel.progress import progress_of_runs
+from gradslide.experiments.reproduce.instance import found_data
+from gradslide.experiments.reproduce.report import Cell, Report
+from gradslide.experiments.reproduce.runs import Bench, Say
+
+# In the order in which all of them are run.
+_MODULES = {
+    "table1": "table1.experiment",
+    "table2": "table2.experiment",
+    "figure1": "figure1",
+    "invariance": "invariance.experiment",
+    "complexity": "complexity.experiment",
+}
+NAMES = tuple(_MODULES)
+
+
+def chosen(what: Sequence[str]) -> list[str]:
+    """The experiments of these names, each once; "all" is every one."""
+    for name in what:
+        if name not in (*NAMES, "all"):
+            raise unknown_name("what to reproduce", name, (*NAMES, "all"))
+    return [name for name in NAMES if name in what or "all" in what]
+
+
+def report_of(
+    name: str,
+    *,
+    out: Path,
+    data_dir: Path | None,
+    full: bool,
+    processes: int | None,
+    fresh: bool,
+    quiet: bool,
+    say: Say,
+    command: str,
+) -> Report:
+    """Run an experiment; its report, with what it was obtained with."""
+    if processes is not None:
+        require_number("processes", processes, "leave it out for one per core", least=1, whole=True)
+    say = (lambda text: None) if quiet else say
+    data = found_data(data_dir, say)
+    with progress_of_runs(not quiet) as show:
+        bench = Bench(
+            folder=out,
+            data=data,
+            full=full,
+            fresh=fresh,
+            processes=processes or worker.cores(),
+            say=say,
+            show=show,
+        )
+        made: Report = import_module(f"{__package__}.{_MODULES[name]}").reproduce(bench)
+    return replace(made, facts={**made.facts, "obtained with": command, **_machine()})
+
+
+def _machine() -> dict[str, Cell]:
+    return {
+        "version": f"gradslide {__version__}, Python {platform.python_version()}",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }

@@ -1,0 +1,1 @@
+"""Costs against 1/eps."""

@@ -1,0 +1,127 @@
+"""Runs of PDS with the schedule of Theorem 1: what they take to an eps-solution, and what the theorem allows.
+
+An eps-solution has f(x_bar) - f* <= eps and ||A x_bar|| <= eps, f the sum of the agents' own f_i(x_bar_i). x_bar is not
+in agreement, so that f(x_bar) may be far below f*: a "two-sided" one has |f(x_bar) - f*| <= eps too.
+"""
+
+import bisect
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradslide import guarantees
+from gradslide._types import Array
+from gradslide.experiments.reproduce.complexity.known import COUPLING, Known, known
+from gradslide.experiments.reproduce.complexity.spec import Setting
+from gradslide.experiments.reproduce.instance import Data
+from gradslide.experiments.reproduce.runs import solved
+from gradslide.experiments.reproduce.spec import Net
+from gradslide.history import Record
+from gradslide.methods import PDS
+from gradslide.schedules import ONE_STAGE, Schedule, theorem_1
+from gradslide.stop import Stop
+
+KINDS = ("one-sided", "two-sided")
+# More outer iterations than any schedule needs.
+_LONGEST = 10**9
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A run of PDS down to the finest accuracy."""
+
+    data: Data
+    setting: Setting
+    net: Net
+    accuracies: tuple[float, ...]
+    beyond: float
+    iterations: int
+    rounds: int
+
+    @property
+    def label(self) -> str:
+        return f"PDS, {self.setting.name}, {self.net.name}"
+
+
+def perform_exact(task: Exact) -> dict[str, Any]:
+    """Counts and bounds, of each kind of eps-solution: one entry per accuracy, None where it was not reached."""
+    it = known(task.data, task.setting, task.net)
+    R = guarantees.theory_R(V=it.V, z_star=it.z_star)
+    watch = _Watch(it, task.accuracies[-1], task.beyond)
+    solution = solved(
+        it.problem,
+        it.graph,
+        PDS(L=it.L, R=R, coupling=COUPLING, growth=ONE_STAGE),
+        stop=Stop(iterations=task.iterations, rounds=task.rounds),
+        output="average",
+        callback=watch,
+    )
+    schedule = theorem_1(**solution.parameters)
+    eps = [accuracy * it.scale for accuracy in task.accuracies]
+    return {
+        **it.facts,
+        "R": R,
+        "A_norm": schedule.A_norm,
+        "Delta": None if math.isinf(schedule.Delta) else int(schedule.Delta),
+        # What a tenfold accuracy takes past Delta.
+        "per_decade": math.log(10) / -math.log(schedule.row(int(schedule.Delta) + 1).lam) if schedule.mu > 0 else None,
+        "iterations": solution.history[-1].iteration,
+        "eps": eps,
+        "counts": {kind: watch.counts(task.accuracies, kind) for kind in KINDS},
+        "bounds": {kind: bounds(schedule, eps, V=it.V, z_star=it.z_star, kind=kind) for kind in KINDS},
+    }
+
+
+class _Watch:
+    """Follows a run; ends it when the finest accuracy, two-sided, has been kept `beyond` times as long as it took."""
+
+    def __init__(self, of: Known, finest: float, beyond: float) -> None:
+        self._of, self._finest, self._beyond = of, finest, beyond
+        self._spent: list[tuple[int, int]] = []
+        self._errors: list[tuple[float, float]] = []
+        self._end: int | None = None
+
+    def __call__(self, record: Record, x: Array) -> bool:
+        self._spent.append((record.gradients, record.rounds))
+        self._errors.append(self._of.errors(record))
+        if max(map(abs, self._errors[-1])) > self._finest:
+            self._end = None
+        elif self._end is None:
+            self._end = math.ceil(self._beyond * record.iteration)
+        return self._end is not None and record.iteration >= self._end
+
+    def counts(self, accuracies: Sequence[float], kind: str) -> list[dict[str, int] | None]:
+        """From where on each accuracy is kept to the end of the run."""
+        errors = np.array(self._errors)
+        worst = np.max(np.abs(errors) if kind == "two-sided" else errors, axis=1)
+        starts = [int(np.max(np.flatnonzero(worst > accuracy), initial=-1)) + 1 for accuracy in accuracies]
+        return [
+            dict(zip(("gradients", "rounds"), self._spent[start], strict=True)) if start < len(worst) else None
+            for start in starts
+        ]
+
+
+def bounds(schedule: Schedule, eps: Sequence[float], *, V: float, z_star: float, kind: str) -> list[dict[str, int]]:
+    """What Theorem 1 allows for each eps; for a two-sided one Proposition 1, which it follows from.
+
+    f(x_bar) - f* >= -||z*|| ||A x_bar||, and for ||z|| > ||z*|| the Lagrangian's bound at z is one on (||z|| - ||z*||)
+    ||A x_bar|| too: z of length 2 ||z*|| gives f(x_bar) - f* from below.
+    """
+    first, z = schedule.row(1), max(2 * z_star, z_star + 1)
+    within = range(1, int(min(_LONGEST, schedule.stage_length)) + 1)
+
+    def iterations(wanted: float) -> int:
+        if kind == "one-sided":
+            return guarantees.iterations(wanted, schedule, V=V, z_star=z_star)
+        kept = bisect.bisect_left(
+            within, True, key=lambda k: guarantees.lagrangian(first, schedule.row(k), V=V, z=z) <= wanted
+        )
+        return within[kept]
+
+    N = [iterations(each) for each in eps]
+    rounds = list(itertools.accumulate(schedule.row(k).T for k in range(1, max(N) + 1)))
+    return [{"gradients": n, "rounds": rounds[n - 1]} for n in N]

@@ -1,0 +1,88 @@
+"""The problem of the paper's experiments: 20,000 rows of ijcnn1 over 100 agents, or built-in data in their place."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from gradslide import data as datasets
+from gradslide.data.splits import split
+from gradslide.domains import L2Ball
+from gradslide.experiments.parallel.kept import digest_of
+from gradslide.graph import Graph
+from gradslide.losses import Logistic
+from gradslide.problem import Problem
+from gradslide.reference import Reference, reference
+
+ROWS = 20_000
+# Of ijcnn1, in the file's order: what the paper's target losses are measured against where the data is another.
+_START, _OPTIMUM = 138.62943611198907, 38.29323064
+
+
+@dataclass(frozen=True)
+class Data:
+    """A set of rows. digest: of its file; empty for the built-in one. data_dir: where files are."""
+
+    name: str
+    digest: str
+    data_dir: Path | None
+
+    @property
+    def is_papers(self) -> bool:
+        return self.name == "ijcnn1"
+
+    @property
+    def label(self) -> str:
+        if self.is_papers:
+            return f"ijcnn1, its first {ROWS:,} rows"
+        return f"misfire, {ROWS:,} built-in rows: ijcnn1 was not found, so no figure is comparable with the paper's"
+
+
+def found_data(data_dir: Path | None, say: Callable[[str], None]) -> Data:
+    """ijcnn1 where it is here; else the built-in data, and a word about it."""
+    path = datasets.find("ijcnn1", data_dir)
+    if path is not None:
+        return Data("ijcnn1", digest_of(path), data_dir)
+    say(
+        f"ijcnn1 is not in {datasets.data_directory(data_dir)}: built-in data takes its place "
+        "(`gradslide data get ijcnn1` fetches it)"
+    )
+    return Data("misfire", "", data_dir)
+
+
+@lru_cache(maxsize=4)
+def problem_of(
+    data: Data, agents: int, split_by: str = "contiguous", radius: float | None = None, mu: float = 0.0
+) -> Problem:
+    """Logistic regression, the sum over rows. split_by: "contiguous", the file's order, or "shuffled" (seed 0)."""
+    found = datasets.load(data.name, data.data_dir, progress=False)
+    features = found.features[:ROWS]
+    features = features if isinstance(features, np.ndarray) else features.toarray()
+    labels = found.labels[:ROWS]
+    loss = Logistic(features, labels, splits=split(split_by, labels, agents, seed=0))
+    return Problem(loss, None if radius is None else L2Ball(radius), mu=mu)
+
+
+@lru_cache(maxsize=4)
+def optimum_of(
+    data: Data, agents: int, split_by: str = "contiguous", radius: float | None = None, mu: float = 0.0
+) -> Reference:
+    return reference(problem_of(data, agents, split_by, radius, mu))
+
+
+def loss_level(data: Data, agents: int, target: float) -> float:
+    """A target loss of the paper's tables, (1/m) sum_i f_i; of other data the one that is as far from its optimum,
+    relative to the start."""
+    if data.is_papers:
+        return target
+    problem, optimum = problem_of(data, agents), optimum_of(data, agents).objective / agents
+    start = float(np.sum(problem.objective(problem.start()))) / agents
+    return optimum + (target - _OPTIMUM) / (_START - _OPTIMUM) * (start - optimum)
+
+
+@lru_cache(maxsize=32)
+def network_of(max_degree: int, edges: int, seed: int, agents: int = 100) -> Graph:
+    """A random connected network with exactly this maximum degree."""
+    return Graph.random(agents, max_degree=max_degree, edges=edges, seed=seed)

@@ -1,0 +1,1 @@
+"""Gradients and rounds on many networks."""

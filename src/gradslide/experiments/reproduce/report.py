@@ -1,0 +1,151 @@
+"""What a reproduction found: tables, statements that hold or do not, pictures; as JSON, CSV, Markdown and text."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradslide import storage
+from gradslide.errors import InputError
+from gradslide.experiments.files import as_json, write_figure
+from gradslide.experiments.spec import stem
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """notes: what a reader must know to read it. name: of its file; made from the title where there is none."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Something that was to be shown, and whether it was. holds: None where the data does not allow to say."""
+
+    text: str
+    holds: bool | None
+
+    @property
+    def verdict(self) -> str:
+        return {True: "holds", False: "DOES NOT HOLD", None: "not comparable"}[self.holds]
+
+
+@dataclass(frozen=True)
+class Report:
+    """facts: data, seeds, what was given; found: everything that the tables were made from. figures: makers of
+    matplotlib figures, by name."""
+
+    name: str
+    title: str
+    facts: Mapping[str, Cell]
+    tables: Sequence[Table]
+    statements: Sequence[Statement] = ()
+    notes: Sequence[str] = ()
+    found: Any = None
+    figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+
+    @property
+    def markdown(self) -> str:
+        return "\n\n".join(part for part in self._parts(_markdown_table) if part) + "\n"
+
+    @property
+    def text(self) -> str:
+        """For the terminal."""
+        return "\n\n".join(part for part in self._parts(_text_table) if part)
+
+    def to_json(self) -> str:
+        tables = [
+            {"title": t.title, "columns": list(t.columns), "rows": [list(r) for r in t.rows]} for t in self.tables
+        ]
+        return as_json(
+            {
+                "name": self.name,
+                "title": self.title,
+                "facts": dict(self.facts),
+                "tables": tables,
+                "statements": [{"text": each.text, "holds": each.holds} for each in self.statements],
+                "notes": [*self.notes, *(note for table in self.tables for note in table.notes)],
+                "found": self.found,
+            }
+        )
+
+    def _parts(self, render: Callable[[Table], str]) -> list[str]:
+        parts = [f"## {self.title}", "\n".join(f"- {name}: {shown(value)}" for name, value in self.facts.items())]
+        for table in self.tables:
+            parts += [f"### {table.title}", render(table), "\n".join(f"- {note}" for note in table.notes)]
+        parts.append("\n".join(f"- {each.verdict}: {each.text}" for each in self.statements))
+        parts.append("\n".join(f"- {note}" for note in self.notes))
+        return parts
+
+
+def write_report(report: Report, folder: Path) -> list[Path]:
+    """JSON, Markdown, one CSV per table, and each picture as PNG and SVG; the paths, most useful first."""
+    written = [
+        storage.write_atomically(folder / f"{report.name}.md", report.markdown.encode()),
+        storage.write_atomically(folder / f"{report.name}.json", report.to_json().encode()),
+    ]
+    stems: list[str] = []
+    for table in report.tables:
+        stems.append(stem(table.name or table.title, stems))
+        name = report.name if len(report.tables) == 1 else f"{report.name}.{stems[-1]}"
+        written.append(storage.write_atomically(folder / f"{name}.csv", _csv(table).encode()))
+    for name, make in report.figures.items():
+        for kind in ("png", "svg"):
+            # Without matplotlib the figures are still in the CSV.
+            with suppress(InputError):
+                written.append(write_figure(make(), folder / f"{name}.{kind}"))
+    return written
+
+
+def shown(value: Cell) -> str:
+    """A number as a reader wants it: whole ones in full, others to three digits."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e9):
+        return f"{int(value):,}"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _markdown_table(table: Table) -> str:
+    rule = ["---:" if _is_numeric(table, j) else "---" for j in range(len(table.columns))]
+    lines = [table.columns, rule, *([shown(cell) for cell in row] for row in table.rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text_table(table: Table) -> str:
+    lines = [list(table.columns), *([shown(cell) for cell in row] for row in table.rows)]
+    widths = [max(len(line[j]) for line in lines) for j in range(len(table.columns))]
+
+    def padded(line: Sequence[str]) -> str:
+        cells = (
+            cell.rjust(width) if _is_numeric(table, j) else cell.ljust(width)
+            for j, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        return "  ".join(cells).rstrip()
+
+    head, *rest = map(padded, lines)
+    return "\n".join([head, "-" * len(head), *rest])
+
+
+def _is_numeric(table: Table, column: int) -> bool:
+    cells = [row[column] for row in table.rows]
+    return any(isinstance(cell, int | float) for cell in cells) and not any(isinstance(cell, bool) for cell in cells)
+
+
+def _csv(table: Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return text.getvalue()

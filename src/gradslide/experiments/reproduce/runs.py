@@ -1,0 +1,92 @@
+"""Many runs side by side, each kept on disk as soon as it is done."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from gradslide._version import __version__
+from gradslide.errors import InputError
+from gradslide.experiments.parallel import pool, worker
+from gradslide.experiments.parallel.kept import Store, digest
+from gradslide.experiments.reproduce.instance import Data
+from gradslide.solution import Solution
+from gradslide.solve import solve
+from gradslide.status import Status
+
+Say = Callable[[str], None]
+Show = Callable[[int, int, str], None]
+
+
+class Task(Protocol):
+    """A frozen dataclass: all that a process needs, and what it is called while it runs."""
+
+    @property
+    def data(self) -> Data: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+T = TypeVar("T", bound=Task)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task gave: numbers, texts, lists and tables of these."""
+
+    found: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where runs are made. folder: for results; full: the dear ones too; fresh: do again what was done before."""
+
+    folder: Path
+    data: Data
+    full: bool = False
+    fresh: bool = False
+    processes: int = field(default_factory=worker.cores)
+    say: Say = lambda text: None
+    show: Show = lambda done, total, last: None
+
+    def outcomes(self, tasks: Sequence[T], perform: Callable[[T], dict[str, Any]]) -> dict[T, dict[str, Any]]:
+        """What each task gives. perform: a function of a module, which raises KeyboardInterrupt where Ctrl-C ended it;
+        what was done by then is kept."""
+        store = Store(self.folder / "runs", self.fresh)
+        done: dict[T, dict[str, Any]] = {}
+        missing = []
+        for task in dict.fromkeys(tasks):
+            if (known := store.read(_name(task, perform), Outcome)) is None:
+                missing.append(task)
+            else:
+                done[task] = known.found
+        total = len(done) + len(missing)
+        for task, found in pool.performed(missing, perform, self.processes):
+            if found is None:
+                raise InputError("a run must end", f"{task.label}: its process died", "try again with --processes 1")
+            store.write(_name(task, perform), Outcome(found))
+            done[task] = found
+            self.show(len(done), total, task.label)
+        return {task: done[task] for task in tasks}
+
+
+def solved(*arguments: Any, **options: Any) -> Solution:
+    """`solve`, for a process that makes runs: Ctrl-C ends them all."""
+    if worker.is_interrupted():
+        raise KeyboardInterrupt
+    with warnings.catch_warnings():
+        # They are in the solution.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        solution = solve(*arguments, **options)
+    if solution.status is Status.INTERRUPTED or worker.is_interrupted():
+        raise KeyboardInterrupt
+    return solution
+
+
+def _name(task: Any, perform: Callable[..., Any]) -> str:
+    """The same for the same run, wherever its files are."""
+    said = asdict(task)
+    said["data"] = [task.data.name, task.data.digest]
+    return digest([type(task).__name__, perform.__name__, said, __version__])

@@ -1,0 +1,94 @@
+"""The runs of Table 2: SPDS for a fixed number of outer iterations, SDCS until it is there or its budget is spent."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.experiments.reproduce.instance import Data, problem_of
+from gradslide.experiments.reproduce.runs import solved
+from gradslide.experiments.reproduce.spec import Net
+from gradslide.history import Record
+from gradslide.methods import SDCS, SPDS
+from gradslide.stop import Stop
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """SPDS; what is None is left to it."""
+
+    data: Data
+    net: Net
+    block: str
+    target: float
+    N: int
+    coupling: str
+    L: float | None
+    R: float | None
+    c: float | None
+    samples: int | None
+    draw: int
+
+    @property
+    def label(self) -> str:
+        return f"SPDS {self.block} {self.net.label}, target {self.target:g}, draw {self.draw}"
+
+
+@dataclass(frozen=True)
+class Rival:
+    """SDCS, watched for every target loss (its level)."""
+
+    data: Data
+    net: Net
+    levels: tuple[float, ...]
+    apart: float
+    rounds: int
+    draw: int
+
+    @property
+    def label(self) -> str:
+        return f"SDCS {self.net.label}, draw {self.draw}"
+
+
+def perform_spds(task: Sliding) -> dict[str, Any]:
+    problem, graph = problem_of(task.data, task.net.agents), task.net.graph
+    norm = graph.laplacian_norm if task.coupling == "laplacian" else graph.laplacian_norm**0.5
+    method = SPDS(
+        N=task.N, L=task.L, R=task.R, c=task.c, samples=task.samples, coupling=task.coupling, norm=norm, seed=task.draw
+    )
+    solution = solved(problem, graph, method, output="average", record_every=task.N)
+    return _facts(solution.history[-1], solution.x, graph.laplacian) | {
+        "L": solution.parameters["L"],
+        "R": solution.parameters["R"],
+    }
+
+
+def perform_sdcs(task: Rival) -> dict[str, Any]:
+    """For each level the first outer iteration that has it, with the agents close enough."""
+    problem, graph = problem_of(task.data, task.net.agents), task.net.graph
+    reached: list[dict[str, Any] | None] = [None] * len(task.levels)
+
+    def is_done(record: Record, x: Array) -> bool:
+        facts = _facts(record, x, graph.laplacian)
+        for index, level in enumerate(task.levels):
+            if reached[index] is None and facts["loss"] <= level and facts["apart"] <= task.apart:
+                reached[index] = facts
+        return None not in reached
+
+    method = SDCS(norm=graph.laplacian_norm, seed=task.draw)
+    solution = solved(problem, graph, method, stop=Stop(rounds=task.rounds), output="average", callback=is_done)
+    return {"reached": reached, "last": _facts(solution.history[-1], solution.x, graph.laplacian)}
+
+
+def _facts(record: Record, x: Array, laplacian: Any) -> dict[str, Any]:
+    assert record.objective is not None
+    assert record.disagreement is not None
+    return {
+        "samples": record.samples,
+        "rounds": record.rounds,
+        "control_rounds": record.control_rounds,
+        "loss": record.objective / len(x),
+        "apart": record.disagreement / record.mean_norm if record.mean_norm > 0 else 0.0,
+        "residual": float(np.linalg.norm(laplacian @ x)),
+    }

@@ -1,0 +1,30 @@
+"""Small reproductions for tests: built-in data, ten agents, runs in this process."""
+
+from gradslide.experiments.reproduce import runs
+from gradslide.experiments.reproduce.instance import Data
+from gradslide.experiments.reproduce.runs import Bench
+
+BUILT_IN = Data("misfire", "", None)
+NETWORKS = [
+    {"name": "G1", "max_degree": 3, "edges": 12},
+    {"name": "G2", "max_degree": 5, "edges": 20},
+]
+
+
+def without_processes(monkeypatch):
+    """All runs are made in this process."""
+    monkeypatch.setattr(runs.pool, "performed", lambda tasks, perform, n: ((task, perform(task)) for task in tasks))
+
+
+def without_runs(monkeypatch):
+    """Whoever wants to make one fails."""
+
+    def refuse(tasks, perform, processes):
+        assert not tasks, f"{len(tasks)} runs were not kept: {tasks[0].label}"
+        return iter(())
+
+    monkeypatch.setattr(runs.pool, "performed", refuse)
+
+
+def bench(folder, **options):
+    return Bench(folder=folder, data=BUILT_IN, processes=1, **options)
