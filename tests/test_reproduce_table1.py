@@ -191,12 +191,13 @@ def test_the_packaged_table_is_the_papers():
 def test_grids_and_numbers():
     assert grid(3) == [3.0]
     assert grid({"from": 1.0, "to": 100.0, "count": 3}) == pytest.approx([1, 10, 100])
-    assert [shown(value) for value in (None, True, 12345, 3.0, 0.08954, "x")] == [
+    assert [shown(value) for value in (None, True, 12345, 3.0, 0.08954, 1234.5, "x")] == [
         "-",
         "yes",
         "12,345",
         "3",
         "0.0895",
+        "1,234",
         "x",
     ]
 

@@ -31,7 +31,7 @@ SPEC = {
         "R": {"from": 10.0, "to": 100.0, "count": 2},
         "samples": [5.0, 20.0],
         "draws": [100],
-        "margin": 0.98,
+        "margin": {"loss": 0.98, "apart": 0.9},
     },
     "sdcs": {"seed": 1, "draws": 1, "rounds": 6, "full": 8},
 }
@@ -54,7 +54,8 @@ def test_every_row_has_the_papers_line_and_one_of_each_block(made):
     assert [row[2] for row in main.rows] == ["paper", "(i)", "(ii)", "(iii)"] * 4
     assert all(len(row) == len(main.columns) for row in main.rows)
     assert len(implied.rows) == 4
-    assert [row[:3] for row in sdcs.rows] == [["G1", 0, 70], ["G1", 0, 60], ["G2", 0, 70], ["G2", 0, 60]]
+    assert [row[:2] for row in sdcs.rows] == [["G1", 70], ["G1", 60], ["G2", 70], ["G2", 60]]
+    assert all(len(row) == len(sdcs.columns) for row in sdcs.rows)
     # Two networks of a kind, two draws on each.
     assert {row[-1].split("/")[1] for row in main.rows if row[2] != "paper"} == {"4"}
 

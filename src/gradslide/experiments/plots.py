@@ -91,8 +91,7 @@ def plot_histories(
             axis = axes[row, column]
             if row == 1 or bounded or optimum is not None:
                 axis.set_yscale("log")
-            axis.grid(alpha=0.3)
-            axis.spines[["top", "right"]].set_visible(False)
+            tidy(axis)
         axes[1, column].set_xlabel(_AXES.get(cost, cost))
     at = " at the mean" if below == "disagreement" else ""
     if bounded:
@@ -145,3 +144,17 @@ def draw_network(axis: Any, graph: "Graph") -> Any:
     )
     axis.set_axis_off()
     return nodes
+
+
+def label_sparsely(scale: Any) -> None:
+    """1, 2, 5, 10, 20, ...: readable where an axis spans less than a decade, too."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    scale.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    scale.set_minor_formatter(NullFormatter())
+
+
+def tidy(axis: Any) -> None:
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)

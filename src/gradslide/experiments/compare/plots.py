@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradslide.experiments.compare.summary import Block, Line
-from gradslide.experiments.plots import COLOURS, pyplot
+from gradslide.experiments.plots import COLOURS, label_sparsely, pyplot, tidy
 
 _MARKERS = "osD^vP*X<>hd"
 _DASHES = ("-", "--", ":")
@@ -27,8 +27,8 @@ def plot_frontier(block: Block) -> Any:
             )
         axis.set(xscale="log", yscale="log", xlabel="gradients per agent", title=f"to {accuracy:g}")
         for scale in (axis.xaxis, axis.yaxis):
-            _label_sparsely(scale)
-        _tidy(axis)
+            label_sparsely(scale)
+        tidy(axis)
     axes[0, 0].set_ylabel("communication rounds")
     shown = {line.method for line in block.lines if line.accuracies_reached}
     handles = [
@@ -61,7 +61,7 @@ def plot_curves(block: Block) -> Any:
         axes[1, column].set_xlabel(label)
         for row in range(2):
             axes[row, column].set(yscale="log", xscale="log")
-            _tidy(axes[row, column])
+            tidy(axes[row, column])
     handles, labels = axes[0, 1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize="small")
     figure.suptitle(_title(block))
@@ -71,20 +71,6 @@ def plot_curves(block: Block) -> Any:
 def _styles(lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
     methods = list(dict.fromkeys(line.method for line in lines))
     return {name: (COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(methods)}
-
-
-def _label_sparsely(scale: Any) -> None:
-    """1, 2, 5, 10, 20, ...: readable where an axis spans less than a decade, too."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    scale.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
-    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    scale.set_minor_formatter(NullFormatter())
-
-
-def _tidy(axis: Any) -> None:
-    axis.grid(alpha=0.3)
-    axis.spines[["top", "right"]].set_visible(False)
 
 
 def _title(block: Block) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide.experiments.plots import COLOURS, draw_network, pyplot
+from gradslide.experiments.plots import COLOURS, draw_network, pyplot, tidy
 from gradslide.experiments.reproduce.instance import network_of
 from gradslide.experiments.reproduce.report import Cell, Report, Table
 from gradslide.experiments.reproduce.runs import Bench
@@ -92,5 +92,4 @@ def _draw_spectrum(axis: Any, graph: Graph) -> None:
         rf"$\lambda_2$ = {low:.3g}, $\lambda_{{\max}}$ = {high:.3g}, $\chi$ = {graph.condition:.3g}", fontsize="medium"
     )
     axis.set_xlabel("index, in ascending order")
-    axis.grid(alpha=0.3)
-    axis.spines[["top", "right"]].set_visible(False)
+    tidy(axis)

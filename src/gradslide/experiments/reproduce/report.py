@@ -107,13 +107,13 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 
 
 def shown(value: Cell) -> str:
-    """A number as a reader wants it: whole ones in full, others to three digits."""
+    """A number as a reader wants it: whole and large ones in full, others to three digits."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e9):
-        return f"{int(value):,}"
+    if isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or 1e3 <= abs(value) < 1e9)):
+        return f"{value:,.0f}"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

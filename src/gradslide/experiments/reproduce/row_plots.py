@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gradslide.experiments.plots import COLOURS, pyplot
+from gradslide.experiments.plots import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.reproduce.report import Cell
 from gradslide.experiments.reproduce.spec import Published
 
@@ -32,8 +32,8 @@ def plot_rows(
                 *zip(*points, strict=True) if points else ([], []), s=60, alpha=0.85, **style, label=f"{name} {title}"
             )
         axis.set(xscale="log", xlabel=f"{work} per agent" if cost == work else "communication rounds")
-        axis.grid(alpha=0.3)
-        axis.spines[["top", "right"]].set_visible(False)
+        label_sparsely(axis.xaxis)
+        tidy(axis)
     axes[0].set_yticks(range(len(rows)), [f"{network}, loss {target:g}" for network, target in rows])
     axes[0].invert_yaxis()
     handles, labels = axes[0].get_legend_handles_labels()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.experiments.plots import COLOURS, pyplot
+from gradslide.experiments.plots import COLOURS, pyplot, tidy
 from gradslide.experiments.reproduce.complexity.fits import Found, obtained
 from gradslide.experiments.reproduce.complexity.spec import Setting
 
@@ -127,5 +127,4 @@ def _finish(axis: Any, y: str, title: str) -> None:
     axis.set_xlabel("1/eps, relative to the optimum")
     axis.set_ylabel(y)
     axis.set_title(title)
-    axis.grid(alpha=0.3)
-    axis.spines[["top", "right"]].set_visible(False)
+    tidy(axis)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide.experiments.plots import COLOURS, pyplot
+from gradslide.experiments.plots import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.reproduce.invariance.runs import ONE
 from gradslide.experiments.reproduce.slopes import Fit
 
@@ -30,7 +30,6 @@ class Dot:
 def plot_growth(dots: Sequence[Dot], *, agents: int, gradients: Fit | None, rounds: Fit | None, title: str) -> Any:
     """Gradients against chi, rounds against sqrt(chi). Diamonds: networks of more or fewer agents than `agents`."""
     plt = pyplot()
-    from matplotlib import ticker
 
     figure, axes = plt.subplots(1, 2, figsize=(12, 5.8), layout="constrained")
     _draw(axes[0], dots, agents, lambda dot: (dot.chi, dot.gradients))
@@ -43,9 +42,7 @@ def plot_growth(dots: Sequence[Dot], *, agents: int, gradients: Fit | None, roun
     heights = [count for dot in dots for count in (dot.gradients, dot.rounds)]
     for axis in axes:
         axis.set_ylim(min(heights, default=1) / 2, max(heights, default=1) * 3)
-        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        axis.yaxis.set_major_formatter("{x:,.0f}")
-        axis.yaxis.set_minor_formatter(ticker.NullFormatter())
+        label_sparsely(axis.yaxis)
     # Before the lines come: what dots are called goes below both panels, and what lines are called into each.
     handles, labels = axes[0].get_legend_handles_labels()
     _draw_line(axes[0], gradients, "all networks")
@@ -73,8 +70,7 @@ def _draw(axis: Any, dots: Sequence[Dot], agents: int, place: Callable[[Dot], tu
         scatter(same, color=colour, s=55, label=family, zorder=4)
         span = f"{min(dot.m for dot in other):,} to {max(dot.m for dot in other):,}" if other else ""
         scatter(other, color=colour, s=60, marker="D", label=f"{family}, m = {span}", zorder=3)
-    axis.grid(which="major", alpha=0.3)
-    axis.spines[["top", "right"]].set_visible(False)
+    tidy(axis)
 
 
 def _draw_line(axis: Any, line: Fit | None, which: str) -> None:

@@ -93,8 +93,8 @@ def _tuned(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> di
     for (target, L, R, samples, network), group in _grouped(trials).items():
         rounds = max(_rounds(runs[task]) for task in group)
         enough = all(
-            runs[task]["loss"] <= given["margin"] * levels[target]
-            and runs[task]["apart"] <= given["margin"] * spec["apart"]
+            runs[task]["loss"] <= given["margin"]["loss"] * levels[target]
+            and runs[task]["apart"] <= given["margin"]["apart"] * spec["apart"]
             for task in group
         )
         if enough and rounds <= papers[network, target].rounds:
