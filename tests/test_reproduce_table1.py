@@ -120,6 +120,12 @@ def test_dcs_goes_on_from_its_checkpoint(made, folder, tmp_path, monkeypatch):
     assert longer.rows == whole.rows
     assert [row[4] for row in longer.rows if row[1] is None] == [10, 10]
     assert [row[4] for row in made.tables[2].rows if row[1] is None] == [6, 6]
+    # A shorter run after a longer one shows no more than its budget; a fresh one starts anew.
+    shorter = reproduce(bench(folder), copy.deepcopy(SPEC)).tables[2]
+    assert shorter.rows == made.tables[2].rows
+    stamps = [path.read_bytes() for path in sorted((folder / "runs").glob("dcs-*.npz"))]
+    assert reproduce(bench(folder, fresh=True), copy.deepcopy(SPEC)).tables[2].rows == shorter.rows
+    assert [path.read_bytes() for path in sorted((folder / "runs").glob("dcs-*.npz"))] != stamps
     # T_k = 10 k: 10 + 20 + ... + 50.
     assert longer.rows[-1][5] == 150
 

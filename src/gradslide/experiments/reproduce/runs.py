@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -86,7 +86,8 @@ def solved(*arguments: Any, **options: Any) -> Solution:
 
 
 def _name(task: Any, perform: Callable[..., Any]) -> str:
-    """The same for the same run, wherever its files are."""
-    said = asdict(task)
+    """The same for the same run, wherever its files are: fields that do not tell tasks apart are left out."""
+    told = {each.name for each in fields(task) if each.compare}
+    said = {name: value for name, value in asdict(task).items() if name in told}
     said["data"] = [task.data.name, task.data.digest]
     return digest([type(task).__name__, perform.__name__, said, __version__])

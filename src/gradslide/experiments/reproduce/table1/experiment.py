@@ -176,6 +176,7 @@ def _dear_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[Dear
             output=given["output"],
             rounds=given["full"] if bench.full else given["rounds"],
             folder=bench.folder / "runs",
+            fresh=bench.fresh,
         )
         for net in networks(spec)
         if net.seed == given["seed"]

@@ -77,7 +77,7 @@ class Auto:
 
 @dataclass(frozen=True)
 class Dear:
-    """DCS, which goes on from its checkpoint in `folder`."""
+    """DCS, which goes on from its checkpoint in `folder`, unless it is to start afresh."""
 
     data: Data
     net: Net
@@ -85,6 +85,7 @@ class Dear:
     output: str
     rounds: int
     folder: Path = field(compare=False)
+    fresh: bool = field(compare=False)
 
     @property
     def label(self) -> str:
@@ -140,6 +141,7 @@ def perform_dcs(task: Dear) -> dict[str, Any]:
         stop=Stop(rounds=task.rounds),
         output=task.output,
         checkpoint=task.folder / f"dcs-{task.net.name}-{task.net.seed}-{task.data.name}.npz",
+        resume=not task.fresh,
     )
     seen = _Watch(task.goals, None, graph.m)
     # A longer run may have left the checkpoint.
