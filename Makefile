@@ -31,7 +31,7 @@ help: ## list the commands
 run: $(VENV)/.installed-run ## set up and run the main job on built-in data
 	$(BIN)/gradslide run
 
-reproduce: $(VENV)/.installed-run ## the paper's tables and figures, and more, beside ours: about half an hour
+reproduce: $(VENV)/.installed-run ## the paper's tables and figures, and more, beside ours: about an hour
 	$(BIN)/gradslide reproduce all
 
 test: lint ## set up, then ruff, mypy and the tests
