@@ -2,18 +2,22 @@
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from reproductions import BUILT_IN, without_processes
 from specs import exit_code
 
+import gradslide as gs
 from gradslide.errors import InputError
 from gradslide.experiments.parallel import worker
 from gradslide.experiments.reproduce import catalogue, runs
 from gradslide.experiments.reproduce.instance import Data, found_data, loss_level, optimum_of, problem_of
 from gradslide.experiments.reproduce.report import Report, Statement, Table, write_report
 from gradslide.experiments.reproduce.runs import Bench, solved
+from gradslide.experiments.reproduce.spec import Net
+from gradslide.experiments.reproduce.table1.runs import Dear, Goal
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,7 @@ def test_a_figure_is_written_in_every_form(tmp_path, capsys):
     assert rows[0] == content["tables"][0]["columns"]
     assert (tmp_path / "figure1.md").read_text().startswith("## ")
     assert "figure1.png" in out
-    assert "ijcnn1 is not in" in err.replace("\n", " ")
-    assert "gradslide data get ijcnn1" in err.replace("\n", " ")
+    assert err == "", "it needs no data"
 
 
 def test_quiet_and_json(tmp_path, capsys):
@@ -76,6 +79,8 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(catalogue, "import_module", interrupted)
     assert exit_code("reproduce", "table1", "-o", tmp_path) == 2
     assert "the same command goes on from here" in capsys.readouterr().err
+    assert exit_code("reproduce", "table1", "--fresh", "-o", tmp_path) == 2
+    assert "the same command without --fresh goes on" in capsys.readouterr().err
 
 
 def test_what_was_done_before_an_interrupt_is_kept(tmp_path, monkeypatch):
@@ -104,6 +109,64 @@ def test_a_run_whose_process_dies_is_told(tmp_path, monkeypatch):
         Bench(folder=tmp_path, data=BUILT_IN).outcomes([_Numbered(BUILT_IN, 7)], lambda task: {})
 
 
+def test_a_run_that_ctrl_c_ended_is_not_kept(monkeypatch):
+    """Whatever it had reached by then."""
+
+    class Ended:
+        status = gs.Status.INTERRUPTED
+
+    monkeypatch.setattr(runs, "solve", lambda: Ended)
+    with pytest.raises(KeyboardInterrupt):
+        solved()
+    Ended.status = gs.Status.ITERATION_LIMIT
+    assert solved() is Ended
+
+
+def test_kept_runs_are_told_apart_by_all_that_matters(monkeypatch):
+    def perform(task):
+        return {}
+
+    def named(**changed):
+        return runs._name(replace(task, **changed), perform)
+
+    task = Dear(BUILT_IN, Net("G1", 3, 12, 1, 10), (), "hat", 6, Path("here"), False)
+    other = {
+        "data": Data("misfire", "changed", None),
+        "net": Net("G1", 3, 12, 2, 10),
+        "goals": (Goal(1.0, 1.0, 1.0),),
+        "output": "last",
+        "rounds": 7,
+    }
+    names = {named(**{key: value}) for key, value in other.items()} | {named()}
+    assert len(names) == len(other) + 1
+    assert named(folder=Path("elsewhere"), fresh=True, data=Data("misfire", "", Path("there"))) == named()
+    monkeypatch.setattr(runs, "__version__", "another")
+    assert named() not in names
+
+
+def refused(task):
+    raise InputError("a rule", task.number, "a remedy")
+
+
+def test_mistakes_come_back_from_processes_as_they_are(tmp_path):
+    bench = Bench(folder=tmp_path, data=BUILT_IN, processes=2)
+    with pytest.raises(InputError, match="a rule; got 3; a remedy"):
+        bench.outcomes([_Numbered(BUILT_IN, 3)], refused)
+
+
+@pytest.mark.parametrize("what", ["table1", "figure1"])
+def test_a_folder_that_is_none_is_told_before_anything_is_run(what, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert exit_code("reproduce", what, "-o", tmp_path / "file" / "sub", "--data-dir", tmp_path) == 1
+    assert "folder that can be written to" in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_told_before_anything_is_run(tmp_path, capsys):
+    (tmp_path / "ijcnn1.svm").write_text("1 1:0.5\n")
+    assert exit_code("reproduce", "table1", "-o", tmp_path / "out", "--data-dir", tmp_path) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
 def test_ctrl_c_in_a_process_ends_its_run(monkeypatch):
     monkeypatch.setattr(worker, "_interrupted", True)
     with pytest.raises(KeyboardInterrupt):
@@ -125,6 +188,8 @@ def test_built_in_data_is_said_to_be_no_comparison(tmp_path):
     assert not data.is_papers
     assert "no figure is comparable" in data.label
     assert len(said) == 1
+    assert said[0].startswith("ijcnn1 is not in")
+    assert "gradslide data get ijcnn1" in said[0]
 
 
 def test_reports_show_what_holds_and_what_does_not(tmp_path):
@@ -133,14 +198,14 @@ def test_reports_show_what_holds_and_what_does_not(tmp_path):
         title="A toy",
         facts={"seed": 1, "share": 0.25},
         tables=[
-            Table("One", ["name", "count"], [["a", 1], ["b", None]], notes=["a note"]),
+            Table("One", ["name", "count"], [["||a||", 1], ["b", None]], notes=["a note"]),
             Table("Two", ["name"], [["c"]], name="second"),
         ],
         statements=[Statement("good", True), Statement("bad", False), Statement("unknown", None)],
         found={"infinite": float("inf")},
     )
     assert "- holds: good\n- DOES NOT HOLD: bad\n- not comparable: unknown" in report.markdown
-    assert "| name | count |\n| --- | ---: |\n| a | 1 |\n| b | - |" in report.markdown
+    assert "| name | count |\n| --- | ---: |\n| \\|\\|a\\|\\| | 1 |\n| b | - |" in report.markdown
     written = {path.name for path in write_report(report, tmp_path)}
     assert written == {"toy.md", "toy.json", "toy.One.csv", "toy.second.csv"}
     content = json.loads((tmp_path / "toy.json").read_text())

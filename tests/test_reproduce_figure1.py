@@ -15,6 +15,7 @@ from gradslide.experiments.reproduce.runs import Bench
 pytest.importorskip("matplotlib")
 
 SMALL = {"A": (3, 14), "B": (5, 20)}
+KINDS = [{"name": name, "max_degree": degree, "edges": edges} for name, (degree, edges) in SMALL.items()]
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_nine_networks_with_the_wanted_degrees_edges_and_spectrum(bench):
 
 
 def test_everything_is_written(bench, tmp_path):
-    report = figure1.reproduce(bench, SMALL, seeds=(1, 2), agents=10)
+    report = figure1.reproduce(bench, {"agents": 10, "seeds": [1, 2], "network": KINDS})
     written = {path.name for path in write_report(report, tmp_path)}
     assert written == {"figure1.md", "figure1.json", "figure1.csv", "figure1.png", "figure1.svg"}
     assert "not published" in report.text

@@ -10,9 +10,10 @@ import gradslide as gs
 from gradslide.experiments.reproduce.instance import loss_level, problem_of
 from gradslide.experiments.reproduce.report import shown
 from gradslide.experiments.reproduce.spec import Net, Published, grid, packaged, published
+from gradslide.experiments.reproduce.table1 import runs as table1_runs
 from gradslide.experiments.reproduce.table1.experiment import best, reproduce
-from gradslide.experiments.reproduce.table1.runs import Auto, Goal, Tuned, perform_auto, perform_tuned
-from gradslide.experiments.reproduce.table1.tables import middle, statements
+from gradslide.experiments.reproduce.table1.runs import Auto, Goal, Tuned, Watch, perform_auto, perform_tuned
+from gradslide.experiments.reproduce.table1.tables import middle, statements, within
 
 PUBLISHED = [
     {"method": "PDS", "network": name, "target": target, "residual": 1.0, "rounds": 200, "gradients": 40}
@@ -57,6 +58,7 @@ def test_every_row_has_the_papers_line_and_one_of_each_block(made):
     main, counts, dcs = made.tables
     blocks = [row[2] for row in main.rows]
     assert blocks == ["paper", "(i)", "(iii)", "(iv)"] * 4
+    assert main.columns[-1] == "within"
     assert [row[:2] for row in main.rows[::4]] == [["G1", 70], ["G1", 60], ["G2", 70], ["G2", 60]]
     assert all(len(row) == len(main.columns) for row in main.rows)
     assert len(counts.rows) == 4
@@ -99,6 +101,64 @@ def test_auto_ends_with_an_answer_that_has_all_three():
     assert perform_auto(Auto(BUILT_IN, net, Goal(60.0, level, 1e-4), 2))["reached"] == [None]
 
 
+class Seen:
+    """A record of ten agents."""
+
+    iteration = gradients = rounds = 3
+    control_rounds, disagreement, mean_norm = 1, 0.5, 2.0
+
+    def __init__(self, loss, local_loss, residual=None):
+        self.objective, self.local_objective, self.residual = 10 * loss, 10 * local_loss, residual
+
+
+@pytest.mark.parametrize(
+    ("loss", "local_loss", "residual", "near", "there"),
+    [
+        (60.0, 60.0, 1.0, True, True),
+        (60.1, 59.0, 0.1, False, False),
+        (59.0, 60.1, 0.1, False, False),
+        (59.0, 59.0, 1.1, True, False),
+    ],
+)
+def test_a_row_counts_only_with_all_three(loss, local_loss, residual, near, there):
+    watch = Watch((Goal(60.0, 60.0, 1.0),), None, 10)
+    watch(Seen(loss, local_loss, residual), None)
+    assert [watch.found["losses"] != [None], watch.is_done] == [near, there]
+
+
+def test_the_laplacian_counts_whatever_the_coupling():
+    laplacian = gs.Graph.ring(10).laplacian
+    x = np.arange(10.0)[:, None]
+    watch = Watch((Goal(60.0, 60.0, 1e9),), laplacian, 10)
+    watch(Seen(1.0, 1.0, residual=123.0), x)
+    assert watch.found["reached"][0]["residual"] == pytest.approx(np.linalg.norm(laplacian @ x))
+
+
+def test_auto_is_asked_over_edges_for_what_bounds_the_laplacian(monkeypatch):
+    asked = []
+
+    def solve(problem, graph, method, *, stop):
+        asked.append(stop.residual)
+        return gs.solve(problem, graph, method, stop=gs.Stop(iterations=1))
+
+    monkeypatch.setattr(table1_runs, "solved", solve)
+    net = Net("G1", 3, 12, 1, 10)
+    perform_auto(Auto(BUILT_IN, net, Goal(60.0, 50.0, 0.7), 5))
+    assert asked == [pytest.approx(0.7 / net.graph.laplacian_norm**0.5)]
+
+
+def test_the_papers_counts_are_run_with_the_L_that_they_imply(made):
+    counts = made.tables[1]
+    for row in counts.rows:
+        gradients, papers_rounds, L, rounds = (row[counts.columns.index(name)] for name in _COUNTS)
+        assert gradients == 40
+        assert 0.8 * papers_rounds < rounds <= papers_rounds
+        assert L > 0
+
+
+_COUNTS = ("gradients", "paper: rounds", "implied L", "ours: rounds")
+
+
 def test_a_run_that_spends_too_much_is_given_up():
     goal = Goal(60.0, 1e-9, 1.0)
     task = Tuned(BUILT_IN, Net("G1", 3, 12, 1, 10), "(i)", "laplacian", "last", 100.0, 1.0, (goal,), 10**6, 30)
@@ -121,6 +181,8 @@ def test_dcs_goes_on_from_its_checkpoint(made, folder, tmp_path, monkeypatch):
     assert [row[4] for row in longer.rows if row[1] is None] == [10, 10]
     assert [row[4] for row in made.tables[2].rows if row[1] is None] == [6, 6]
     # A shorter run after a longer one shows no more than its budget; a fresh one starts anew.
+    for path in (folder / "runs").glob("*.json"):
+        path.unlink()
     shorter = reproduce(bench(folder), copy.deepcopy(SPEC)).tables[2]
     assert shorter.rows == made.tables[2].rows
     stamps = [path.read_bytes() for path in sorted((folder / "runs").glob("dcs-*.npz"))]
@@ -174,11 +236,21 @@ def test_medians_count_what_was_not_reached_as_worst():
 )
 def test_statements_can_fail(gradients, rounds, tuned, auto):
     papers = {("G1", 70.0): PAPER, ("G2", 70.0): PAPER}
-    good, given = {"gradients": 1, "rounds": 1}, {"gradients": gradients, "rounds": rounds}
-    medians = {row: {"(iii)": good, "(iv)": given} for row in papers}
-    medians["G1", 70.0]["(iii)"] = given
-    assert [each.holds for each in statements(papers, medians, True)] == [tuned, auto]
-    assert [each.holds for each in statements(papers, medians, False)] == [None, None]
+    good, given = spent(1, 1), None if gradients is None else spent(gradients, rounds)
+    bests = {
+        "(iii)": {("G1", 70.0): [given, given, good], ("G2", 70.0): [good, good, None]},
+        "(iv)": {row: [given, good, given] for row in papers},
+    }
+    assert [each.holds for each in statements(papers, bests, True)] == [tuned, auto]
+    assert [each.holds for each in statements(papers, bests, False)] == [None, None]
+
+
+def test_both_must_hold_on_the_same_network():
+    """Medians alone would do: 12 gradients, and 100 rounds."""
+    papers = {("G1", 70.0): PAPER}
+    found = [spent(12, 300), spent(40, 50), spent(12, 100)]
+    assert within(found, PAPER) == 1
+    assert statements(papers, {"(iii)": {("G1", 70.0): found}, "(iv)": {("G1", 70.0): [None]}}, True)[0].holds is False
 
 
 def test_the_packaged_table_is_the_papers():

@@ -8,8 +8,10 @@ from reproductions import BUILT_IN, NETWORKS, bench, without_processes, without_
 import gradslide as gs
 from gradslide.experiments.reproduce.implied import implied_L, implied_L_of_rounds, implied_norm
 from gradslide.experiments.reproduce.instance import loss_level, problem_of
-from gradslide.experiments.reproduce.spec import Published, packaged, published
+from gradslide.experiments.reproduce.spec import Net, Published, packaged, published
+from gradslide.experiments.reproduce.table2 import experiment
 from gradslide.experiments.reproduce.table2.experiment import reproduce
+from gradslide.experiments.reproduce.table2.runs import Rival, perform_sdcs, perform_spds
 from gradslide.experiments.reproduce.table2.tables import implied_table, means, statements
 from gradslide.schedules import theorem_1, theorem_2
 
@@ -83,6 +85,29 @@ def test_what_a_row_says_is_what_solve_does(made):
     assert first["loss"] <= loss_level(BUILT_IN, 10, 60.0)
 
 
+def test_nothing_is_tuned_with_what_is_reported(tmp_path, monkeypatch):
+    without_processes(monkeypatch)
+    seen = []
+    monkeypatch.setattr(experiment, "perform_spds", lambda task: seen.append(task) or perform_spds(task))
+    made = reproduce(bench(tmp_path), copy.deepcopy(SPEC))
+    trials = {task.draw for task in seen if task.block == "(ii)"} - set(range(SPEC["draws"]))
+    reported = [task for task in seen if task.draw in range(SPEC["draws"])]
+    assert trials == set(SPEC["tuned"]["draws"])
+    assert len(reported) == 3 * 2 * 2 * 2 * 2, "blocks, targets, kinds, networks of a kind, draws"
+    # 5 samples per outer iteration, 60 and 125 in all, are enough: 20 would be, too.
+    assert {row[5] for row in made.tables[0].rows if row[2] == "(ii)"} == {60, 124}, "rounding up leaves some over"
+
+
+def test_tuning_keeps_a_margin(tmp_path, monkeypatch):
+    """Of the loss and of the disagreement: without what is too near, nothing is left to choose."""
+    without_processes(monkeypatch)
+    for margin in ({"loss": 0.01, "apart": 1.0}, {"loss": 1.0, "apart": 1e-9}):
+        spec = copy.deepcopy(SPEC)
+        spec["tuned"]["margin"] = margin
+        report = reproduce(bench(tmp_path), spec)
+        assert "(ii)" not in {row[2] for row in report.tables[0].rows}
+
+
 def test_what_is_done_is_kept(made, folder, monkeypatch):
     without_runs(monkeypatch)
     assert reproduce(bench(folder), copy.deepcopy(SPEC)).text == made.text
@@ -95,6 +120,15 @@ def test_nothing_is_chosen_where_no_trial_gets_there(tmp_path, monkeypatch):
     report = reproduce(bench(tmp_path), spec)
     assert "(ii)" not in {row[2] for row in report.tables[0].rows}
     assert report.statements[0].text.endswith("0 of 4")
+
+
+def test_sdcs_is_there_only_when_the_agents_are_close():
+    net, level = Net("G1", 3, 12, 1, 10), 1e9
+    near = perform_sdcs(Rival(BUILT_IN, net, (level,), 1e9, 6, 0))
+    far = perform_sdcs(Rival(BUILT_IN, net, (level,), 1e-9, 6, 0))
+    assert near["reached"][0]["rounds"] == 2
+    assert far["reached"] == [None]
+    assert far["last"]["rounds"] == 6
 
 
 @pytest.mark.parametrize("N", [30, 100])
@@ -127,10 +161,10 @@ def test_no_row_of_the_paper_follows_from_what_it_states():
         assert row.work in (431, 1433, 1434)
 
 
-def run(loss, samples=100, rounds=50):
+def run(loss, samples=100, rounds=50, apart=0.01):
     return {
         "loss": loss,
-        "apart": 0.01,
+        "apart": apart,
         "samples": samples,
         "rounds": rounds,
         "control_rounds": 1,
@@ -147,6 +181,7 @@ def run(loss, samples=100, rounds=50):
         ([run(69.0), run(70.1)], False),
         ([run(69.0), run(69.0, samples=101)], False),
         ([run(69.0), run(69.0, rounds=51)], False),
+        ([run(69.0), run(69.0, apart=0.06)], False),
     ],
 )
 def test_statements_can_fail(found, holds):

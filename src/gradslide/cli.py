@@ -4,6 +4,7 @@ Exit codes: 0 what was asked for was reached, 1 a mistake of the user, 2 stopped
 """
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,12 +145,14 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = REPRODUCED,
     data_dir: DataDir = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Rivals up to the paper's own budget: hours of computing.")
+        bool, typer.Option("--full", help="DCS up to the paper's 8,000 rounds, SDCS up to 400: hours.")
     ] = False,
     processes: Annotated[
         int | None, typer.Option("--processes", "-j", help="Runs at the same time; one per core by default.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what was done before.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do again what was done before, after a change of the code, say.")
+    ] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -162,7 +165,7 @@ def reproduce(
     from gradslide.experiments.reproduce.report import write_report
 
     names = chosen(what)
-    command = " ".join(["gradslide", *sys.argv[1:]])
+    command = shlex.join(["gradslide", *sys.argv[1:]])
     for name in names:
         try:
             made = report_of(
@@ -177,7 +180,7 @@ def reproduce(
                 command=command,
             )
         except KeyboardInterrupt:
-            _note("interrupted: the same command goes on from here")
+            _note(f"interrupted: the same command{' without --fresh' * fresh} goes on from here")
             raise typer.Exit(STOPPED_SHORT) from None
         written = write_report(made, out)
         if json_:

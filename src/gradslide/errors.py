@@ -12,6 +12,11 @@ class InputError(ValueError):
 
     def __init__(self, rule: str, got: object, remedy: str) -> None:
         super().__init__(f"{rule}; got {got}; {remedy}")
+        self._said = (rule, str(got), remedy)
+
+    def __reduce__(self) -> Any:
+        """It travels between processes."""
+        return type(self), self._said
 
 
 class StreamError(RuntimeError):

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
+
 from gradslide.history import Record
 from gradslide.methods.base import Context, Method
 from gradslide.metrics import Metrics
@@ -17,7 +19,7 @@ class LastSteps:
     def __init__(self, method: Method, context: Context, quiet: Network | None) -> None:
         self._finish = getattr(method, "finish", None)
         self._context = context
-        self._rehearsal = None if quiet is None else replace(context, network=quiet)
+        self._quiet = quiet
         self._apart = 1.0
 
     @property
@@ -30,10 +32,13 @@ class LastSteps:
 
         measured: what is observed at a state.
         """
-        apart = None if self._finish is None or self._rehearsal is None else stop.apart(record)
-        if self._finish is None or apart is None:
+        apart = None if self._finish is None or self._quiet is None else stop.apart(record)
+        if self._finish is None or self._quiet is None or apart is None:
             return False
-        metrics = measured(self._finish(self._rehearsal, state, apart))
+        # What is made once in a run must not be made here, where nothing is counted.
+        rehearsal = replace(self._context, network=self._quiet, _kept=dict(self._context._kept))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            metrics = measured(self._finish(rehearsal, state, apart))
         enough = metrics is not None and stop.reached(replace(record, **asdict(metrics)))
         self._apart = apart if enough else 1.0
         return enough

@@ -9,6 +9,8 @@ from gradslide.errors import InputError, require, require_number
 from gradslide.history import Record
 from gradslide.status import Status
 
+# No mixing brings agents closer by such a factor.
+_BEYOND_REACH = 1e100
 TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
 
 
@@ -44,10 +46,10 @@ class Stop:
     kkt: stationarity and consensus of `solution.kkt`, on a network; no certificate. Each is a number or a `Relative`.
     They look at all agents, which costs nothing here and steers nothing but the end of the run: where the objective is
     low enough and only residual or disagreement are not, a method with last steps (AutoPDS mixes its answers) ends with
-    as many as it takes. On a network with gap
-    or kkt the agents decide by themselves: all targets are looked at where the outer iterations have grown by a half,
-    and at the end, with control rounds, and one value (gap) or gradient (kkt, two at first), which are counted.
-    Targets without a limit may never be reached: give one as well.
+    as many as it takes, which limits do not cut short. On a network with gap or kkt the agents decide by themselves:
+    all targets are looked at where the outer iterations have grown by a half, and at the end, with control rounds, and
+    one value (gap) or gradient (kkt, two at first), which are counted. Targets without a limit may never be reached:
+    give one as well.
     iterations: outer iterations; gradients, samples, rounds: per agent; operator_products: with A and
     A^T together; seconds: in the method, metrics not counted.
     """
@@ -123,7 +125,8 @@ class Stop:
         if not replace(self, residual=None, disagreement=None).reached(record):
             return None
         ratios = [measured / target for measured, target in pairs if target and measured is not None]
-        return max(ratios, default=None)
+        worst = max(ratios, default=math.inf)
+        return worst if worst < _BEYOND_REACH else None
 
     def exhausted(self, iteration: int, costs: Costs) -> Status | None:
         """The limit that has been reached, if any."""

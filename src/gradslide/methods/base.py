@@ -81,7 +81,8 @@ class Method(Protocol):
     - `invariant(state)`: rows, in units of the gradient, that add up to zero over all agents as long as links work
       both ways;
     - `finish(context, state, apart)`: the state whose output is returned, called when the run ends in order, with the
-      factor by which the agents should come closer at least; `state` stays as it was, for it may be tried before;
+      factor by which the agents should come closer at least; it asks the network only, and leaves `state` as it was,
+      for it may be tried before;
     - class variables `tuned`: the parameter that users would tune; `stops_itself`: a run without a stop ends where the
       answer is good enough;
     - a field `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and

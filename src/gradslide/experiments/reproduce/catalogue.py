@@ -7,6 +7,8 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+from gradslide import data as datasets
+from gradslide import storage
 from gradslide._version import __version__
 from gradslide.errors import require_number, unknown_name
 from gradslide.experiments.parallel import worker
@@ -24,6 +26,7 @@ _MODULES = {
     "complexity": "complexity.experiment",
 }
 NAMES = tuple(_MODULES)
+_NEED_DATA = frozenset(NAMES) - {"figure1"}
 
 
 def chosen(what: Sequence[str]) -> list[str]:
@@ -49,8 +52,12 @@ def report_of(
     """Run an experiment; its report, with what it was obtained with."""
     if processes is not None:
         require_number("processes", processes, "leave it out for one per core", least=1, whole=True)
+    storage.require_writable(out)
     say = (lambda text: None) if quiet else say
-    data = found_data(data_dir, say)
+    data = found_data(data_dir, say if name in _NEED_DATA else lambda text: None)
+    if name in _NEED_DATA:
+        # A damaged file is told before anything long begins.
+        datasets.load(data.name, data_dir, progress=False)
     with progress_of_runs(not quiet) as show:
         bench = Bench(
             folder=out,

@@ -1,35 +1,25 @@
 """Figure 1: three networks of the paper's kind, with spectrum and diameter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gradslide.experiments.plots import COLOURS, draw_network, pyplot, tidy
-from gradslide.experiments.reproduce.instance import network_of
 from gradslide.experiments.reproduce.report import Cell, Report, Table
 from gradslide.experiments.reproduce.runs import Bench
+from gradslide.experiments.reproduce.spec import networks, packaged
 from gradslide.graph import Graph
 
-# Maximum degree and edges, by the paper's names.
-_KINDS = {"G1": (4, 150), "G2": (9, 235), "G3": (20, 640)}
-_SEEDS = (1, 2, 3)
 _COLUMNS = ("network", "seed", "maximum degree", "edges", "mean degree", "diameter", "l2", "lmax", "chi")
 
 
-def reproduce(
-    bench: Bench,
-    kinds: Mapping[str, tuple[int, int]] = _KINDS,
-    seeds: Sequence[int] = _SEEDS,
-    agents: int = 100,
-) -> Report:
-    """The first seed is drawn. kinds: maximum degree and edges, by name."""
-    graphs = {
-        (name, seed): network_of(degree, edges, seed, agents)
-        for name, (degree, edges) in kinds.items()
-        for seed in seeds
-    }
-    drawn = {name: graphs[name, seeds[0]] for name in kinds}
+def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
+    """The networks of Table 1; those of the first seed are drawn. spec: in the place of the packaged table1.toml."""
+    spec = packaged("table1") if spec is None else spec
+    seeds, agents = spec["seeds"], spec["agents"]
+    graphs = {(net.name, net.seed): net.graph for net in networks(spec)}
+    drawn = {name: graph for (name, seed), graph in graphs.items() if seed == seeds[0]}
     return Report(
         name="figure1",
         title="Figure 1: the three networks",

@@ -119,8 +119,9 @@ def shown(value: Cell) -> str:
 
 def _markdown_table(table: Table) -> str:
     rule = ["---:" if _is_numeric(table, j) else "---" for j in range(len(table.columns))]
-    lines = [table.columns, rule, *([shown(cell) for cell in row] for row in table.rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [table.columns, *([shown(cell) for cell in row] for row in table.rows)]
+    head, *rest = (" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines)
+    return "\n".join(f"| {line} |" for line in (head, " | ".join(rule), *rest))
 
 
 def _text_table(table: Table) -> str:

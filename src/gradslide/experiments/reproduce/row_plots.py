@@ -1,4 +1,4 @@
-"""A picture of Table 1 (extra `plot`)."""
+"""Pictures of the paper's tables (extra `plot`)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -30,6 +30,13 @@ class Task(Protocol):
 
 
 T = TypeVar("T", bound=Task)
+# What a run had at some point: numbers by name.
+Facts = dict[str, Any]
+
+
+def all_rounds(facts: Facts) -> int:
+    """Control rounds are rounds, too."""
+    return int(facts["rounds"] + facts["control_rounds"])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from gradslide.experiments.reproduce.implied import implied_L_of_rounds
 from gradslide.experiments.reproduce.instance import loss_level
 from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
-from gradslide.experiments.reproduce.runs import Bench
+from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
 from gradslide.experiments.reproduce.spec import Published, grid, networks, packaged, published
 from gradslide.experiments.reproduce.table1.runs import (
     Auto,
@@ -22,9 +22,7 @@ from gradslide.experiments.reproduce.table1.runs import (
 )
 from gradslide.experiments.reproduce.table1.tables import (
     AUTO,
-    Facts,
     Row,
-    all_rounds,
     counts_table,
     dcs_table,
     main_table,
@@ -60,8 +58,8 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             if bench.data.is_papers
             else ", ".join(f"{level:.4g} in the place of {target:g}" for target, level in levels.items()),
         },
-        tables=[main_table(spec, papers, medians), counts_table(counted, spec, papers), dcs_table(dear, spec)],
-        statements=statements(papers, medians, bench.data.is_papers),
+        tables=[main_table(spec, papers, medians, bests), counts_table(counted, spec, papers), dcs_table(dear, spec)],
+        statements=statements(papers, bests, bench.data.is_papers),
         found={
             "best": {name: {_said(row): each for row, each in found.items()} for name, found in bests.items()},
             "the paper's counts": {task.label: found for task, found in counted.items()},

@@ -1,12 +1,14 @@
 """The runs of Table 1: PDS on a grid, auto mode and DCS, each until losses and ||A x|| are what the paper has."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gradslide._types import Array
+from gradslide._version import __version__
+from gradslide.experiments.parallel.kept import digest
 from gradslide.experiments.reproduce.instance import Data, problem_of
 from gradslide.experiments.reproduce.runs import solved
 from gradslide.experiments.reproduce.spec import Net
@@ -91,10 +93,16 @@ class Dear:
     def label(self) -> str:
         return f"DCS {self.net.label}, {self.rounds:,} rounds"
 
+    @property
+    def checkpoint(self) -> Path:
+        """Whatever its budget, it is the same run."""
+        said = [self.data.name, self.data.digest, asdict(self.net), self.output, __version__]
+        return self.folder / f"dcs-{self.net.name}-{digest(said)}.npz"
+
 
 def perform_tuned(task: Tuned) -> dict[str, Any]:
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
-    seen = _Watch(task.goals, graph.laplacian, graph.m)
+    seen = Watch(task.goals, graph.laplacian, graph.m)
 
     def is_enough(record: Record, x: Array) -> bool:
         seen(record, x)
@@ -126,7 +134,7 @@ def perform_auto(task: Auto) -> dict[str, Any]:
     residual = goal.residual / graph.laplacian_norm**0.5
     stop = Stop(objective=goal.level * graph.m, residual=residual, iterations=task.iterations)
     solution = solved(problem, graph, AutoPDS(), stop=stop)
-    seen = _Watch((goal,), graph.laplacian, graph.m)
+    seen = Watch((goal,), graph.laplacian, graph.m)
     seen(solution.history[-1], solution.x)
     return {**seen.found, "output": solution.output, "status": solution.status.name}
 
@@ -140,10 +148,10 @@ def perform_dcs(task: Dear) -> dict[str, Any]:
         DCS(compiled=True, norm=graph.laplacian_norm),
         stop=Stop(rounds=task.rounds),
         output=task.output,
-        checkpoint=task.folder / f"dcs-{task.net.name}-{task.net.seed}-{task.data.name}.npz",
+        checkpoint=task.checkpoint,
         resume=not task.fresh,
     )
-    seen = _Watch(task.goals, None, graph.m)
+    seen = Watch(task.goals, None, graph.m)
     # A longer run may have left the checkpoint.
     records = [record for record in solution.history if record.rounds <= task.rounds]
     for record in records:
@@ -151,7 +159,7 @@ def perform_dcs(task: Dear) -> dict[str, Any]:
     return {**seen.found, "last": _facts(records[-1], records[-1].residual, graph.m)}
 
 
-class _Watch:
+class Watch:
     """For each goal the first record that has it; and the first that has its losses, whatever ||Lap x||."""
 
     def __init__(self, goals: tuple[Goal, ...], laplacian: Any, m: int) -> None:

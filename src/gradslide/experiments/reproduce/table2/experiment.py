@@ -7,11 +7,10 @@ from gradslide.experiments.reproduce.implied import implied_L
 from gradslide.experiments.reproduce.instance import loss_level
 from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
-from gradslide.experiments.reproduce.runs import Bench
+from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
 from gradslide.experiments.reproduce.spec import grid, networks, packaged, published
 from gradslide.experiments.reproduce.table2.runs import Rival, Sliding, perform_sdcs, perform_spds
 from gradslide.experiments.reproduce.table2.tables import (
-    Facts,
     Row,
     implied_table,
     main_table,
@@ -91,7 +90,7 @@ def _tuned(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> di
     runs = bench.outcomes(trials, perform_spds)
     good: dict[tuple[float, float, int], dict[str, list[tuple[int, float]]]] = {}
     for (target, L, R, samples, network), group in _grouped(trials).items():
-        rounds = max(_rounds(runs[task]) for task in group)
+        rounds = max(all_rounds(runs[task]) for task in group)
         enough = all(
             runs[task]["loss"] <= given["margin"]["loss"] * levels[target]
             and runs[task]["apart"] <= given["margin"]["apart"] * spec["apart"]
@@ -145,10 +144,6 @@ def _grouped(trials: list[Sliding]) -> dict[tuple[float, float, float, int, str]
         assert task.samples is not None
         groups.setdefault((task.target, task.L, task.R, task.samples, task.net.name), []).append(task)
     return groups
-
-
-def _rounds(facts: Facts) -> int:
-    return int(facts["rounds"] + facts["control_rounds"])
 
 
 def _rivals(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> list[Rival]:
