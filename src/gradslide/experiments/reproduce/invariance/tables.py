@@ -175,8 +175,8 @@ def _notes(spec: dict[str, Any], series: Mapping[str, dict[str, Found]]) -> list
     return [
         "The judged accuracy is the one of the project's own test of invariance; the others stand beside it, and at "
         "the smallest disagreement gradients do move.",
-        f"On {floor} of {len(same)} networks of {spec['agents']:,} agents each inner loop was a single exchange: rounds "
-        "are as many as gradients there, and cannot be fewer, which flattens their slope.",
+        f"On {floor} of {len(same)} networks of {spec['agents']:,} agents each inner loop was a single exchange: "
+        "rounds are as many as gradients there, and cannot be fewer, which flattens their slope.",
         "Gradients are nearly as many on every network only because R grows with ||z*||. With one R for all, the "
         f"geometric mean of the theory's, {len(one)} of {len(series[ONE])} networks of {spec['agents']:,} agents reach "
         f"the accuracy; {said}{between}.",
