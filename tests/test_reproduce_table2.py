@@ -6,7 +6,7 @@ import pytest
 from reproductions import BUILT_IN, NETWORKS, bench, without_processes, without_runs
 
 import gradslide as gs
-from gradslide.experiments.reproduce.implied import implied_L, implied_L_of_rounds, implied_norm
+from gradslide.experiments.reproduce.implied import implied_L, implied_L_of_rounds, implied_norm, rounds_of
 from gradslide.experiments.reproduce.instance import loss_level, problem_of
 from gradslide.experiments.reproduce.spec import Net, Published, packaged, published
 from gradslide.experiments.reproduce.table2 import experiment
@@ -82,6 +82,7 @@ def test_what_a_row_says_is_what_solve_does(made):
     assert solution.history[-1].objective / 10 == pytest.approx(first["loss"])
     assert solution.costs.samples == first["samples"]
     assert solution.costs.rounds == first["rounds"]
+    assert rounds_of(N=25, L=first["L"], R=first["R"], norm=graph.laplacian_norm**0.5) == first["rounds"]
     assert first["loss"] <= loss_level(BUILT_IN, 10, 60.0)
 
 

@@ -1,4 +1,5 @@
-"""What counts that were published say about the parameters they were obtained with, for mu = 0 and the Laplacian."""
+"""Counts and the parameters they follow from, for mu = 0: which rounds a schedule takes, and what published counts
+say about the parameters that they were obtained with, where A is the Laplacian."""
 
 import math
 from collections.abc import Callable
@@ -22,8 +23,13 @@ def implied_norm(rounds: int, *, N: int, L: float, R: float) -> float:
     return 1 / _least(lambda inverse: _rounds(theorem_2(N=N, L=L, mu=0.0, A_norm=1 / inverse, R=R, c=0.0), N) <= rounds)
 
 
+def rounds_of(*, N: int, L: float, R: float, norm: float) -> int:
+    """Of SPDS over edges: one per inner iteration. norm: ||A||."""
+    return _rounds(theorem_2(N=N, L=L, mu=0.0, A_norm=norm, R=R, c=0.0), N) // 2
+
+
 def _rounds(schedule: Schedule, N: int) -> int:
-    """Two per inner iteration."""
+    """With the Laplacian, two per inner iteration."""
     return 2 * sum(schedule.row(k).T for k in range(1, N + 1))
 
 

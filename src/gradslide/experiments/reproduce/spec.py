@@ -38,6 +38,11 @@ class Net:
         return network_of(self.max_degree, self.edges, self.seed, self.agents)
 
     @property
+    def norm(self) -> float:
+        """||A|| over edges."""
+        return float(self.graph.laplacian_norm**0.5)
+
+    @property
     def label(self) -> str:
         return f"{self.name}, seed {self.seed}"
 

@@ -3,7 +3,7 @@
 from itertools import product
 from typing import Any, NamedTuple
 
-from gradslide.experiments.reproduce.implied import implied_L
+from gradslide.experiments.reproduce.implied import implied_L, rounds_of
 from gradslide.experiments.reproduce.instance import loss_level
 from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
@@ -112,7 +112,7 @@ def _tuned(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> di
 
 
 def _trials(bench: Bench, spec: dict[str, Any]) -> list[Sliding]:
-    """On every network."""
+    """On every network, with no more rounds than the paper's: the schedule says ahead how many there will be."""
     given, papers = spec["tuned"], published(spec, "SPDS")
     most = {
         aim["target"]: min(row.work for row in papers.values() if row.target == aim["target"]) for aim in spec["aim"]
@@ -133,6 +133,7 @@ def _trials(bench: Bench, spec: dict[str, Any]) -> list[Sliding]:
         )
         for aim, net, draw in product(spec["aim"], networks(spec), given["draws"])
         for L, R, share in product(grid(given["L"]), grid(given["R"]), given["samples"])
+        if rounds_of(N=aim["N"], L=L, R=R, norm=net.norm) <= papers[net.name, aim["target"]].rounds
     ]
 
 
