@@ -176,5 +176,5 @@ def statements(papers: Papers, shown: Means, block: str, is_papers: bool) -> lis
             f"{total} rows: {count} of {total}",
             count == total if is_papers else None,
         ),
-        Statement(f"the samples of block {block} do not move with the network, for which they were tuned", not moved),
+        Statement(f"the samples of block {block} do not move with the network: they are tuned so", not moved),
     ]
