@@ -1,6 +1,6 @@
 """The problem of the paper's experiments: 20,000 rows of ijcnn1 over 100 agents, or built-in data in their place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -80,6 +80,13 @@ def loss_level(data: Data, agents: int, target: float) -> float:
     problem, optimum = problem_of(data, agents), optimum_of(data, agents).objective / agents
     start = float(np.sum(problem.objective(problem.start()))) / agents
     return optimum + (target - _OPTIMUM) / (_START - _OPTIMUM) * (start - optimum)
+
+
+def told_levels(data: Data, levels: Mapping[float, float]) -> str:
+    """Target losses, and what stands in their place where the data is another."""
+    if data.is_papers:
+        return ", ".join(f"{target:g}" for target in levels)
+    return ", ".join(f"{level:.4g} in the place of {target:g}" for target, level in levels.items())
 
 
 @lru_cache(maxsize=32)

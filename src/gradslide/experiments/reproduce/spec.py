@@ -37,10 +37,9 @@ class Net:
     def graph(self) -> Graph:
         return network_of(self.max_degree, self.edges, self.seed, self.agents)
 
-    @property
-    def norm(self) -> float:
-        """||A|| over edges."""
-        return float(self.graph.laplacian_norm**0.5)
+    def norm(self, coupling: str) -> float:
+        """||A||."""
+        return float(self.graph.laplacian_norm ** (1.0 if coupling == "laplacian" else 0.5))
 
     @property
     def label(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradslide.experiments.reproduce.implied import implied_L_of_rounds
-from gradslide.experiments.reproduce.instance import loss_level
+from gradslide.experiments.reproduce.instance import loss_level, told_levels
 from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
@@ -54,9 +54,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             "data": bench.data.label,
             "split": f"{spec['agents']} agents, contiguous blocks in the file's order",
             "networks": f"Graph.random, seeds {', '.join(map(str, spec['seeds']))}; figures are medians over them",
-            "target losses": ", ".join(f"{target:g}" for target in levels)
-            if bench.data.is_papers
-            else ", ".join(f"{level:.4g} in the place of {target:g}" for target, level in levels.items()),
+            "target losses": told_levels(bench.data, levels),
         },
         tables=[main_table(spec, papers, medians, bests), counts_table(counted, spec, papers), dcs_table(dear, spec)],
         statements=statements(papers, bests, bench.data.is_papers),

@@ -108,7 +108,7 @@ def perform_tuned(task: Tuned) -> dict[str, Any]:
         seen(record, x)
         return seen.is_done or record.rounds >= task.rounds
 
-    method: Method = PDS(L=task.L, R=task.R, coupling=task.coupling, norm=_norm(task.coupling, graph.laplacian_norm))
+    method: Method = PDS(L=task.L, R=task.R, coupling=task.coupling, norm=task.net.norm(task.coupling))
     solved(problem, graph, method, stop=Stop(iterations=task.iterations), output=task.output, callback=is_enough)
     return seen.found
 
@@ -131,7 +131,7 @@ def perform_counted(task: Counted) -> dict[str, Any]:
 def perform_auto(task: Auto) -> dict[str, Any]:
     """||Lap x|| <= sqrt(lmax) ||B^T x||, and the latter is what a run over edges can be asked for."""
     problem, graph, goal = problem_of(task.data, task.net.agents), task.net.graph, task.goal
-    residual = goal.residual / graph.laplacian_norm**0.5
+    residual = goal.residual / task.net.norm("incidence")
     stop = Stop(objective=goal.level * graph.m, residual=residual, iterations=task.iterations)
     solution = solved(problem, graph, AutoPDS(), stop=stop)
     seen = Watch((goal,), graph.laplacian, graph.m)
@@ -204,7 +204,3 @@ def _facts(record: Record, residual: float | None, m: int) -> dict[str, Any]:
         "disagreement": record.disagreement,
         "mean_norm": record.mean_norm,
     }
-
-
-def _norm(coupling: str, laplacian_norm: float) -> float:
-    return laplacian_norm if coupling == "laplacian" else laplacian_norm**0.5

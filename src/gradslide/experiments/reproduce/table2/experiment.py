@@ -4,7 +4,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from gradslide.experiments.reproduce.implied import implied_L, rounds_of
-from gradslide.experiments.reproduce.instance import loss_level
+from gradslide.experiments.reproduce.instance import loss_level, told_levels
 from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
@@ -54,9 +54,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             "split": f"{spec['agents']} agents, contiguous blocks in the file's order; rows drawn with replacement",
             "networks": f"Graph.random, seeds {', '.join(map(str, spec['seeds']))}",
             "draws": f"seeds 0 to {spec['draws'] - 1}, on each network",
-            "target losses": ", ".join(f"{target:g}" for target in levels)
-            if bench.data.is_papers
-            else ", ".join(f"{level:.4g} in the place of {target:g}" for target, level in levels.items()),
+            "target losses": told_levels(bench.data, levels),
         },
         tables=[main_table(spec, papers, shown), implied_table(spec, papers), sdcs_table(rivals, spec)],
         statements=statements(papers, shown, TUNED, bench.data.is_papers),
@@ -133,7 +131,7 @@ def _trials(bench: Bench, spec: dict[str, Any]) -> list[Sliding]:
         )
         for aim, net, draw in product(spec["aim"], networks(spec), given["draws"])
         for L, R, share in product(grid(given["L"]), grid(given["R"]), given["samples"])
-        if rounds_of(N=aim["N"], L=L, R=R, norm=net.norm) <= papers[net.name, aim["target"]].rounds
+        if rounds_of(N=aim["N"], L=L, R=R, norm=net.norm("incidence")) <= papers[net.name, aim["target"]].rounds
     ]
 
 

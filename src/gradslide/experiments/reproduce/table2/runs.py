@@ -54,7 +54,7 @@ class Rival:
 
 def perform_spds(task: Sliding) -> dict[str, Any]:
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
-    norm = graph.laplacian_norm if task.coupling == "laplacian" else graph.laplacian_norm**0.5
+    norm = task.net.norm(task.coupling)
     method = SPDS(
         N=task.N, L=task.L, R=task.R, c=task.c, samples=task.samples, coupling=task.coupling, norm=norm, seed=task.draw
     )
