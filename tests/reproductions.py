@@ -1,5 +1,9 @@
 """Small reproductions for tests: built-in data, ten agents, runs in this process."""
 
+import copy
+
+import pytest
+
 from gradslide.experiments.reproduce import runs
 from gradslide.experiments.reproduce.instance import Data
 from gradslide.experiments.reproduce.runs import Bench
@@ -24,6 +28,13 @@ def without_runs(monkeypatch):
         return iter(())
 
     monkeypatch.setattr(runs.pool, "performed", refuse)
+
+
+def reproduced(folder, reproduce, spec):
+    """The report of a small spec."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_processes(patch)
+        return reproduce(bench(folder), copy.deepcopy(spec))
 
 
 def bench(folder, **options):

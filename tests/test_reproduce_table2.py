@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from reproductions import BUILT_IN, NETWORKS, bench, without_processes, without_runs
+from reproductions import BUILT_IN, NETWORKS, bench, reproduced, without_processes, without_runs
 
 import gradslide as gs
 from gradslide.experiments.reproduce.implied import implied_L, implied_L_of_rounds, implied_norm, rounds_of
@@ -46,9 +46,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(folder):
-    with pytest.MonkeyPatch.context() as patch:
-        without_processes(patch)
-        return reproduce(bench(folder), copy.deepcopy(SPEC))
+    return reproduced(folder, reproduce, SPEC)
 
 
 def test_every_row_has_the_papers_line_and_one_of_each_block(made):

@@ -161,33 +161,31 @@ def reproduce(
     On ijcnn1, the paper's data, where it is found; on built-in data otherwise. What is done is kept: the same command
     goes on from there. Writes Markdown, JSON, CSV, PNG and SVG.
     """
-    from gradslide.experiments.reproduce.catalogue import chosen, report_of
+    from gradslide.experiments.reproduce.catalogue import chosen, reports
     from gradslide.experiments.reproduce.report import write_report
 
-    names = chosen(what)
-    command = shlex.join(["gradslide", *sys.argv[1:]])
-    for name in names:
-        try:
-            made = report_of(
-                name,
-                out=out,
-                data_dir=data_dir,
-                full=full,
-                processes=processes,
-                fresh=fresh,
-                quiet=quiet,
-                say=_note,
-                command=command,
-            )
-        except KeyboardInterrupt:
-            _note(f"interrupted: the same command{' without --fresh' * fresh} goes on from here")
-            raise typer.Exit(STOPPED_SHORT) from None
-        written = write_report(made, out)
-        if json_:
-            print(made.to_json())
-        elif not quiet:
-            print(made.text)
-            print("\nwritten:", *(f"  {path}" for path in written), sep="\n")
+    made = reports(
+        chosen(what),
+        out=out,
+        data_dir=data_dir,
+        full=full,
+        processes=processes,
+        fresh=fresh,
+        quiet=quiet,
+        say=_note,
+        command=shlex.join(["gradslide", *sys.argv[1:]]),
+    )
+    try:
+        for report in made:
+            written = write_report(report, out)
+            if json_:
+                print(report.to_json())
+            elif not quiet:
+                print(report.text)
+                print("\nwritten:", *(f"  {path}" for path in written), sep="\n")
+    except KeyboardInterrupt:
+        _note(f"interrupted: the same command{' without --fresh' * fresh} goes on from here")
+        raise typer.Exit(STOPPED_SHORT) from None
 
 
 @app.command()

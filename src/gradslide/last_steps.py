@@ -32,13 +32,13 @@ class LastSteps:
 
         measured: what is observed at a state.
         """
-        apart = None if self._finish is None or self._quiet is None else stop.apart(record)
-        if self._finish is None or self._quiet is None or apart is None:
+        finish, quiet = self._finish, self._quiet
+        if finish is None or quiet is None or (apart := stop.apart(record)) is None:
             return False
         # What is made once in a run must not be made here, where nothing is counted.
-        rehearsal = replace(self._context, network=self._quiet, _kept=dict(self._context._kept))
+        rehearsal = replace(self._context, network=quiet, _kept=dict(self._context._kept))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            metrics = measured(self._finish(rehearsal, state, apart))
+            metrics = measured(finish(rehearsal, state, apart))
         enough = metrics is not None and stop.reached(replace(record, **asdict(metrics)))
         self._apart = apart if enough else 1.0
         return enough

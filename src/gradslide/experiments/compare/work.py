@@ -1,7 +1,6 @@
 """What a process of a comparison does: one task after another. Nothing that a method does wrong goes further."""
 
 import json
-import warnings
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.compare.spec import Contender
 from gradslide.experiments.compare.task import Outcome, Target, Task
 from gradslide.experiments.parallel import worker
+from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.section import Section
 from gradslide.graph import Graph
 from gradslide.history import Record
@@ -23,7 +23,6 @@ from gradslide.methods import Method
 from gradslide.network import Network
 from gradslide.problem import Problem
 from gradslide.reference import reference
-from gradslide.solve import solve
 from gradslide.status import Status
 from gradslide.stop import Stop
 
@@ -44,23 +43,20 @@ def perform(task: Task) -> Outcome:
     if worker.is_interrupted():
         return Outcome.of(task, kind="interrupted")
     try:
-        return _solved(task)
+        return _made(task)
+    except KeyboardInterrupt:
+        return Outcome.of(task, kind="interrupted")
     except InputError as error:
         return Outcome.of(task, kind="refused", message=str(error))
     except Exception as error:
         return Outcome.of(task, kind="failed", message=f"{type(error).__name__}: {error}")
 
 
-def _solved(task: Task) -> Outcome:
+def _made(task: Task) -> Outcome:
     problem = _problem(json.dumps(task.problem.table), task.folder, task.data_dir)
     network, method, clocks = prepared(task)
     watch = _Watch(task)
-    with warnings.catch_warnings():
-        # They are in the solution.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        solution = solve(problem, network, method, stop=Stop(**task.limits), callback=watch, clock=clocks or None)
-    if solution.status is Status.INTERRUPTED or worker.is_interrupted():
-        return Outcome.of(task, kind="interrupted")
+    solution = solved(problem, network, method, stop=Stop(**task.limits), callback=watch, clock=clocks or None)
     status = Status.CONVERGED if watch.is_done else solution.status
     rows = problem.loss.rows_per_agent
     return Outcome.of(

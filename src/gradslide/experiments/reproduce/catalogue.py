@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,7 @@ from gradslide.experiments.parallel import worker
 from gradslide.experiments.parallel.progress import progress_of_runs
 from gradslide.experiments.reproduce.instance import found_data
 from gradslide.experiments.reproduce.report import Cell, Report
-from gradslide.experiments.reproduce.runs import Bench, Say
+from gradslide.experiments.reproduce.runs import Bench
 
 # In the order in which all of them are run.
 _MODULES = {
@@ -37,8 +37,8 @@ def chosen(what: Sequence[str]) -> list[str]:
     return [name for name in NAMES if name in what or "all" in what]
 
 
-def report_of(
-    name: str,
+def reports(
+    names: Sequence[str],
     *,
     out: Path,
     data_dir: Path | None,
@@ -46,30 +46,23 @@ def report_of(
     processes: int | None,
     fresh: bool,
     quiet: bool,
-    say: Say,
+    say: Callable[[str], None],
     command: str,
-) -> Report:
-    """Run an experiment; its report, with what it was obtained with."""
+) -> Iterator[Report]:
+    """Run one experiment after another; their reports, with what they were obtained with."""
     if processes is not None:
         require_number("processes", processes, "leave it out for one per core", least=1, whole=True)
     storage.require_writable(out)
-    say = (lambda text: None) if quiet else say
-    data = found_data(data_dir, say if name in _NEED_DATA else lambda text: None)
-    if name in _NEED_DATA:
+    needs_data = not _NEED_DATA.isdisjoint(names)
+    data = found_data(data_dir, say if needs_data and not quiet else lambda text: None)
+    if needs_data:
         # A damaged file is told before anything long begins.
         datasets.load(data.name, data_dir, progress=False)
-    with progress_of_runs(not quiet) as show:
-        bench = Bench(
-            folder=out,
-            data=data,
-            full=full,
-            fresh=fresh,
-            processes=processes or worker.cores(),
-            say=say,
-            show=show,
-        )
-        made: Report = import_module(f"{__package__}.{_MODULES[name]}").reproduce(bench)
-    return replace(made, facts={**made.facts, "obtained with": command, **_machine()})
+    for name in names:
+        with progress_of_runs(not quiet) as show:
+            bench = Bench(out, data, full, fresh, processes or worker.cores(), show)
+            made: Report = import_module(f"{__package__}.{_MODULES[name]}").reproduce(bench)
+        yield replace(made, facts={**made.facts, "obtained with": command, **_machine()})
 
 
 def _machine() -> dict[str, Cell]:

@@ -3,10 +3,12 @@ say about the parameters that they were obtained with, where A is the Laplacian.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from gradslide.schedules import Schedule, theorem_1, theorem_2
 
 
+@lru_cache
 def implied_L(samples: int, *, N: int, c: float) -> float:
     """The L with which Theorem 2's batches take so many samples in all, or as near below as they come: c_k falls as L
     grows."""

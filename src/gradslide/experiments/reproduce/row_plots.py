@@ -5,14 +5,14 @@ from typing import Any
 
 from gradslide.experiments.plots import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.reproduce.report import Cell
-from gradslide.experiments.reproduce.spec import Published
+from gradslide.experiments.reproduce.spec import Published, Row
 
 _MARKERS = "osD^v"
 
 
 def plot_rows(
-    papers: Mapping[tuple[str, float], Published],
-    medians: Mapping[tuple[str, float], Mapping[str, Mapping[str, Cell]]],
+    papers: Mapping[Row, Published],
+    medians: Mapping[Row, Mapping[str, Mapping[str, Cell]]],
     titles: Mapping[str, str],
     work: str = "gradients",
 ) -> Any:

@@ -1,6 +1,5 @@
 """Many runs side by side, each kept on disk as soon as it is done."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -11,11 +10,7 @@ from gradslide.errors import InputError
 from gradslide.experiments.parallel import pool, worker
 from gradslide.experiments.parallel.kept import Store, digest
 from gradslide.experiments.reproduce.instance import Data
-from gradslide.solution import Solution
-from gradslide.solve import solve
-from gradslide.status import Status
 
-Say = Callable[[str], None]
 Show = Callable[[int, int, str], None]
 
 
@@ -55,8 +50,11 @@ class Bench:
     full: bool = False
     fresh: bool = False
     processes: int = field(default_factory=worker.cores)
-    say: Say = lambda text: None
     show: Show = lambda done, total, last: None
+
+    def budget(self, given: dict[str, Any]) -> int:
+        """Rounds of a dear rival."""
+        return int(given["full"] if self.full else given["rounds"])
 
     def outcomes(self, tasks: Sequence[T], perform: Callable[[T], dict[str, Any]]) -> dict[T, dict[str, Any]]:
         """What each task gives. perform: a function of a module, which raises KeyboardInterrupt where Ctrl-C ended it;
@@ -77,19 +75,6 @@ class Bench:
             done[task] = found
             self.show(len(done), total, task.label)
         return {task: done[task] for task in tasks}
-
-
-def solved(*arguments: Any, **options: Any) -> Solution:
-    """`solve`, for a process that makes runs: Ctrl-C ends them all."""
-    if worker.is_interrupted():
-        raise KeyboardInterrupt
-    with warnings.catch_warnings():
-        # They are in the solution.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        solution = solve(*arguments, **options)
-    if solution.status is Status.INTERRUPTED or worker.is_interrupted():
-        raise KeyboardInterrupt
-    return solution
 
 
 def _name(task: Any, perform: Callable[..., Any]) -> str:

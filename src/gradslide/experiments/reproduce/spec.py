@@ -51,6 +51,16 @@ def networks(spec: dict[str, Any]) -> list[Net]:
     return [Net(**table, seed=seed, agents=spec["agents"]) for table in spec["network"] for seed in spec["seeds"]]
 
 
+# A network's name and a target loss.
+Row = tuple[str, float]
+# What the paper's own line of a row is called.
+PAPER = "paper"
+
+
+def said(row: Row) -> str:
+    return f"{row[0]}, {row[1]:g}"
+
+
 @dataclass(frozen=True)
 class Published:
     """A row of the paper's table. work: gradients or samples."""
@@ -63,12 +73,12 @@ class Published:
     work: int
 
 
-def published(spec: dict[str, Any], method: str) -> dict[tuple[str, float], Published]:
+def published(spec: dict[str, Any], method: str) -> dict[Row, Published]:
     """The paper's rows of a method, by network and target."""
-    rows = {}
+    rows: dict[Row, Published] = {}
     for table in spec["published"]:
-        said = {key: value for key, value in table.items() if key not in ("gradients", "samples")}
-        row = Published(**said, work=table.get("gradients", table.get("samples")))
+        named = {key: value for key, value in table.items() if key not in ("gradients", "samples")}
+        row = Published(**named, work=table.get("gradients", table.get("samples")))
         if row.method == method:
             rows[row.network, row.target] = row
     return rows

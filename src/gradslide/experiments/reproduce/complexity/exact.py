@@ -15,10 +15,10 @@ import numpy as np
 
 from gradslide import guarantees
 from gradslide._types import Array
+from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.complexity.known import COUPLING, Known, known
 from gradslide.experiments.reproduce.complexity.spec import Setting
 from gradslide.experiments.reproduce.instance import Data
-from gradslide.experiments.reproduce.runs import solved
 from gradslide.experiments.reproduce.spec import Net
 from gradslide.history import Record
 from gradslide.methods import PDS

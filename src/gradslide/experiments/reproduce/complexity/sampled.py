@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from gradslide import guarantees
+from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.complexity.known import COUPLING, known, optimum_of, problem_of
 from gradslide.experiments.reproduce.complexity.spec import Setting
 from gradslide.experiments.reproduce.instance import Data
-from gradslide.experiments.reproduce.runs import solved
 from gradslide.experiments.reproduce.spec import Net
 from gradslide.methods import SPDS
 from gradslide.oracles import Noise, WithReplacement, estimate_sigma

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import ROWS, Data, optimum_of, problem_of
-from gradslide.experiments.reproduce.runs import solved
 from gradslide.graph import Graph
 from gradslide.guarantees import theory_R
 from gradslide.history import Record

@@ -8,7 +8,7 @@ from gradslide.experiments.reproduce.instance import loss_level, told_levels
 from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
-from gradslide.experiments.reproduce.spec import Published, grid, networks, packaged, published
+from gradslide.experiments.reproduce.spec import Published, Row, grid, networks, packaged, published, said
 from gradslide.experiments.reproduce.table1.runs import (
     Auto,
     Counted,
@@ -22,7 +22,6 @@ from gradslide.experiments.reproduce.table1.runs import (
 )
 from gradslide.experiments.reproduce.table1.tables import (
     AUTO,
-    Row,
     counts_table,
     dcs_table,
     main_table,
@@ -59,16 +58,12 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
         tables=[main_table(spec, papers, medians, bests), counts_table(counted, spec, papers), dcs_table(dear, spec)],
         statements=statements(papers, bests, bench.data.is_papers),
         found={
-            "best": {name: {_said(row): each for row, each in found.items()} for name, found in bests.items()},
+            "best": {name: {said(row): each for row, each in found.items()} for name, found in bests.items()},
             "the paper's counts": {task.label: found for task, found in counted.items()},
             "DCS": {task.net.name: found for task, found in dear.items()},
         },
         figures={"table1": lambda: plot_rows(papers, medians, titles(spec))},
     )
-
-
-def _said(row: Row) -> str:
-    return f"{row[0]}, {row[1]:g}"
 
 
 def _goals(spec: dict[str, Any], levels: Levels, network: str, method: str = "PDS") -> tuple[Goal, ...]:
@@ -170,7 +165,7 @@ def _dear_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[Dear
             net=net,
             goals=(*_goals(spec, levels, net.name), *_goals(spec, levels, net.name, "DCS")),
             output=given["output"],
-            rounds=given["full"] if bench.full else given["rounds"],
+            rounds=bench.budget(given),
             folder=bench.folder / "runs",
             fresh=bench.fresh,
         )

@@ -9,8 +9,8 @@ import numpy as np
 from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.experiments.parallel.kept import digest
+from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import Data, problem_of
-from gradslide.experiments.reproduce.runs import solved
 from gradslide.experiments.reproduce.spec import Net
 from gradslide.history import Record
 from gradslide.methods import DCS, PDS, AutoPDS
@@ -136,7 +136,7 @@ def perform_auto(task: Auto) -> dict[str, Any]:
     solution = solved(problem, graph, AutoPDS(), stop=stop)
     seen = Watch((goal,), graph.laplacian, graph.m)
     seen(solution.history[-1], solution.x)
-    return {**seen.found, "output": solution.output, "status": solution.status.name}
+    return {**seen.found, "status": solution.status.name}
 
 
 def perform_dcs(task: Dear) -> dict[str, Any]:

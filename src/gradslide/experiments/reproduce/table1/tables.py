@@ -7,12 +7,10 @@ from typing import Any
 
 from gradslide.experiments.reproduce.report import Cell, Statement, Table
 from gradslide.experiments.reproduce.runs import Facts, all_rounds
-from gradslide.experiments.reproduce.spec import Published
+from gradslide.experiments.reproduce.spec import PAPER, Published, Row
 from gradslide.experiments.reproduce.table1.runs import Counted, Dear
 
-PAPER, AUTO = "paper", "(iv)"
-# A network's name and a target loss.
-Row = tuple[str, float]
+AUTO = "(iv)"
 Papers = Mapping[Row, Published]
 _COUNTED = ("rounds", "loss_average", "residual_average", "loss_last", "residual_last")
 _SHOWN = (

@@ -8,10 +8,9 @@ from gradslide.experiments.reproduce.instance import loss_level, told_levels
 from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
-from gradslide.experiments.reproduce.spec import grid, networks, packaged, published
+from gradslide.experiments.reproduce.spec import Row, grid, networks, packaged, published, said
 from gradslide.experiments.reproduce.table2.runs import Rival, Sliding, perform_sdcs, perform_spds
 from gradslide.experiments.reproduce.table2.tables import (
-    Row,
     implied_table,
     main_table,
     means,
@@ -59,7 +58,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
         tables=[main_table(spec, papers, shown), implied_table(spec, papers), sdcs_table(rivals, spec)],
         statements=statements(papers, shown, TUNED, bench.data.is_papers),
         found={
-            "SPDS": {f"{row[0]}, {row[1]:g}": blocks for row, blocks in found.items()},
+            "SPDS": {said(row): blocks for row, blocks in found.items()},
             "SDCS": {task.label: each for task, each in rivals.items()},
         },
         figures={"table2": lambda: plot_rows(papers, shown, titles(spec), work="samples")},
@@ -130,8 +129,9 @@ def _trials(bench: Bench, spec: dict[str, Any]) -> list[Sliding]:
             draw=draw,
         )
         for aim, net, draw in product(spec["aim"], networks(spec), given["draws"])
-        for L, R, share in product(grid(given["L"]), grid(given["R"]), given["samples"])
+        for L, R in product(grid(given["L"]), grid(given["R"]))
         if rounds_of(N=aim["N"], L=L, R=R, norm=net.norm("incidence")) <= papers[net.name, aim["target"]].rounds
+        for share in given["samples"]
     ]
 
 
@@ -147,9 +147,8 @@ def _grouped(trials: list[Sliding]) -> dict[tuple[float, float, float, int, str]
 
 def _rivals(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> list[Rival]:
     given = spec["sdcs"]
-    rounds = given["full"] if bench.full else given["rounds"]
     return [
-        Rival(bench.data, net, tuple(levels.values()), spec["apart"], rounds, draw)
+        Rival(bench.data, net, tuple(levels.values()), spec["apart"], bench.budget(given), draw)
         for net in networks(spec)
         if net.seed == given["seed"]
         for draw in range(given["draws"])

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import Data, problem_of
-from gradslide.experiments.reproduce.runs import solved
 from gradslide.experiments.reproduce.spec import Net
 from gradslide.history import Record
 from gradslide.methods import SDCS, SPDS

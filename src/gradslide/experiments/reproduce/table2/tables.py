@@ -7,12 +7,9 @@ from typing import Any
 from gradslide.experiments.reproduce.implied import implied_L, implied_norm
 from gradslide.experiments.reproduce.report import Cell, Statement, Table
 from gradslide.experiments.reproduce.runs import Facts, all_rounds
-from gradslide.experiments.reproduce.spec import Published
+from gradslide.experiments.reproduce.spec import PAPER, Published, Row
 from gradslide.experiments.reproduce.table2.runs import Rival
 
-PAPER = "paper"
-# A network's name and a target loss.
-Row = tuple[str, float]
 Papers = Mapping[Row, Published]
 Means = Mapping[Row, Mapping[str, Mapping[str, Cell]]]
 _SHOWN = ("residual", "rounds", "samples", "loss", "spread", "apart", "apart_spread", "L", "R", "reached")
