@@ -2,7 +2,9 @@
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -92,7 +94,11 @@ def test_what_is_observed_and_what_is_agreed_on_are_the_same_numbers():
         asked = {"gap": True, "apart": True, "kkt": True, "start": x0}
         free = Examiner(case.problem, network, network.observe, case.problem.loss).examine(state.x, evidence, **asked)
         paid = Examiner(case.problem, network, network.agree, case.problem.loss).examine(state.x, evidence, **asked)
-        assert (free.lower, free.upper, free.apart, free.kkt) == (paid.lower, paid.upper, paid.apart, paid.kkt)
+        # Sums that decide have no order, others are plain: they may differ by rounding.
+        for name in ("lower", "upper", "apart"):
+            assert getattr(free, name) == pytest.approx(getattr(paid, name), rel=1e-14), name
+        assert free.kkt.stationarity == pytest.approx(paid.kkt.stationarity, rel=1e-11)
+        assert free.kkt.scale == pytest.approx(paid.kkt.scale, rel=1e-14)
         assert free.lower <= case.optimum <= free.upper + 1e-9
 
 
@@ -188,8 +194,8 @@ def test_only_some_agents_are_here():
             here = slice(rows.start, rows.stop)
             problem = case.problem.take(list(rows))
             known = [Evidence(e.y[here], e.conjugate[here], Dual(e.dual.s[here], e.dual.w[here])) for e in evidence]
-            network = Part(case.problem.m, rows)
-            examiner = Examiner(problem, network, lambda v, how: meeting.reduce(which, v, how), problem.loss)
+            network = Part(case.problem.m, rows, lambda v, how: meeting.reduce(which, v, how))
+            examiner = Examiner(problem, network, network.agree, problem.loss)
             found[which] = examiner.examine(x[here], known, **asked, start=x0[here])
 
         split = m // 2
@@ -217,8 +223,8 @@ def test_domains_elsewhere_may_differ(same):
         radius = 1.0 if same or which == 0 else 2.0
         problem = gs.Problem(loss.take([2 * which, 2 * which + 1]), gs.domains.L2Ball(radius))
         assert problem.domain.common
-        network = Part(4, range(2 * which, 2 * which + 2))
-        found[which] = proof.traits(problem, network, lambda v, how: meeting.reduce(which, v, how))
+        network = Part(4, range(2 * which, 2 * which + 2), lambda v, how: meeting.reduce(which, v, how))
+        found[which] = proof.traits(problem, network)
 
     threads = [threading.Thread(target=place, args=(k,)) for k in range(2)]
     for thread in threads:
@@ -234,6 +240,8 @@ class Part:
 
     m: int
     agents: range
+    agree: Callable
+    sees_all: ClassVar[bool] = False
 
 
 class Meeting:

@@ -1,17 +1,21 @@
-"""A run on disk: written now and then, picked up to the bit."""
+"""A run on disk: written now and then, picked up to the bit. Where its agents live in several processes each of these
+writes its own part; a later run may have another number of them."""
 
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradslide import storage
+import numpy as np
+
+from gradslide import parts, storage
 from gradslide.costs import Costs
 from gradslide.errors import InputError
 from gradslide.history import History
+from gradslide.network.base import Network
 
 _KIND, _VERSION = "checkpoint", 2
 
@@ -28,40 +32,57 @@ class Snapshot:
 
 
 class Checkpoint:
-    """Writes snapshots to one file, at most every so many seconds. `run` says which run the file belongs to."""
+    """Writes snapshots to one file, or to one of several parts, at most every so many seconds.
 
-    def __init__(self, path: Path, run: dict[str, Any], every_seconds: float) -> None:
+    network: where the agents are, if there is one.
+    """
+
+    def __init__(self, path: Path, network: Network | None, every_seconds: float) -> None:
         storage.require_writable(path.parent)
         self.path = path
-        self._run = run
+        self._place, self._agents = (0, 1), None
+        if network is not None:
+            self._place, self._agents = network.place, list(network.agents)
         self._every = every_seconds
         self._written = time.monotonic()
 
-    def write_if_due(self, snapshot: Callable[[], Snapshot]) -> None:
-        if time.monotonic() - self._written >= self._every:
-            self.write(snapshot())
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() - self._written >= self._every
 
-    def write(self, snapshot: Snapshot) -> None:
-        """Write the snapshot; a disk that fails costs the checkpoint, not the run."""
+    def found(self) -> int | None:
+        """The newest outer iteration that is on disk as a whole."""
+        return parts.newest(self.path)
+
+    def write(self, snapshot: Snapshot, run: dict[str, Any]) -> None:
+        """Write the snapshot; a disk that fails costs the checkpoint, not the run. run: what it is known again by."""
         meta, arrays = self._content(snapshot)
+        path = parts.part_of(self.path, snapshot.iteration, *self._place)
         try:
-            storage.write(self.path, _KIND, _VERSION, meta, arrays)
+            storage.write(path, _KIND, _VERSION, {"run": run, **meta}, arrays)
+            parts.forget(self.path, *self._place)
         except OSError as error:
-            warnings.warn(f"the checkpoint {self.path} could not be written: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"the checkpoint {path} could not be written: {error}", RuntimeWarning, stacklevel=2)
         self._written = time.monotonic()
 
     def require_storable(self, snapshot: Snapshot) -> None:
         """Refuse a method whose state cannot be written, before the run starts."""
+        rule = "a method's state must be made of arrays, numbers, strings, tuples, lists, dicts and dataclasses"
+        meta, arrays = self._content(snapshot)
         try:
-            json.dumps(self._content(snapshot)[0])
+            json.dumps(meta)
         except TypeError as error:
-            rule = "a method's state must be made of arrays, numbers, strings, tuples, lists, dicts and dataclasses"
             raise InputError(rule, str(error), "or run without a checkpoint") from None
+        if self._place[1] > 1 and self._agents is not None:
+            for name, array in arrays.items():
+                if name.startswith("state") and np.shape(array)[:1] != (len(self._agents),):
+                    rule = "in several processes the arrays of a method's state must have one row for each agent here"
+                    raise InputError(rule, f"{name} of shape {np.shape(array)}", "or run without a checkpoint")
 
     def _content(self, snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays: dict[str, Any] = {}
         meta = {
-            "run": self._run,
+            "agents": self._agents,
             "iteration": snapshot.iteration,
             "state": storage.flatten(snapshot.state, "state", arrays),
             "costs": snapshot.costs.to_dict(),
@@ -70,12 +91,10 @@ class Checkpoint:
         }
         return meta, arrays
 
-    def read(self, template: Any) -> Snapshot | None:
-        """The snapshot on disk, if there is one; `template` is a fresh state of the same method."""
-        if not self.path.exists():
-            return None
-        meta, arrays = storage.read(self.path, _KIND, _VERSION)
-        for key, here in self._run.items():
+    def read(self, iteration: int, template: Any, run: dict[str, Any]) -> Snapshot:
+        """The snapshot of that iteration; `template` is a fresh state of the same method."""
+        meta, arrays = self._read(parts.parts_of(self.path, iteration))
+        for key, here in run.items():
             if meta["run"].get(key) != here:
                 raise InputError(
                     f"checkpoint {self.path} must belong to this run",
@@ -89,3 +108,9 @@ class Checkpoint:
             history=History.from_dict(meta["history"]),
             memory=storage.restore(None, meta.get("memory"), arrays),
         )
+
+    def _read(self, paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The rows of the agents here, from one file or many."""
+        if len(paths) == 1 and self._place[1] == 1:
+            return storage.read(paths[0], _KIND, _VERSION)
+        return parts.merged((storage.read(path, _KIND, _VERSION) for path in paths), self._agents or [])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.certificate import KKT, Evidence
+from gradslide.certificate import KKT, Certificate, Evidence
 from gradslide.history import Record
 from gradslide.proof import Examiner
 from gradslide.stop import Stop
@@ -72,6 +72,18 @@ class Checks:
         """Whether all targets held after the record's iteration; it gives those that nobody needs to agree on."""
         last = self.last
         return last is not None and self.taken(record.iteration) and self._stop.reached(last.judged(record), last.kkt)
+
+    def seen(self, record: Record) -> Record:
+        """The record with what the agents know of its iteration."""
+        return record if self.last is None or not self.taken(record.iteration) else self.last.judged(record)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the last check proved, if it did."""
+        last = self.last
+        if last is None or last.lower is None or last.upper is None or last.apart is None:
+            return None
+        return Certificate(last.lower, last.upper, last.apart)
 
     def memory(self) -> Any:
         last = None if self.last is None else asdict(self.last)

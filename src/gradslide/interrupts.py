@@ -1,5 +1,6 @@
 """Ctrl-C as a flag that a loop looks at, so that nothing is torn in the middle of a step."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,13 +24,21 @@ class Interrupt:
 def deferred_interrupt() -> Iterator[Interrupt]:
     """Defer Ctrl-C while the block runs (in the main thread; elsewhere signals do not arrive)."""
     interrupt = Interrupt()
-    previous = signal.getsignal(signal.SIGINT)
-    # A job in the background ignores Ctrl-C: leave it so. Handlers that are not Python's are left alone too.
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+    if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
-    signal.signal(signal.SIGINT, interrupt._handle)
+    before = {number: signal.getsignal(number) for number in _signals()}
+    # A job in the background ignores Ctrl-C: leave it so. Handlers that are not Python's are left alone too.
+    before = {number: handler for number, handler in before.items() if callable(handler) or number != signal.SIGINT}
+    for number in before:
+        signal.signal(number, interrupt._handle)
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _signals() -> list[signal.Signals]:
+    """Ctrl-C; and what a launcher of MPI passes on in its place, where one started this process."""
+    return [signal.SIGINT] + ([signal.SIGUSR1] if "GRADSLIDE_PROCESSES" in os.environ else [])

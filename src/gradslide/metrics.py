@@ -9,8 +9,9 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.certificate import KKT, Certificate, Evidence
+from gradslide.checks import Checks
 from gradslide.coupling import NetworkCoupling
-from gradslide.history import History
+from gradslide.history import History, Record
 from gradslide.network.base import Network
 from gradslide.problem import Objective
 from gradslide.proof import Examiner, Found
@@ -33,6 +34,10 @@ class Metrics:
 
 class Observer(Protocol):
     """Looks at a run from outside."""
+
+    def known(self, record: Record) -> Record:
+        """The record with what is known besides."""
+        ...
 
     def objective(self, x: Array) -> float:
         """Sum over all agents of f_i(x_i)."""
@@ -66,6 +71,9 @@ class NetworkObserver:
         self._network = network
         self._coupling = coupling
         self._examiner = Examiner(problem, network, network.observe, problem.loss)
+
+    def known(self, record: Record) -> Record:
+        return record
 
     def mean(self, x: Array) -> Array:
         return self._network.observe(x, "sum") / self._network.m
@@ -128,6 +136,38 @@ class NetworkObserver:
             objective = self.objective(np.broadcast_to(mean, x.shape))
         # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
         return objective if math.isfinite(objective) else math.inf
+
+
+class OwnObserver:
+    """Where the other agents live with other people nothing is observed: what is known of them was agreed on in
+    `checks`, if there are any."""
+
+    checks: Checks | None = None
+
+    def known(self, record: Record) -> Record:
+        return record if self.checks is None else self.checks.seen(record)
+
+    def objective(self, x: Array) -> float:
+        return math.nan
+
+    def mean(self, x: Array) -> Array:
+        """What multipliers are relative to: nobody knows."""
+        return 0 * x
+
+    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
+        return Metrics(objective=None, local_objective=None, residual=None, residual_scale=0.0)
+
+    def certificate(self, x: Array, lower: float) -> Certificate | None:
+        return None if self.checks is None else self.checks.certificate
+
+    def no_certificate(self, method: str) -> str:
+        return "the agents did not agree on a gap: ask for one with Stop(gap=...)"
+
+    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
+        return None if self.checks is None or self.checks.last is None else self.checks.last.kkt
+
+    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
+        return None
 
 
 def _known(value: float | None) -> float | None:

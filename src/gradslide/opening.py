@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from gradslide._random import Streams
 from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.methods.base import Context, Method
@@ -35,25 +36,37 @@ def oracle_of(problem: Problem | Saddle, setting: Setting, method: Method, costs
     sampler = None
     if sampling is not None:
         sampler = sampling.open(problem.loss, setting.network.agents, getattr(method, "seed", 0))
-    return Oracle(problem.loss, costs, sampler, setting.timeline)
+    network = setting.network
+    settle = network.settle if network.sees_all else lambda wish: wish
+    return Oracle(problem.loss, costs, sampler, setting.timeline, settle)
 
 
 def identity(context: Context, setting: Setting, method: str, output: str) -> dict[str, Any]:
-    """What a checkpoint must have in common with the run that goes on from it."""
-    problem = context.problem
-    # Data and sets are told apart by what they do to a fixed point, to digits that do not hang on the machine.
-    probe = np.random.default_rng(0).normal(size=(problem.m, problem.d)).astype(problem.dtype)
+    """What a checkpoint must have in common with the run that goes on from it, wherever its agents lived."""
+    problem, network = context.problem, setting.network
+    # Data and sets are told apart by what they do to fixed points, to digits that do not hang on the machine.
+    streams = Streams(0, network.agents)
+    probe = np.stack([streams.at(i, 0).normal(size=problem.d) for i in range(problem.m)]).astype(problem.dtype)
     inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
-    starts = [context.x0] if context.s0 is None else [context.x0, context.s0]
-    start = np.concatenate([np.ravel(each) for each in starts])
-    weights = np.arange(1, start.size + 1) / start.size
+    rows = {
+        "domain": np.vecdot(probe, inside),
+        "far away": np.vecdot(probe, far),
+        "start": np.vecdot(probe, context.x0),
+    }
+    if context.s0 is not None:
+        # Those of one machine are not the agents'.
+        whole = np.full(problem.m, float(np.sum(context.s0)) / problem.m)
+        rows["multipliers"] = np.vecdot(probe, context.s0) if context.s0.shape == probe.shape else whole
+    if problem.loss.has_value:
+        rows["data"] = problem.objective(inside)
+    each = np.stack([np.asarray(row, dtype=np.float64) for row in rows.values()], axis=1)
+    sums = network.observe(each, "sum") if network.sees_all else each.sum(axis=0)
     return {
         "method": method,
         "network": setting.fingerprint,
-        "problem": f"{problem!r}, mu={problem.mu!r}",
+        "problem": f"{type(problem).__name__}, {type(problem.loss).__name__}, m={network.m}, d={problem.d}, "
+        f"mu={problem.mu!r}, {problem.dtype}",
         "output": output,
-        "domain": f"{float(np.vdot(probe, inside)):.7e} {float(np.vdot(probe, far)):.7e}",
-        "data": f"{setting.observer.objective(inside):.7e}" if problem.loss.has_value else "no value",
-        "start": f"{float(np.vdot(weights, start)):.7e}",
         "clock": "" if setting.timeline is None else repr(setting.timeline),
+        **{name: f"{mark:.7e}" for name, mark in zip(rows, sums.tolist(), strict=True)},
     }

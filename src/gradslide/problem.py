@@ -89,7 +89,11 @@ class Objective:
         return x
 
     def __repr__(self) -> str:
-        parts = f"{type(self.loss).__name__}, {type(self.domain).__name__}, m={self.m}, d={self.d}, mu={self.mu:g}"
+        return self.described(self.m)
+
+    def described(self, m: int) -> str:
+        """In a few words, with that number of agents."""
+        parts = f"{type(self.loss).__name__}, {type(self.domain).__name__}, m={m}, d={self.d}, mu={self.mu:g}"
         return f"{type(self).__name__}({parts})"
 
 

@@ -16,6 +16,7 @@ from gradslide._types import Array
 from gradslide.certificate import KKT, Evidence
 from gradslide.domains import Domain
 from gradslide.network.base import Network, Reduction
+from gradslide.network.presumed import presumed
 from gradslide.problem import Objective
 
 Reduce = Callable[[Array, Reduction], Array]
@@ -69,7 +70,7 @@ class Examiner:
     def traits(self) -> "Traits":
         # No cached_property: its lock, one for all examiners, would keep agents in other threads from agreeing.
         if self._traits is None:
-            self._traits = traits(self._problem, self._network, self._reduce)
+            self._traits = traits(self._problem, self._network)
         return self._traits
 
     def examine(
@@ -147,8 +148,8 @@ class Traits(NamedTuple):
     has_lower_bound: bool
 
 
-def traits(problem: Objective, network: Network, reduce: Reduce) -> Traits:
-    """Where some agents live elsewhere it takes an agreement: domains are one if they do the same to fixed points."""
+def traits(problem: Objective, network: Network) -> Traits:
+    """Where some agents live in other processes, domains are one if they do the same to fixed points."""
     domain, m, d = problem.domain, problem.m, problem.d
     here = Traits(domain.common, problem.has_lower_bound)
     if len(network.agents) == network.m:
@@ -158,7 +159,7 @@ def traits(problem: Objective, network: Network, reduce: Reduce) -> Traits:
     marks += [f(marks[0])[:, None] for f in (domain.nu, domain.r)]
     rows = np.hstack([_doubles(mark) for mark in marks])
     missing = np.broadcast_to([float(not trait) for trait in here], (m, len(here)))
-    largest = reduce(np.hstack([missing, rows, -rows]), "max")
+    largest = presumed(network, np.hstack([missing, rows, -rows]), "max")
     most, least = largest[len(here) :].reshape(2, -1)
     same = bool(np.allclose(most, -least, rtol=1e-6, atol=1e-9))
     return Traits(same and not largest[0], not largest[1])

@@ -1,9 +1,7 @@
 """One run on its way: what `solve` steps, stops and asks for the solution."""
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 from gradslide._types import Array
 from gradslide._version import __version__
 from gradslide.certificate import Evidence
-from gradslide.checkpoint import Checkpoint, Snapshot
+from gradslide.checkpoint import Snapshot
 from gradslide.checks import has_grown
 from gradslide.clock import Clock
 from gradslide.costs import Costs
@@ -26,8 +24,11 @@ from gradslide.opening import identity, oracle_of, setting_of
 from gradslide.problem import Problem
 from gradslide.saddle.problem import Saddle
 from gradslide.solution import Solution
+from gradslide.statement import Statement
 from gradslide.status import Status
 from gradslide.stop import Stop
+from gradslide.stopwatch import Stopwatch
+from gradslide.wishes import Wish
 
 # Outputs are compared about every tenth part of the way so far.
 _TENTH = 0.1
@@ -58,9 +59,12 @@ class Run:
         resumes: bool = False,
     ) -> None:
         """resumes: a saved state is going to take the place of the first one."""
-        self._method, self._given_stop = method, stop
+        self._method, self._says, self._given_stop = method, Statement(method), stop
         self._callback, self._record_every = callback, record_every
+        self._interrupted: Callable[[], bool] = lambda: False
+        self._told = Wish.NONE
         costs = Costs()
+        self._watch = Stopwatch(costs)
         setting = setting_of(problem, network, method, costs, clock)
         self._setting = setting
         dual = None if warm_start is None else warm_start.dual
@@ -86,14 +90,13 @@ class Run:
 
     def _start(self, costs: Costs, output: str | None) -> None:
         """The state before the first outer iteration, and what follows from it."""
-        clock = time.perf_counter()
-        state = self._method.init(self._context)
-        costs.seconds += time.perf_counter() - clock
+        with self._watch.running():
+            state = self._method.init(self._context)
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         self._plan()
         self._lower = -math.inf
         self._ended_by = ""
-        outputs = self._outputs()
+        outputs = self._says.outputs(state)
         self._output = next(iter(outputs)) if output is None else output
         self._may_switch = output is None and len(outputs) > 1 and self._setting.compares_outputs
         if self._output not in outputs:
@@ -102,10 +105,10 @@ class Run:
 
     def _plan(self) -> None:
         """When the method's schedule ends, if it does, and when the run is to end."""
-        method, stop = self._method, self._given_stop
-        self._schedule_end: int | None = method.iterations(self.now.state) if hasattr(method, "iterations") else None
+        stop = self._given_stop
+        self._schedule_end = self._says.iterations(self.now.state)
         if stop is None:
-            stop = self._setting.default_stop(self._schedule_end, getattr(method, "stops_itself", False))
+            stop = self._setting.default_stop(self._schedule_end, self._says.stops_itself)
         self._stop = stop
         self._checks = self._setting.checks(stop, self._context.oracle, self._context.x0)
 
@@ -122,18 +125,21 @@ class Run:
     def _exhausted(self) -> Status | None:
         if self._schedule_end is not None and self.now.iteration >= self._schedule_end:
             return Status.COMPLETED
-        return self._stop.exhausted(self.now.iteration, self.now.costs)
+        return self._stop.exhausted(self.now.iteration, self.now.costs, self._told)
+
+    def _settle(self, wish: Wish) -> Wish:
+        """The most urgent wish of all processes, as far as it is known."""
+        self._told = max(self._told, Wish(self._context.network.settle(wish)))
+        return self._told
 
     def _take_stock(self) -> None:
         """What stays valid if the next step tears the state."""
         self._good = np.array(self._x())
-        self._parameters = self._method.parameters(self.now.state) if hasattr(self._method, "parameters") else {}
+        self._parameters = self._says.parameters(self.now.state)
         self.is_whole = True
 
-    def resume(self, saver: Checkpoint) -> None:
-        found = saver.read(self.now.state)
-        if found is None:
-            return
+    def resume(self, found: Snapshot) -> None:
+        """Go on from there."""
         # The oracle and the network count into the same object for the whole run.
         costs = self.now.costs
         costs.__dict__.update(asdict(found.costs))
@@ -161,6 +167,7 @@ class Run:
         if last is not None and self._reached(last):
             self._switch_output()
             return Status.CONVERGED
+        self._settle(self._own_limit())
         status = self._exhausted()
         if status is None and len(history) and history[-1].iteration % self._record_every:
             # A record that was only taken because an earlier run ended there.
@@ -174,13 +181,12 @@ class Run:
         self._lower = recorded[0] if recorded else -math.inf
 
     def watch(self, interrupted: Callable[[], bool]) -> None:
-        """From now on samples are not waited for once Ctrl-C was pressed or time is up."""
-        self._context.oracle.wait_unless(lambda: interrupted() or self._time_is_up())
+        """From now on Ctrl-C ends the run, and samples are not waited for once it was pressed or time is up."""
+        self._interrupted = interrupted
+        self._context.oracle.wait_unless(lambda: interrupted() or self._own_limit() is Wish.TIME)
 
-    def _time_is_up(self) -> bool:
-        """Whether the time limit passed, the outer iteration under way included."""
-        limit = self._stop.seconds
-        return limit is not None and self.now.costs.seconds + time.perf_counter() - self._clock >= limit
+    def _own_limit(self) -> Wish:
+        return self._stop.own_limit(self.now.costs, self._watch.seconds)
 
     def observe_last(self) -> None:
         """See to it that the last record is of the last iteration."""
@@ -194,12 +200,12 @@ class Run:
         """Whether the last record is of the last iteration."""
         return len(self.now.history) > 0 and self.now.history[-1].iteration == self.now.iteration
 
-    def advance(self, show: Callable[[Record], None]) -> Status | None:
-        """One outer iteration; the status if it was the last."""
+    def advance(self, show: Callable[[Record], None], is_due: Callable[[], bool]) -> Status | None:
+        """One outer iteration; the status if it was the last. is_due: whether a checkpoint is."""
         now = self.now
         self.is_whole = False
         try:
-            with self._working():
+            with self._watch.running():
                 now.state = self._method.step(self._context, now.state)
         except StreamEnded as end:
             # Methods ask for samples before they consume anything of the old state.
@@ -208,7 +214,8 @@ class Run:
             return Status.STREAM_ENDED
         except WaitEnded:
             self.is_whole = True
-            return Status.TIME_LIMIT if self._time_is_up() else Status.INTERRUPTED
+            told = self._settle(max(self._own_limit(), Wish.INTERRUPT))
+            return Status.TIME_LIMIT if told is Wish.TIME else Status.INTERRUPTED
         except KeyboardInterrupt:
             self.is_whole = self._context.oracle.is_drawing
             raise
@@ -219,7 +226,9 @@ class Run:
         now.iteration += 1
 
         x = self._x()
-        checked = self._checks is not None and self._checks.is_due(now.iteration) and is_finite(x)
+        if self._settle(self._own_limit() if is_finite(x) else Wish.DIVERGED) is Wish.DIVERGED:
+            return Status.DIVERGED
+        checked = self._checks is not None and self._checks.is_due(now.iteration)
         if checked:
             self._check()
         exhausted = self._exhausted()
@@ -233,30 +242,33 @@ class Run:
         show(record)
         # A copy: what a callback keeps or changes is its own.
         asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
+        wish = Wish.STOP if asked_to_stop else Wish.INTERRUPT if self._interrupted() else Wish.NONE
         if self._reached(record) or (has_grown(now.iteration, _TENTH) and self._switch_output()):
             return Status.CONVERGED
         if observed and self._doubled():
-            with self._working():
+            with self._watch.running():
                 verdict = self._setting.observer.verdict(x, self._evidence(), now.history)
             if verdict is not None:
                 return verdict
-        return Status.STOPPED if asked_to_stop else exhausted
+        told = self._settle(max(wish, Wish.SAVE if is_due() else Wish.NONE))
+        if told is Wish.STOP:
+            return Status.STOPPED
+        return exhausted or (Status.INTERRUPTED if told is Wish.INTERRUPT else None)
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """What is done in here takes the run's time; what overflows is seen afterwards."""
-        self._clock = time.perf_counter()
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                yield
-        finally:
-            since, self._clock = self._clock, time.perf_counter()
-            self.now.costs.seconds += self._clock - since
+    @property
+    def is_to_be_saved(self) -> bool:
+        """Whether a checkpoint is to be written now, here and everywhere."""
+        return self.is_whole and self._told is Wish.SAVE
+
+    def saved(self) -> None:
+        """A snapshot is on disk."""
+        self._told = Wish.NONE
+        self._setting.network.saved()
 
     def _check(self) -> None:
         """Let the agents find out, with counted control rounds, what their targets are about."""
         assert self._checks is not None
-        with self._working():
+        with self._watch.running():
             self._checks.take(self.now.iteration, self._x(), self._evidence())
 
     def _reached(self, record: Record) -> bool:
@@ -269,7 +281,7 @@ class Run:
         )
 
     def _measured(self, state: Any) -> Metrics | None:
-        return self._setting.observer.metrics(self._outputs(state)[self._output], self._lower)
+        return self._setting.observer.metrics(self._says.outputs(state)[self._output], self._lower)
 
     def conclude(self, status: Status) -> Status:
         """What is done once at the end: a last check, and the method's own last steps. A run that goes on later has
@@ -284,7 +296,7 @@ class Run:
             status = Status.CONVERGED
         if last_steps.exist:
             self.is_whole = False
-            with self._working():
+            with self._watch.running():
                 now.state = last_steps.taken(now.state)
             self._take_stock()
         if (unchecked or last_steps.exist) and self._is_recorded:
@@ -295,7 +307,7 @@ class Run:
         """Whether an output reaches the targets; it is measured from now on. The recommended one comes first."""
         if not (self._may_switch and self._stop.has_targets):
             return False
-        for name, x in self._outputs().items():
+        for name, x in self._says.outputs(self.now.state).items():
             record = self._record(x, observed=True)
             if record is not None and self._stop.reached(record):
                 self._output, self._good = name, np.array(x)
@@ -307,18 +319,18 @@ class Run:
 
     def solution(self, status: Status) -> Solution:
         # A torn or diverged state has no outputs worth showing, but the last good one.
-        outputs = (
-            {name: np.array(x) for name, x in self._outputs().items()} if self.is_whole else {self._output: self._good}
-        )
+        outputs: Mapping[str, Array] = {self._output: self._good}
+        if self.is_whole:
+            outputs = {name: np.array(x) for name, x in self._says.outputs(self.now.state).items()}
         context = self._context
         evidence = self._evidence() if self.is_whole else ()
         if self.is_whole:
             self._watch_invariant()
-        observer, name = self._setting.observer, type(self._method).__name__
+        observer, name = self._setting.observer, self._says.name
         certificate = observer.certificate(outputs[self._output], self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(name)
         kkt = None
-        if (reason or self._stop.kkt is not None) and self.is_whole and not self._is_sampled:
+        if (reason or self._stop.kkt is not None) and self.is_whole and not self._says.is_sampled:
             kkt = observer.kkt(outputs[self._output], evidence, context.x0)
         return Solution(
             x=outputs[self._output],
@@ -326,7 +338,7 @@ class Run:
             output=self._output,
             outputs=outputs,
             status=status,
-            costs=self.now.costs,
+            costs=self._setting.largest(self.now.costs),
             history=self.now.history,
             dual=self._dual() if self.is_whole else None,
             y=np.array(evidence[0].y) if evidence else None,
@@ -336,46 +348,33 @@ class Run:
             parameters=self._parameters,
             settings={
                 "method": repr(self._method),
-                "problem": repr(context.problem),
+                "problem": context.problem.described(context.network.m),
                 **self._setting.names,
                 "version": __version__,
                 **({"ended_by": self._ended_by} if self._ended_by else {}),
             },
             warnings=self._setting.doubts(self._context.x0, outputs[self._output], name),
+            **self._setting.everybody(outputs[self._output]),
         )
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the run that goes on from it."""
         return identity(self._context, self._setting, repr(self._method), self._output)
 
-    def _outputs(self, state: Any = None) -> Mapping[str, Array]:
-        outputs = self._method.output(self.now.state if state is None else state)
-        return outputs if isinstance(outputs, Mapping) else {"last": outputs}
-
     def _x(self) -> Array:
         """The output that is measured and returned."""
-        return self._outputs()[self._output]
+        return self._says.outputs(self.now.state)[self._output]
 
     def _dual(self) -> Array | None:
-        if not hasattr(self._method, "dual"):
-            return None
-        found = self._method.dual(self.now.state)
-        dual = np.asarray(found[self._output] if isinstance(found, Mapping) else found)
-        return self._setting.multipliers(dual).astype(self._context.problem.dtype)
+        dual = self._says.dual(self.now.state, self._output)
+        return None if dual is None else self._setting.multipliers(dual).astype(self._context.problem.dtype)
 
     def _evidence(self) -> Sequence[Evidence]:
-        k = self.now.iteration
-        given: Sequence[Evidence] = self._method.evidence(self.now.state) if hasattr(self._method, "evidence") else ()
-        return [each._replace(averaged=k) if each.averaged is None else each for each in given]
-
-    @property
-    def _is_sampled(self) -> bool:
-        """Whether gradients are: nothing follows from those."""
-        return getattr(self._method, "oracle", None) is not None
+        return self._says.evidence(self.now.state, self.now.iteration)
 
     def _watch_invariant(self) -> None:
-        if hasattr(self._method, "invariant"):
-            self._setting.watch(self._method.invariant(self.now.state))
+        if (rows := self._says.invariant(self.now.state)) is not None:
+            self._setting.watch(rows)
 
     def _doubled(self) -> bool:
         """Whether the iterations have passed a power of 2 since the record before the last."""
@@ -391,9 +390,9 @@ class Run:
             return spent
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._watch_invariant()
-            evidence = () if self._is_sampled else self._evidence()
+            evidence = () if self._says.is_sampled else self._evidence()
             metrics = self._setting.observer.metrics(x, self._lower, evidence)
         if metrics is None:
             return None
         self._lower = self._lower if metrics.lower is None else metrics.lower
-        return replace(spent, **asdict(metrics))
+        return self._setting.observer.known(replace(spent, **asdict(metrics)))

@@ -1,6 +1,7 @@
 """Where a run takes place: what couples the x_i, who counts it, who looks at it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from gradslide.costs import Costs
 from gradslide.coupling import Coupling
 from gradslide.errors import require
 from gradslide.invariant import Balance
-from gradslide.metrics import NetworkObserver, Observer
+from gradslide.metrics import NetworkObserver, Observer, OwnObserver
 from gradslide.network import Counted, Network
 from gradslide.network.wrapper import Wrapper
 from gradslide.problem import Problem
@@ -87,6 +88,14 @@ class Setting(Protocol):
         """How the agents decide that these targets hold; None where observations do. values: counted. start: x_0."""
         ...
 
+    def largest(self, costs: Costs) -> Costs:
+        """The costs, those of the agent that spent most."""
+        ...
+
+    def everybody(self, x: Array) -> dict[str, Any]:
+        """What a solution says of agents elsewhere, too: the mean of all x, and how to get at their rows."""
+        ...
+
     def dual_start(self, dual: Array) -> Array:
         """Multipliers of an earlier solution, as the coupling starts from them."""
         ...
@@ -109,15 +118,19 @@ class Networked:
         costs: Costs,
         clock: Clock | Mapping[str, Clock] | None = None,
     ) -> None:
-        self._problem = problem
+        self._problem, self._network = problem, network
         self.timeline = None if clock is None else Timeline(clock, network.graph, problem.loss, costs)
         self.network: Network = Counted(network, costs, self.timeline)
         self.network.begin()
         self.coupling = couplings.make(coupling, self.network)
-        observed = network.aside()
-        self.quiet = None if isinstance(network, Wrapper) else observed
-        self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
-        self._balance = Balance(problem, observed, costs)
+        self.observer: NetworkObserver | OwnObserver = OwnObserver()
+        self.quiet: Network | None = None
+        self._balance: Balance | None = None
+        if network.sees_all:
+            observed = network.aside()
+            self.quiet = None if isinstance(network, Wrapper) else observed
+            self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
+            self._balance = Balance(problem, observed, costs)
         self.names = {"coupling": coupling, "network": repr(network if isinstance(network, Wrapper) else network.graph)}
 
     @property
@@ -134,23 +147,47 @@ class Networked:
             self.timeline.recall(memory["clock"])
 
     def watch(self, rows: Array) -> None:
-        self._balance.look(rows)
+        if self._balance is not None:
+            self._balance.look(rows)
 
     def doubts(self, start: Array, x: Array, method: str) -> tuple[str, ...]:
-        text = self._balance.broken(start, x, method)
+        text = "" if self._balance is None else self._balance.broken(start, x, method)
         return (text,) if text else ()
 
     def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
         if iterations is not None or not stops_itself:
             return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
-        proves = all(traits(self._problem, self.network, self.network.agree))
+        proves = all(traits(self._problem, self.network))
         gap, kkt = (_TOLERANCE, None) if proves else (None, _TOLERANCE)
         return Stop(gap=gap, kkt=kkt, disagreement=_APART, iterations=_LONGEST)
 
     def checks(self, stop: Stop, values: Values, start: Array) -> Checks | None:
-        if stop.gap is None and stop.kkt is None:
+        if not self.network.sees_all:
+            rule = "targets that look at all agents need all of them in one run"
+            require(not stop.observes, rule, "objective or residual", "use gap or kkt, which the agents agree on")
+        needs_all = stop.disagreement is not None and not self.network.sees_all
+        if stop.gap is None and stop.kkt is None and not needs_all:
             return None
-        return Checks(stop, Examiner(self._problem, self.network, self.network.agree, values), start)
+        is_proof = stop.gap is None or all(traits(self._problem, self.network))
+        rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
+        require(is_proof, rule, "agents elsewhere for which that does not hold", "use kkt")
+        checks = Checks(stop, Examiner(self._problem, self.network, self.network.agree, values), start)
+        if isinstance(self.observer, OwnObserver):
+            self.observer.checks = checks
+        return checks
+
+    def largest(self, costs: Costs) -> Costs:
+        network = self._network
+        if len(network.agents) == network.m or not network.sees_all:
+            return costs
+        most = network.observe(np.array([[costs.gradients, costs.values]]), "max").tolist()
+        return replace(costs, gradients=most[0], values=most[1])
+
+    def everybody(self, x: Array) -> dict[str, Any]:
+        network = self._network
+        if len(network.agents) == network.m or not network.sees_all:
+            return {}
+        return {"mean": self.observer.mean(x), "rows_of_all": network.gather}
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)

@@ -1,8 +1,8 @@
 """What a run gives back."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,12 @@ class Solution:
     keeps it. certificate: a certified gap where there is one; else None, and `certificate_reason` says why. kkt: on a
     network without a certified gap (or where it was a target), how far the conditions of optimality are from holding,
     which is no certificate; None where gradients are sampled. parameters: numbers that the method was given or found.
-    warnings: what makes the answer doubtful, in words.
+    warnings: what makes the answer doubtful, in words. mean: of all agents' answers, where they can be seen; else of
+    those here.
     """
 
     x: Array
-    agents: range
+    agents: Sequence[int]
     output: str
     outputs: Mapping[str, Array]
     status: Status
@@ -46,22 +47,39 @@ class Solution:
     parameters: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    mean: Array = None
+    rows_of_all: Callable[[Array], Array] | None = field(default=None, repr=False, compare=False)
 
-    @property
-    def mean(self) -> Array:
-        """Mean of the agents here."""
-        return np.mean(self.x, axis=0)
+    def __post_init__(self) -> None:
+        if self.mean is None:
+            object.__setattr__(self, "mean", np.mean(self.x, axis=0))
 
     def gather(self) -> Array:
-        """The answers of all agents, (m, d)."""
-        return self.x
+        """The answers of all agents, (m, d). Where they live in several processes, all of these must call it."""
+        return self.x if self.rows_of_all is None else self.rows_of_all(self.x)
+
+    def gathered(self) -> "Solution":
+        """The solution with the rows of all agents; like `gather`, for all processes together."""
+        rows = self.rows_of_all
+        if rows is None:
+            return self
+        outputs = {name: rows(output) for name, output in self.outputs.items()}
+        return replace(
+            self,
+            x=outputs[self.output],
+            agents=range(len(outputs[self.output])),
+            outputs=outputs,
+            dual=None if self.dual is None else rows(self.dual),
+            y=None if self.y is None else rows(self.y),
+            rows_of_all=None,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to one file, atomically; `gs.load` reads it."""
         arrays = {f"output.{name}": array for name, array in self.outputs.items()}
-        arrays |= {name: array for name in ("dual", "y") if (array := getattr(self, name)) is not None}
+        arrays |= {name: array for name in ("dual", "y", "mean") if (array := getattr(self, name)) is not None}
+        arrays["agents"] = np.asarray(self.agents)
         meta = {
-            "agents": [self.agents.start, self.agents.stop],
             "output": self.output,
             "status": self.status.name,
             "costs": self.costs.to_dict(),
@@ -115,7 +133,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
     outputs = {name.removeprefix("output."): array for name, array in arrays.items() if name.startswith("output.")}
     return Solution(
         x=outputs[meta["output"]],
-        agents=range(*meta["agents"]),
+        agents=_numbers(meta, arrays),
         output=meta["output"],
         outputs=outputs,
         status=Status[meta["status"]],
@@ -129,4 +147,14 @@ def load(path: str | os.PathLike[str]) -> Solution:
         parameters=meta["parameters"],
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),
+        mean=arrays.get("mean"),
     )
+
+
+def _numbers(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sequence[int]:
+    """The agents of a saved solution: a range where they are one, as earlier releases wrote them."""
+    if "agents" in meta:
+        return range(*meta["agents"])
+    agents = arrays["agents"].tolist()
+    whole = range(agents[0], agents[0] + len(agents))
+    return whole if agents == list(whole) else tuple(agents)

@@ -63,42 +63,49 @@ def solve(
     method = _default_method(problem) if method is None else method
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
-    _check_clock(problem, clock)
+    _check_clock(problem, network, clock)
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
-    resumes = resume and checkpoint is not None and Path(checkpoint).exists()
+    saver = None if checkpoint is None else Checkpoint(Path(checkpoint), network, checkpoint_seconds)
+    found = _last_saved(saver, network) if resume else None
     failures: list[StreamError] = []
+    is_shared = network is not None and len(network.agents) < network.m
+    speaks = network is None or network.place[0] == 0
     with closing(
-        Run(problem, network, method, stop, x0, warm_start, output, callback, record_every, clock, resumes)
+        Run(problem, network, method, stop, x0, warm_start, output, callback, record_every, clock, found is not None)
     ) as run:
-        saver = None
-        if checkpoint is not None:
-            saver = Checkpoint(Path(checkpoint), run.identity(), checkpoint_seconds)
+        if saver is not None:
+            run_id = run.identity()
             saver.require_storable(run.snapshot())
-            if resumes:
-                run.resume(saver)
+            if found is not None:
+                run.resume(saver.read(found, run.now.state, run_id))
 
         label = progress if isinstance(progress, str) else type(method).__name__
-        with deferred_interrupt() as interrupt, progress_line(bool(progress), label, run.length) as line:
+        with deferred_interrupt() as interrupt, progress_line(bool(progress) and speaks, label, run.length) as line:
             run.watch(lambda: interrupt.requested)
             status = run.begin()
             while status is None:
                 try:
-                    status = run.advance(line.show)
-                    if saver is not None and run.is_whole:
-                        saver.write_if_due(run.snapshot)
+                    status = run.advance(line.show, lambda: saver is not None and saver.is_due)
+                    if saver is not None and run.is_to_be_saved:
+                        saver.write(run.snapshot(), run_id)
+                        run.saved()
                 except KeyboardInterrupt:
+                    if is_shared:
+                        # The others wait for this process, and would do so for ever.
+                        raise
                     status = Status.INTERRUPTED
                 except StreamError as error:
                     failures.append(error)
                     status = Status.STREAM_FAILED
-                if status is None and interrupt.requested:
-                    status = Status.INTERRUPTED
             if saver is not None and run.is_whole:
-                saver.write(run.snapshot())
+                saver.write(run.snapshot(), run_id)
+                run.saved()
             try:
                 status = run.conclude(status)
             except KeyboardInterrupt:
+                if is_shared:
+                    raise
                 status = Status.INTERRUPTED
         run.observe_last()
         solution = run.solution(status)
@@ -109,6 +116,16 @@ def solve(
     failures[0].solution = solution
     # Popped: an error and the frames that name it would keep each other, and the streams, alive.
     raise failures.pop()
+
+
+def _last_saved(saver: Checkpoint | None, network: Network | None) -> int | None:
+    """The outer iteration that the run goes on from, if there is one on disk: the first process says which."""
+    found = None if saver is None else saver.found()
+    if network is None or network.place[1] == 1:
+        return found
+    # Counted from 2, since 0 is no wish and -1 stands for a single file.
+    said = network.settle(found + 2 if found is not None and network.place[0] == 0 else 0)
+    return said - 2 if said else None
 
 
 def _default_method(problem: object) -> Method:
@@ -141,7 +158,7 @@ def _check(
         _check_targets(cast(Problem | Saddle, problem), method, stop)
 
 
-def _check_clock(problem: object, clock: object) -> None:
+def _check_clock(problem: object, network: object, clock: object) -> None:
     """A clock, or several by name, for a network."""
     if clock is None:
         return
@@ -150,6 +167,9 @@ def _check_clock(problem: object, clock: object) -> None:
     require(known, "clock must be a gs.Clock, or several by name", kind_of(clock), "for example gs.Clock.wan()")
     rule = f"a {type(problem).__name__} problem has no network, and no clock"
     require(not isinstance(problem, Saddle), rule, "a clock", "leave it out")
+    here, m = len(cast(Network, network).agents), cast(Network, network).m
+    rule = "a simulated clock needs all agents in one process"
+    require(here == m, rule, f"{here} of {m}", "leave it out: this network takes its own time")
 
 
 def _check_network(problem: object, network: object) -> None:
@@ -168,7 +188,9 @@ def _check_network(problem: object, network: object) -> None:
         problem.m == agents,
         "problem and network must have the same number of agents",
         f"{problem.m} and {agents}",
-        "change the one or the other",
+        "give those that live here: problem.take(network.agents)"
+        if agents < cast(Network, network).m
+        else "change the one or the other",
     )
 
 

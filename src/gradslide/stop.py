@@ -8,6 +8,7 @@ from gradslide.costs import Costs
 from gradslide.errors import InputError, require, require_number
 from gradslide.history import Record
 from gradslide.status import Status
+from gradslide.wishes import Wish
 
 # No mixing brings agents closer by such a factor.
 _BEYOND_REACH = 1e100
@@ -128,19 +129,27 @@ class Stop:
         worst = max(ratios, default=math.inf)
         return worst if worst < _BEYOND_REACH else None
 
-    def exhausted(self, iteration: int, costs: Costs) -> Status | None:
-        """The limit that has been reached, if any."""
-        for limit, spent, status in (
-            (self.iterations, iteration, Status.ITERATION_LIMIT),
-            (self.gradients, costs.gradients, Status.GRADIENT_LIMIT),
-            (self.samples, costs.samples, Status.SAMPLE_LIMIT),
-            (self.rounds, costs.rounds, Status.ROUND_LIMIT),
-            (self.operator_products, costs.operator_products, Status.PRODUCT_LIMIT),
-            (self.seconds, costs.seconds, Status.TIME_LIMIT),
-        ):
-            if limit is not None and spent >= limit:
-                return status
-        return None
+    def own_limit(self, costs: Costs, seconds: float) -> Wish:
+        """Which limit this process has reached, of those that not all reach alike."""
+        if self.seconds is not None and seconds >= self.seconds:
+            return Wish.TIME
+        return Wish.GRADIENTS if _is_spent(self.gradients, costs.gradients) else Wish.NONE
+
+    def exhausted(self, iteration: int, costs: Costs, told: Wish) -> Status | None:
+        """The limit that has been reached, if any; told: the most urgent wish of all processes."""
+        reached = {
+            Status.ITERATION_LIMIT: _is_spent(self.iterations, iteration),
+            Status.GRADIENT_LIMIT: told is Wish.GRADIENTS,
+            Status.SAMPLE_LIMIT: _is_spent(self.samples, costs.samples),
+            Status.ROUND_LIMIT: _is_spent(self.rounds, costs.rounds),
+            Status.PRODUCT_LIMIT: _is_spent(self.operator_products, costs.operator_products),
+            Status.TIME_LIMIT: told is Wish.TIME,
+        }
+        return next((status for status, is_reached in reached.items() if is_reached), None)
+
+
+def _is_spent(limit: int | None, spent: int) -> bool:
+    return limit is not None and spent >= limit
 
 
 def _objective_target(target: Target) -> float | None:

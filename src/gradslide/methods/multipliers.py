@@ -38,7 +38,7 @@ def penalty(context: Context, L: float) -> float:
 def degrees(context: Context) -> Array:
     """The diagonal of the Laplacian, (agents here, 1)."""
     network = context.network
-    return network.graph.weighted_degrees[network.agents.start : network.agents.stop, None]
+    return network.graph.weighted_degrees[list(network.agents), None]
 
 
 def ascended(dual: Dual, x: Array, lap: Array, c: float) -> Dual:

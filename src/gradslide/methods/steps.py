@@ -10,6 +10,7 @@ from gradslide.errors import require, require_number
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, as_floats
 from gradslide.mixing import require_mixing
+from gradslide.network.presumed import presumed
 
 # How much of the longest step with a proof is taken.
 _SHARE = 0.95
@@ -94,25 +95,28 @@ def require_common_domain(context: Context, method: object) -> None:
 
 def require_common_prox(context: Context, method: object) -> None:
     """Refuse agents with sets, penalties, or a nu of their own."""
-    same = _are_same([context.domain.prox(v, 1.0) for v in _probes(context)])
+    same = _are_same(context, [context.domain.prox(v, 1.0) for v in _probes(context)])
     _require_same(context, method, same, "X, center and penalty")
 
 
 def is_free(context: Context) -> bool:
-    """Whether X = R^d without a penalty, nu Euclidean, for the agents here."""
-    return not any(
-        bool(np.any(np.abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + np.abs(v)))) for v in _probes(context)
-    )
+    """Whether X = R^d without a penalty, nu Euclidean, for all agents."""
+    moved = np.zeros(context.problem.m, dtype=bool)
+    for v in _probes(context):
+        moved |= np.any(np.abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + np.abs(v)), axis=1)
+    return not bool(presumed(context.network, moved, "or"))
 
 
 def is_common(context: Context) -> bool:
-    """Whether the agents here have the same X and penalty, nu Euclidean."""
-    return _are_same([proximal(context, v, 1.0) for v in _probes(context)])
+    """Whether all agents have the same X and penalty, nu Euclidean."""
+    return _are_same(context, [proximal(context, v, 1.0) for v in _probes(context)])
 
 
-def _are_same(images: list[Array]) -> bool:
-    """Whether images of the same points do not differ between the agents here."""
-    return all(bool(np.all(np.ptp(image, axis=0) <= _ROUNDING * (1 + np.abs(image[0])))) for image in images)
+def _are_same(context: Context, images: list[Array]) -> bool:
+    """Whether images of the same points do not differ between the agents."""
+    rows = np.hstack(images)
+    most, less = np.split(presumed(context.network, np.hstack([rows, -rows]), "max"), 2)
+    return bool(np.all(most + less <= _ROUNDING * (1 + np.abs(most))))
 
 
 def _require_same(context: Context, method: object, same: bool, what: str) -> None:

@@ -1,6 +1,6 @@
 """The protocol that methods are written against."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from gradslide._types import Array
@@ -15,9 +15,9 @@ WorkOut = Callable[[Graph, Array], Array]
 class Network(Protocol):
     """Agents that may talk to their neighbours only.
 
-    `agents` are the agents that live here; arrays hold one row for each of them. `laplacian` is the rows of the
-    Laplacian that belong to them, in the form that `combine` takes. Sums over all agents go up a breadth-first tree,
-    rooted at the centre of the graph, and down again; maxima are flooded.
+    `agents` are the agents that live here, by number; arrays hold one row for each of them, in that order. `laplacian`
+    is that of the graph, in the form that `combine` takes. Sums over all agents go up a breadth-first tree, rooted at
+    the centre of the graph, and down again; maxima are flooded.
     """
 
     @property
@@ -29,14 +29,15 @@ class Network(Protocol):
         ...
 
     @property
-    def agents(self) -> range: ...
+    def agents(self) -> Sequence[int]: ...
 
     @property
     def laplacian(self) -> Array: ...
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
-        """sum_j weights_ij v_j over neighbours j and i itself: one exchange. encoding: what made v small enough to be
-        sent in fewer floats than it has entries."""
+        """sum_j weights_ij v_j over neighbours j and i itself: one exchange. weights: a CSR matrix (m, m), of which the
+        rows of the agents here count; it must not change as long as it is in use. encoding: what made v small enough to
+        be sent in fewer floats than it has entries."""
         ...
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
@@ -93,6 +94,26 @@ class Network(Protocol):
         """The same as `agree`, for tables and plots: never counted, never steers a method."""
         ...
 
+    def settle(self, wish: int) -> int:
+        """The largest of what all processes wish (0 for nothing), as far as it is known here: for the end of a run,
+        which all must reach after the same outer iteration. Called once or more in each; never counted. Where processes
+        only know their neighbours it comes later, but to all at the same time."""
+        ...
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether `observe` is to be had: not where other agents live with other people."""
+        ...
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which process of the run this is, and of how many; the first one shows progress and writes results."""
+        ...
+
+    def gather(self, rows: Array) -> Array:
+        """The rows of all agents, in their order, (m, ...): for results. All processes must call it."""
+        ...
+
     def aside(self) -> "Network":
         """The network as observations see it: beneath what disturbs or counts, and nothing rides on their exchanges."""
         ...
@@ -107,4 +128,8 @@ class Network(Protocol):
 
     def recall(self, memory: Any) -> None:
         """Go on from what `memory` gave."""
+        ...
+
+    def saved(self) -> None:
+        """What `memory` gave last is on disk."""
         ...

@@ -6,13 +6,13 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.compressors import Compressor
-from gradslide.errors import kind_of, require, unknown_name
 from gradslide.graph import Graph
 from gradslide.network.base import Reduction, WorkOut
-from gradslide.network.riding import Riding
+from gradslide.network.exact_sums import exact_sum
+from gradslide.network.on_graph import OnGraph, require_reduction
 
 
-class Local(Riding):
+class Local(OnGraph):
     """A network in one process.
 
     graph: who may talk to whom. exact_norm: use the exact largest eigenvalue of the Laplacian; otherwise the
@@ -20,58 +20,26 @@ class Local(Riding):
     """
 
     def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
-        require(isinstance(graph, Graph), "Local needs a graph", kind_of(graph), "for example gs.Graph.ring(10)")
-        super().__init__()
-        self.graph = graph
-        self.m = graph.m
-        self.agents = range(graph.m)
-        self.laplacian: Array = graph.laplacian
-        self._exact_norm = exact_norm
+        super().__init__(graph, exact_norm=exact_norm)
         self._cast: dict[tuple[int, str], Any] = {}
 
-    def __repr__(self) -> str:
-        return repr(self.graph)
+    @property
+    def agents(self) -> range:
+        return range(self.m)
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         self._move()
         return self._as(weights, v.dtype) @ v
 
-    def agree(self, values: Array, reduction: Reduction) -> Array:
-        return self.observe(values, reduction)
-
-    def post_size(self, values: Array, reduction: Reduction) -> int:
-        numbers = np.asarray(values).size // len(values)
-        if reduction == "sum":
-            return 2 * (self.m - 1) * numbers
-        return self.control_rounds(reduction) * 2 * len(self.graph.edges) * numbers
-
     def survey(self, values: Array, work_out: WorkOut) -> Array:
         return work_out(self.graph, values)
 
-    @property
-    def survey_rounds(self) -> int:
-        return self.graph.diameter_bound + self.graph.radius_center()[1]
-
-    def survey_size(self, values: Array, answer: Array) -> int:
-        edges = len(self.graph.edges)
-        numbers = edges * (2 if np.all(self.graph.weights == 1) else 3) + int(values.size)
-        return 2 * edges * numbers + (self.m - 1) * int(answer.size)
-
-    def norm_bound(self) -> float:
-        return self.graph.laplacian_norm if self._exact_norm else self.graph.norm_bound
-
-    @property
-    def norm_rounds(self) -> int:
-        return 0 if self._exact_norm else 1 + self.control_rounds("max")
-
-    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
-        floats_per_agent: int = v.size // v.shape[0] if encoding is None else encoding.floats(v)
-        return 2 * len(self.graph.edges) * floats_per_agent
-
-    def control_rounds(self, reduction: Reduction) -> int:
-        if reduction == "sum":
-            return 2 * self.graph.radius_center()[1]
-        return self.graph.diameter_bound
+    def agree(self, values: Array, reduction: Reduction) -> Array:
+        # Decisions hang on it, and must be the same wherever the agents live.
+        values = np.asarray(values)
+        if reduction == "sum" and values.dtype.kind == "f":
+            return exact_sum(values, self.m, np.asarray, np.asarray)
+        return reduced(values, reduction)
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
         return reduced(values, reduction)
@@ -89,10 +57,6 @@ class Local(Riding):
 
 def reduced(values: Array, reduction: Reduction) -> Array:
     """One value from the rows of all agents."""
-    if reduction == "max":
-        return np.max(values, axis=0)
-    if reduction == "or":
-        return np.any(values, axis=0)
-    if reduction == "sum":
-        return np.sum(values, axis=0)
-    raise unknown_name("reduction", reduction, ["max", "or", "sum"])
+    require_reduction(reduction)
+    reduce = np.max if reduction == "max" else np.any if reduction == "or" else np.sum
+    return reduce(values, axis=0)

@@ -1,8 +1,8 @@
-"""Results of reductions that ride on exchanges: all agents know them only later."""
+"""Results of reductions that ride on exchanges, which all agents know only later; where all agents are in one run."""
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -19,8 +19,10 @@ class _Rider(NamedTuple):
 
 
 class Riding(ABC):
-    """A network whose agents are all here: results are computed when they are posted, and given out when a real network
-    would have carried them everywhere. Whoever exchanges calls `_move`."""
+    """A network all of whose agents can be seen: results are computed when they are posted, and given out when
+    neighbours alone would have carried them everywhere. Whoever exchanges calls `_move`."""
+
+    sees_all: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._exchanges = 0
@@ -30,11 +32,11 @@ class Riding(ABC):
     def control_rounds(self, reduction: Reduction) -> int: ...
 
     @abstractmethod
-    def observe(self, values: Array, reduction: Reduction) -> Array: ...
+    def agree(self, values: Array, reduction: Reduction) -> Array: ...
 
     def post(self, values: Array, reduction: Reduction) -> None:
         values = np.asarray(values, dtype=np.float64) if reduction == "sum" else np.asarray(values)
-        result = np.asarray(self.observe(values, reduction))
+        result = np.asarray(self.agree(values, reduction))
         # All agents know it alike: nobody changes it.
         result.flags.writeable = False
         self._aboard.append(_Rider(self._exchanges + self.control_rounds(reduction), reduction, result))
@@ -46,6 +48,16 @@ class Riding(ABC):
         known = [rider.result for rider in self._aboard if is_known(rider)]
         self._aboard = [rider for rider in self._aboard if not is_known(rider)]
         return known
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return 0, 1
+
+    def settle(self, wish: int) -> int:
+        return wish
+
+    def gather(self, rows: Array) -> Array:
+        return rows
 
     def aside(self) -> Self:
         other = copy.copy(self)
@@ -61,6 +73,9 @@ class Riding(ABC):
     def recall(self, memory: Any) -> None:
         self._exchanges, aboard = memory
         self._aboard = [_Rider(*rider) for rider in aboard]
+
+    def saved(self) -> None:
+        return
 
     def _move(self) -> None:
         """One exchange."""

@@ -1,6 +1,6 @@
 """A network around another one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradslide._types import Array
@@ -30,6 +30,9 @@ class Wrapper:
     def recall(self, memory: Any) -> None:
         self._network.recall(memory)
 
+    def saved(self) -> None:
+        self._network.saved()
+
     def __repr__(self) -> str:
         """As the network within: a wrapper that changes what arrives says so."""
         return repr(self._network)
@@ -43,7 +46,7 @@ class Wrapper:
         return self._network.m
 
     @property
-    def agents(self) -> range:
+    def agents(self) -> Sequence[int]:
         return self._network.agents
 
     @property
@@ -90,6 +93,20 @@ class Wrapper:
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
         return self._network.observe(values, reduction)
+
+    def settle(self, wish: int) -> int:
+        return self._network.settle(wish)
+
+    @property
+    def sees_all(self) -> bool:
+        return self._network.sees_all
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self._network.place
+
+    def gather(self, rows: Array) -> Array:
+        return self._network.gather(rows)
 
     def aside(self) -> Network:
         return self._network.aside()

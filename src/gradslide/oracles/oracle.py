@@ -10,6 +10,7 @@ from gradslide.costs import Costs
 from gradslide.errors import InputError
 from gradslide.losses import Loss
 from gradslide.oracles.base import Sampler
+from gradslide.oracles.together import together
 from gradslide.pace import Pace
 from gradslide.timeline import Timeline
 
@@ -24,9 +25,16 @@ class Oracle:
     """
 
     def __init__(
-        self, loss: Loss, costs: Costs, sampler: Sampler | None = None, timeline: Timeline | None = None
+        self,
+        loss: Loss,
+        costs: Costs,
+        sampler: Sampler | None = None,
+        timeline: Timeline | None = None,
+        settle: Callable[[int], int] = lambda wish: wish,
     ) -> None:
+        """settle: as that of a network, where other processes must know that samples did not come."""
         self._loss = loss
+        self._settle = settle
         self._costs = costs
         self._sampler = sampler
         self._timeline = timeline
@@ -62,7 +70,7 @@ class Oracle:
         if self.is_blank:
             return np.zeros_like(x)
         self.is_drawing = True
-        samples = sampler.draw(start, count)
+        samples = together(lambda: sampler.draw(start, count), self._settle)
         self.is_drawing = False
         gradient = sampler.gradient(x, samples)
         self._costs.samples += count

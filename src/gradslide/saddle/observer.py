@@ -7,7 +7,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.certificate import KKT, Certificate, Evidence
-from gradslide.history import History
+from gradslide.history import History, Record
 from gradslide.metrics import Metrics
 from gradslide.saddle.linear_map import LinearMap
 from gradslide.saddle.measures import length, total
@@ -34,6 +34,9 @@ class SaddleObserver:
         """counted: the same A, for what steers the run."""
         self._problem = problem
         self._counted = counted
+
+    def known(self, record: Record) -> Record:
+        return record
 
     def objective(self, x: Array) -> float:
         return total(self._problem.objective(x))

@@ -100,8 +100,8 @@ class Saddle(Objective):
         """A x, as a row (1, k)."""
         return self.A.apply(x.reshape(-1))[None]
 
-    def __repr__(self) -> str:
-        return f"{super().__repr__()[:-1]}, A: {self.A.shape[0]} x {self.A.shape[1]}, z: {self.duals!r})"
+    def described(self, m: int) -> str:
+        return f"{super().described(m)[:-1]}, A: {self.A.shape[0]} x {self.A.shape[1]}, z: {self.duals!r})"
 
 
 class LinearlyConstrained(Saddle):

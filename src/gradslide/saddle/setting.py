@@ -56,6 +56,12 @@ class OnOneMachine:
     def checks(self, stop: Stop, values: Values, start: Array) -> None:
         """All is in one place: observations are free."""
 
+    def largest(self, costs: Costs) -> Costs:
+        return costs
+
+    def everybody(self, x: Array) -> dict[str, Any]:
+        return {}
+
     def dual_start(self, dual: Array) -> Array:
         shape = self._problem.A.shape[:1]
         rule = f"warm_start must have multipliers of shape {shape}"

@@ -62,10 +62,9 @@ class Plan:
 
 def plan_of(context: Context, D: Array, least: float, most: float) -> Plan:
     """D: the weights of all agents. least, most: of the Laplacian with these weights."""
-    agents, laplacian = context.network.agents, context.network.laplacian
-    here = D[agents.start : agents.stop]
-    matrix = laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / here) @ laplacian)
-    return Plan(here[:, None].astype(context.problem.dtype), matrix, least, most)
+    network, laplacian = context.network, context.network.laplacian
+    matrix = laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ laplacian)
+    return Plan(D[list(network.agents), None].astype(context.problem.dtype), matrix, least, most)
 
 
 def uniform_plan(context: Context, spectrum: tuple[float, float] | None) -> Plan:
@@ -73,7 +72,7 @@ def uniform_plan(context: Context, spectrum: tuple[float, float] | None) -> Plan
     network = context.network
     if spectrum is None or network.m == 1:
         return plan_of(context, np.ones(network.m), math.inf, 0.0)
-    most_at_least = float(network.laplacian.diagonal(network.agents.start).max())
+    most_at_least = float(network.laplacian.diagonal().max())
     rule, remedy = "spectrum[1] must be the largest eigenvalue of the Laplacian, or more", "leave spectrum out"
     require(spectrum[1] >= most_at_least, rule, f"{spectrum[1]:g}, less than a degree of {most_at_least:g}", remedy)
     return plan_of(context, np.ones(network.m), *spectrum)
