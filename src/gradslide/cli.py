@@ -50,7 +50,16 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
     data_dir: DataDir = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew where a checkpoint is there already.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh/--resume", help="Start anew where a checkpoint is there already.")
+    ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option("-n", help="Share the agents among so many processes of MPI, started here.", show_default=False),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", help="With MPI: seconds after which a process without a sign of life is lost.")
+    ] = 30.0,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -63,17 +72,29 @@ def run(
     from dataclasses import replace
 
     from gradslide.experiments.files import to_json, write_results
-    from gradslide.experiments.run import run_spec
+    from gradslide.experiments.run import checked, run_spec
     from gradslide.experiments.spec import main_job, read_spec
     from gradslide.experiments.tables import legend, results_table, spread
+    from gradslide.network.mpi.launch import launch, mark_done
+    from gradslide.network.mpi.world import this_world
 
     parsed = main_job() if spec is None else read_spec(spec)
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
-    show = not quiet
+    if processes is not None:
+        checked(parsed, processes)
+        raise typer.Exit(_launched(launch(_without_n(sys.argv[1:]), processes)))
+    world = this_world(timeout)
+    show = not quiet and (world is None or world.is_first)
     say = _note if show else lambda text: None
-    results = run_spec(parsed, data_dir=data_dir, progress=show, resume=not fresh, say=say)
-    written = write_results(results)
+    results = run_spec(parsed, data_dir=data_dir, progress=show, resume=not fresh, say=say, places=world)
+    code = OK if results.fulfilled else STOPPED_SHORT
+    written = write_results(results) if world is None or world.is_first else []
+    if world is not None:
+        world.end()
+        if not world.is_first:
+            raise typer.Exit(code)
+        mark_done(code)
     if json_:
         print(to_json(results))
     elif show:
@@ -83,7 +104,7 @@ def run(
         if moved := spread(results):
             print(moved)
         print("written:", *(f"  {path}" for path in written), sep="\n")
-    raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -338,6 +359,24 @@ def main(arguments: list[str] | None = None) -> None:
         code = STOPPED_SHORT
     # typer turns Ctrl-C into 130.
     sys.exit(STOPPED_SHORT if code == 130 else code if isinstance(code, int) else OK)
+
+
+def _without_n(arguments: list[str]) -> list[str]:
+    """The command line of each of the processes that -n starts."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        if word == "-n":
+            next(rest)
+        elif not (word.startswith("-n") and word[2:].lstrip("=").isdigit()):
+            kept.append(word)
+    return kept
+
+
+def _launched(code: int | None) -> int:
+    if code is None:
+        print("error: the processes did not come to their end; what they said is above", file=sys.stderr)
+    return STOPPED_SHORT if code is None else code
 
 
 def _print(renderable: Any) -> None:

@@ -1,11 +1,13 @@
 """Data sets in memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.data.known import LIBSVM, DataError, known
+from gradslide.data.rows_file import RowsFile
 from gradslide.data.store import Folder, Progress, get
 
 
@@ -36,7 +38,17 @@ def load(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress
         return misfire()
     path = get(name, data_dir, base_url=base_url, progress=progress)
     features, labels = known(name).parse(path)
+    return Dataset(name, features, _signs(labels, path), str(path))
+
+
+def load_rows(name: str, data_dir: Folder = None) -> RowsFile:
+    """The same file, looked through, for some of its rows only; not for the built-in set, which has none."""
+    found = known(name).look_through(get(name, data_dir))
+    return replace(found, labels=_signs(found.labels, found.path))
+
+
+def _signs(labels: Array, path: Path) -> Array:
     values = np.unique(labels)
     if len(values) != 2:
         raise DataError(f"{path} must hold two labels", values.tolist(), "delete the file and get it again")
-    return Dataset(name, features, np.where(labels == values[1], 1.0, -1.0), str(path))
+    return np.where(labels == values[1], 1.0, -1.0)

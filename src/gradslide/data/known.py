@@ -1,11 +1,14 @@
 """The LIBSVM data sets known by name, and how their content is checked."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gradslide._types import Array
 from gradslide.data import svmlight
+from gradslide.data.rows_file import RowsFile, look_through
 from gradslide.errors import InputError, unknown_name
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
@@ -35,16 +38,30 @@ class Known:
         source: what errors call the file.
         """
         shown = source or str(path)
-        try:
+        with self._blamed(shown):
             text = svmlight.read_text(path)
             self._require("SHA-256", hashlib.sha256(text).hexdigest(), self.sha256, shown)
             features, labels = svmlight.parse(text, shown)
+        self._require("rows x features", features.shape, (self.rows, self.features), shown)
+        return features, labels
+
+    def look_through(self, path: Path) -> RowsFile:
+        """The same file, for some of its rows."""
+        with self._blamed(str(path)):
+            found = look_through(path)
+        self._require("SHA-256", found.sha256, self.sha256, str(path))
+        self._require("rows x features", (len(found.labels), found.width), (self.rows, self.features), str(path))
+        return found
+
+    @contextmanager
+    def _blamed(self, shown: str) -> Iterator[None]:
+        """What is wrong with the text is a mistake of this file."""
+        try:
+            yield
         except DataError:
             raise
         except InputError as error:
             raise DataError(f"{shown} must hold {self.name}", error, _REMEDY) from error
-        self._require("rows x features", features.shape, (self.rows, self.features), shown)
-        return features, labels
 
     def _require(self, what: str, got: object, expected: object, shown: str) -> None:
         if expected not in (None, got):

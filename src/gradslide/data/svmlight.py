@@ -46,7 +46,7 @@ def parse(text: bytes, source: str, features: int | None = None) -> tuple[Array,
     while start < len(text):
         end = text.find(b"\n", start + _CHUNK) + 1 or len(text)
         chunk = text[start:end]
-        parts.append(_parse_chunk(chunk, source, line))
+        parts.append(parse_lines(chunk, source, line))
         start, line = end, line + chunk.count(b"\n")
     labels, counts, columns, values = (np.concatenate(part) for part in zip(_EMPTY, *parts, strict=True))
     width = int(columns.max(initial=-1)) + 1
@@ -64,8 +64,9 @@ def parse(text: bytes, source: str, features: int | None = None) -> tuple[Array,
 _EMPTY = (np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
 
 
-def _parse_chunk(chunk: bytes, source: str, first_line: int) -> tuple[Array, Array, Array, Array]:
-    """Labels, entries per row, columns and values of whole lines; on any irregularity the line is looked for."""
+def parse_lines(chunk: bytes, source: str, first_line: int) -> tuple[Array, Array, Array, Array]:
+    """Labels, entries per row, columns and values of whole lines, of which the first has that number; on any
+    irregularity the line is looked for."""
     chunk = re.sub(rb"#[^\n]*", b"", chunk) if b"#" in chunk else chunk
     codes = np.frombuffer(b"\n" + chunk + b"\n", dtype=np.uint8)
     space = _IS_SPACE[codes]

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from gradslide import data as datasets
 from gradslide._types import Array
-from gradslide.errors import InputError, require, require_number, unknown_name
+from gradslide.errors import InputError, require
 from gradslide.experiments.catalogue import (
     COMPRESSORS,
     CONDITIONS,
@@ -22,6 +22,7 @@ from gradslide.experiments.catalogue import (
     PENALTIES,
     TOPOLOGIES,
 )
+from gradslide.experiments.rows import read_rows
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec
 from gradslide.graph import Graph
@@ -30,65 +31,34 @@ from gradslide.network import Local, Network
 from gradslide.problem import Problem
 from gradslide.stop import TARGETS, Relative, Stop
 
-# Share of nonzeros from which dense products are faster than sparse ones.
-_DENSE_FROM = 0.2
 # Topologies whose parameters say how many agents there are.
 _SIZED_BY_SHAPE = ("grid", "torus", "hypercube")
 
 
-def build_problem(spec: Spec, data_dir: Path | None) -> Problem:
-    """The loss on the data, split over its agents, and the domain."""
-    return problem_from(Section("data", spec.data), Section("problem", spec.problem), spec.folder, data_dir)
+def build_problem(spec: Spec, data_dir: Path | None, agents: Sequence[int] | None = None) -> Problem:
+    """The loss on the data, split over its agents, and the domain; agents: those that live here, all by default."""
+    return problem_from(Section("data", spec.data), Section("problem", spec.problem), spec.folder, data_dir, agents)
 
 
-def problem_from(data: Section, table: Section, folder: Path, data_dir: Path | None) -> Problem:
+def agents_of(spec: Spec) -> int:
+    """How many agents there are."""
+    return Section("data", spec.data).take("agents", int)
+
+
+def problem_from(
+    data: Section, table: Section, folder: Path, data_dir: Path | None, agents: Sequence[int] | None = None
+) -> Problem:
     """The same from two tables; folder: where files are looked for."""
-    features, labels, splits = _split_data(data, folder, data_dir)
+    rows = read_rows(data, folder, data_dir, agents)
     mu = table.take("mu", float, 0.0)
     penalty = table.optional("penalty", dict)
     domain_arguments: dict[str, Any] = {}
     if penalty is not None:
         domain_arguments["penalty"] = Section("problem.penalty", penalty).construct("penalty", PENALTIES, key="kind")
     domain = table.section("domain", {"set": "free"}).construct("set", DOMAINS, key="set", **domain_arguments)
-    targets = _targets(table.peek("loss"), labels)
-    given = {"features": features, "splits": splits, "agents": None, "sample_weight": None}
+    targets = {name: labels[rows.here] for name, labels in _targets(table.peek("loss"), rows.labels).items()}
+    given = {"features": rows.features, "splits": rows.splits, "agents": None, "sample_weight": None}
     return Problem(table.construct("loss", LOSSES, key="loss", **given, **targets), domain, mu)
-
-
-def _split_data(table: Section, folder: Path, data_dir: Path | None) -> tuple[Array, Array, list[Array]]:
-    """Features, labels and each agent's rows."""
-    name, file = table.optional("name", str), table.optional("file", str)
-    agents, rows = table.take("agents", int), table.optional("rows", int)
-    kind, seed, alpha = (
-        table.take("split", str, "contiguous"),
-        table.take("seed", int, 0),
-        table.take("alpha", float, 0.5),
-    )
-    dtype = table.take("dtype", str, "float64")
-    table.finish()
-    if rows is not None:
-        require_number("rows in [data]", rows, "leave it out for all rows", least=1, whole=True)
-    if dtype not in ("float32", "float64"):
-        raise unknown_name("dtype in [data]", dtype, ["float32", "float64"])
-    if name is not None and file is None:
-        dataset = datasets.load(name, data_dir=data_dir)
-        features, labels = dataset.features[:rows], dataset.labels[:rows]
-    elif file is not None and name is None:
-        features, labels = _read_rows(folder / file, rows)
-    else:
-        both = f"name={name}, file={file}"
-        raise InputError("[data] needs a name or a file, not both", both, 'for example name = "misfire"')
-    if hasattr(features, "toarray") and features.nnz > _DENSE_FROM * features.shape[0] * features.shape[1]:
-        features = features.toarray()
-    return features.astype(dtype), labels, datasets.split(kind, labels, agents, seed=seed, alpha=alpha)
-
-
-def _read_rows(path: Path, rows: int | None) -> tuple[Array, Array]:
-    try:
-        features, labels = datasets.read_svmlight(path)
-    except OSError as error:
-        raise InputError("file in [data] must be readable", f"{path} ({error.strerror})", "check the path") from None
-    return features[:rows], labels[:rows]
 
 
 def build_graph(section: Section, m: int, folder: Path, data_dir: Path | None = None) -> Graph:

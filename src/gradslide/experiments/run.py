@@ -7,13 +7,14 @@ from typing import Any
 
 from gradslide import storage
 from gradslide.costs import work
+from gradslide.errors import require
 from gradslide.experiments import bounds, build
+from gradslide.experiments.places import OnePlace, Optimum, Places
 from gradslide.experiments.spec import Spec, stem
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
 from gradslide.methods import Method
 from gradslide.problem import Problem
-from gradslide.reference import Reference, reference
 from gradslide.solution import Solution
 from gradslide.solve import solve
 from gradslide.status import Status
@@ -88,67 +89,82 @@ def run_spec(
     progress: bool = False,
     resume: bool = True,
     say: Callable[[str], None] = lambda text: None,
+    places: Places | None = None,
 ) -> Results:
-    """Everything a spec asks for but the files."""
-    problem = build.build_problem(spec, data_dir)
-    graphs = {
-        name: build.build_graph(section, problem.m, spec.folder) for name, section in spec.networks_by_name().items()
-    }
-    # With stand-ins for the optimum, so that a mistake shows before anything long starts.
-    build.build_stop(spec, lambda: 1.0)
-    build.build_method(spec, build.Theory(R=lambda coupling: 1.0, distance=lambda: 1.0))
-    storage.require_writable(spec.output.dir)
-    optimum: Reference | None = None
+    """Everything a spec asks for but the files. places: the processes that share it, one by default; the first one gets
+    the answers of all agents. A spec that speaks of the optimum has all data there as well."""
+    places = OnePlace() if places is None else places
+    graphs = checked(spec)
+    m = build.agents_of(spec)
+    known: Optimum | None = None
     if build.needs_reference(spec):
-        say("finding the reference optimum with all data in one place")
-        optimum = reference(problem)
-    stop = build.build_stop(spec, lambda: _known(optimum).objective)
+        if places.is_first:
+            say("finding the reference optimum with all data in one place")
+        known = Optimum(places, lambda: build.build_problem(spec, data_dir))
+    stop = build.build_stop(spec, lambda: _needed(known).objective)
     runs = []
     stems: list[str] = []
+    problem: Problem | None = None
     for name, graph in graphs.items():
-        method = build.build_method(spec, _theory(problem, graph, optimum))
+        network = places.network(graph)
+        if problem is None or places.size > 1:
+            problem = build.build_problem(spec, data_dir, None if places.size == 1 else network.agents)
+        method = build.build_method(spec, _theory(graph, known))
         stems.append(stem(name, stems))
         solution = solve(
             problem,
-            graph,
+            network,
             method,
             stop=stop,
             progress=name if progress else False,
             checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
+            checkpoint_seconds=spec.output.checkpoint_seconds,
             resume=resume,
-        )
-        runs.append(_measured(name, stems[-1], problem, graph, method, solution, optimum))
+        ).gathered()
+        runs.append(_measured(name, stems[-1], graph, method, solution, known))
         if solution.status is Status.INTERRUPTED:
             break
+    assert problem is not None
     has_targets = stop is not None and stop.has_targets
-    return Results(spec, repr(problem), None if optimum is None else optimum.objective, has_targets, runs)
+    return Results(spec, problem.described(m), None if known is None else known.objective, has_targets, runs)
 
 
-def _theory(problem: Problem, graph: Graph, optimum: Reference | None) -> build.Theory:
+def checked(spec: Spec, processes: int = 1) -> dict[str, Graph]:
+    """The networks by name; with stand-ins for the optimum and without the data, so that a mistake shows before
+    anything long starts."""
+    m = build.agents_of(spec)
+    graphs = {name: build.build_graph(section, m, spec.folder) for name, section in spec.networks_by_name().items()}
+    build.build_stop(spec, lambda: 1.0)
+    build.build_method(spec, build.Theory(R=lambda coupling: 1.0, distance=lambda: 1.0))
+    storage.require_writable(spec.output.dir)
+    rule = "each process needs at least one agent"
+    require(processes <= m, rule, f"{m} agents, {processes} processes", "start fewer processes")
+    return graphs
+
+
+def _theory(graph: Graph, known: Optimum | None) -> build.Theory:
     """What the theorems ask of a spec that leaves it to theory."""
     return build.Theory(
-        R=lambda coupling: bounds.theory_R(problem, graph, _known(optimum), coupling),
-        distance=lambda: bounds.distance(problem, _known(optimum)),
+        R=lambda coupling: _needed(known).told(
+            lambda problem, optimum: bounds.theory_R(problem, graph, optimum, coupling)
+        ),
+        distance=lambda: _needed(known).told(bounds.distance),
     )
 
 
-def _known(optimum: Reference | None) -> Reference:
-    assert optimum is not None, "needs_reference said that none was needed"
-    return optimum
+def _needed(known: Optimum | None) -> Optimum:
+    assert known is not None, "needs_reference said that none was needed"
+    return known
 
 
 def _measured(
-    name: str,
-    stem: str,
-    problem: Problem,
-    graph: Graph,
-    method: Method,
-    solution: Solution,
-    optimum: Reference | None,
+    name: str, stem: str, graph: Graph, method: Method, solution: Solution, known: Optimum | None
 ) -> NetworkRun:
     last = solution.history[-1] if len(solution.history) else None
-    if optimum is None or last is None or last.objective is None or last.local_objective is None:
+    whole = None if known is None else known.whole
+    if whole is None or last is None or last.objective is None or last.local_objective is None:
         return NetworkRun(name, stem, graph, solution)
+    problem, optimum = whole
     promised = bounds.promise(problem, graph, method, solution, optimum)
     return NetworkRun(
         name,

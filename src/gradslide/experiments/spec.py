@@ -17,11 +17,13 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """dir: where results go; plot: draw the curves; checkpoint: keep what is needed to go on after an interruption."""
+    """dir: where results go; plot: draw the curves; checkpoint: keep what is needed to go on after an interruption,
+    about every checkpoint_seconds."""
 
     dir: Path
     plot: bool = True
     checkpoint: bool = False
+    checkpoint_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def parse_output(top: Section, name: str, *, checkpoints: bool = True) -> Output
         dir=Path(output.take("dir", str, f"gradslide-results/{name}")),
         plot=output.take("plot", bool, True),
         checkpoint=output.take("checkpoint", bool, False) if checkpoints else False,
+        checkpoint_seconds=output.take("checkpoint_seconds", float, 60.0) if checkpoints else 60.0,
     )
     output.finish()
     return parsed

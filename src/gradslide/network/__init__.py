@@ -5,8 +5,10 @@ from gradslide.network.conditions import Bursty, Compressed, Lossy, Noisy, Sleep
 from gradslide.network.counted import Counted
 from gradslide.network.delayed import Delayed
 from gradslide.network.local import Local
+from gradslide.network.mpi.network import MPI
 
 __all__ = [
+    "MPI",
     "Bursty",
     "Compressed",
     "Counted",

@@ -1,0 +1,178 @@
+"""Rows that travel between processes: only those that a neighbour elsewhere needs."""
+
+import os
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.graph import Graph
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+# From this share of all rows on they are sent to everybody.
+_NEARLY_ALL = 0.75
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the rows of a process are. agents: those here, those without a neighbour elsewhere first; interior: how
+    many these are. outgoing, incoming: by process, the agents whose rows are sent to it and come from it."""
+
+    agents: Array
+    interior: int
+    outgoing: dict[int, Array]
+    incoming: dict[int, Array]
+
+    @property
+    def ghosts(self) -> Array:
+        """The agents elsewhere whose rows come, in the order in which they do."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *self.incoming.values()])
+
+
+def layout_of(graph: Graph, owner: Array, rank: int) -> Layout:
+    """owner: the process of every agent."""
+    pairs = np.concatenate([graph.edges, graph.edges[:, ::-1]])
+    here = pairs[(owner[pairs[:, 0]] == rank) & (owner[pairs[:, 1]] != rank)]
+    others = np.unique(owner[here[:, 1]]).tolist()
+    boundary = np.unique(here[:, 0])
+    interior = np.setdiff1d(np.flatnonzero(owner == rank), boundary)
+    return Layout(
+        agents=np.concatenate([interior, boundary]),
+        interior=len(interior),
+        outgoing={other: np.unique(here[owner[here[:, 1]] == other, 0]) for other in others},
+        incoming={other: np.unique(here[owner[here[:, 1]] == other, 1]) for other in others},
+    )
+
+
+class Traffic(Protocol):
+    """Rows on their way: `rows` are those that come, once `finish` is over."""
+
+    rows: Array
+
+    def start(self, v: Array) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def free(self) -> None: ...
+
+
+class Exchange:
+    """The exchanges of one process, with buffers and persistent requests for every shape that was asked for.
+
+    known: the agents elsewhere whose rows come.
+    """
+
+    def __init__(self, comm: "MPI.Intracomm", layout: Layout, counts: list[int], wait: "Wait") -> None:
+        """counts: how many agents live in each process."""
+        from mpi4py import MPI
+
+        self._comm, self._layout, self._counts, self._wait = comm, layout, counts, wait
+        elsewhere = sum(counts) - len(layout.agents)
+        crowded = elsewhere == 0 or len(layout.ghosts) >= _NEARLY_ALL * elsewhere
+        self.sends_all = comm.size > 2 and bool(comm.allreduce(int(crowded), MPI.MIN))
+        self._links: Any = None
+        if not self.sends_all:
+            others = list(layout.outgoing)
+            self._links = comm.Create_dist_graph_adjacent(others, others, reorder=False)
+        self._traffic: dict[tuple[int, str], Traffic] = {}
+        # MPI wants requests back before the end; communicators too, but that would wait for others.
+        weakref.finalize(self, _free, self._traffic)
+        self.known = layout.ghosts
+        if self.sends_all:
+            self.known = np.empty(sum(counts), dtype=np.int64)
+            comm.Allgatherv(layout.agents.astype(np.int64), (self.known, counts))
+
+    def traffic(self, width: int, dtype: Any) -> Traffic:
+        """For rows of so many numbers."""
+        key = (width, np.dtype(dtype).str)
+        if key not in self._traffic:
+            self._traffic[key] = self._make(width, np.dtype(dtype))
+        return self._traffic[key]
+
+    def _make(self, width: int, dtype: Any) -> Traffic:
+        rows = np.empty((len(self.known), width), dtype=dtype)
+        if self.sends_all:
+            own = np.empty((len(self._layout.agents), width), dtype=dtype)
+            counts = [width * count for count in self._counts]
+            return _Persistent(own, None, rows, self._wait, lambda: [self._comm.Allgatherv_init(own, (rows, counts))])
+        place = {agent: row for row, agent in enumerate(self._layout.agents.tolist())}
+        chosen = [[place[agent] for agent in agents.tolist()] for agents in self._layout.outgoing.values()]
+        index = np.array([row for rows_to in chosen for row in rows_to], dtype=np.intp)
+        packed = np.empty((len(index), width), dtype=dtype)
+        out = [width * len(rows_to) for rows_to in chosen]
+        into = [width * len(agents) for agents in self._layout.incoming.values()]
+
+        def requests() -> list[Any]:
+            try:
+                return [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
+            except NotImplementedError:
+                return self._one_by_one(packed, out, rows, into)
+
+        return _Persistent(packed, index, rows, self._wait, requests)
+
+    def _one_by_one(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
+        """For an MPI without persistent neighbourhood collectives."""
+        comm, requests = self._comm, []
+        for buffer, sizes, make in ((rows, into, comm.Recv_init), (packed, out, comm.Send_init)):
+            flat, starts = buffer.reshape(-1), np.cumsum([0, *sizes])
+            requests += [
+                make(flat[start : start + size], other)
+                for other, start, size in zip(self._layout.outgoing, starts, sizes, strict=False)
+            ]
+        return requests
+
+
+def _free(traffic: dict[tuple[int, str], Traffic]) -> None:
+    for each in traffic.values():
+        each.free()
+
+
+class _Persistent:
+    """One kind of exchange, over and over from and into the same buffers."""
+
+    def __init__(
+        self, packed: Array, index: Array | None, rows: Array, wait: "Wait", requests: Callable[[], list[Any]]
+    ) -> None:
+        from mpi4py import MPI
+
+        self.rows = rows
+        self._packed, self._index, self._wait = packed, index, wait
+        self._requests = requests()
+        self._start_all = MPI.Prequest.Startall
+
+    def start(self, v: Array) -> None:
+        if self._index is None:
+            self._packed[...] = v
+        else:
+            np.take(v, self._index, axis=0, out=self._packed, mode="clip")
+        if len(self._requests) == 1:
+            self._requests[0].Start()
+        else:
+            self._start_all(self._requests)
+
+    def finish(self) -> None:
+        for request in self._requests:
+            self._wait(request)
+
+    def free(self) -> None:
+        for request in self._requests:
+            request.Free()
+
+
+class Wait:
+    """Waits for a request. Where processes share cores it lets others run meanwhile: MPI itself would not."""
+
+    def __init__(self, crowded: bool) -> None:
+        self._crowded = crowded and hasattr(os, "sched_yield")
+
+    def __call__(self, request: Any) -> None:
+        if not self._crowded:
+            request.Wait()
+            return
+        while not request.Test():
+            os.sched_yield()

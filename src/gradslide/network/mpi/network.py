@@ -1,0 +1,236 @@
+"""Agents on the processes of MPI, each of which owns a block of them."""
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from gradslide._types import Array
+from gradslide.compressors import Compressor
+from gradslide.errors import InputError, require, require_number
+from gradslide.graph import Graph
+from gradslide.network.base import Reduction, WorkOut
+from gradslide.network.exact_sums import exact_sum
+from gradslide.network.mpi.exchange import Exchange, Wait, layout_of
+from gradslide.network.mpi.partition import partition
+from gradslide.network.on_graph import OnGraph, require_reduction
+
+if TYPE_CHECKING:
+    from mpi4py import MPI as Library
+
+    from gradslide.network.mpi.watchdog import Watchdog
+
+
+class MPI(OnGraph):
+    """A network over the processes of MPI; all of them must make it, with the same graph, and call `solve` alike.
+
+    Each process owns a block of agents, `agents`, chosen so that few edges are cut; only rows that another process
+    needs travel. Iterates are those of `Local`, whatever the number of processes: sums over all agents have no order.
+    Costs are those of all agents, as on `Local`. comm: a communicator of mpi4py, the world by default. timeout: where a
+    process dies, hangs or raises, all others end after so many seconds with an error that names it.
+    """
+
+    def __init__(
+        self, graph: Graph, *, comm: "Library.Intracomm | None" = None, exact_norm: bool = True, timeout: float = 30.0
+    ) -> None:
+        super().__init__(graph, exact_norm=exact_norm)
+        require_number("timeout", timeout, "seconds without a sign of life", above=0)
+        self._library = mpi_library()
+        comm = self._library.COMM_WORLD if comm is None else comm
+        rule = "MPI needs at least one agent for each process"
+        require(comm.size <= graph.m, rule, f"{graph.m} agents, {comm.size} processes", "start fewer processes")
+        self._comm = comm.Dup()
+        self._watchdog = watchdog_of(comm, timeout)
+        self._is_aside = False
+        self._wait = Wait(self._is_crowded())
+        self._require_same_graph()
+        self._owner = self._told(partition(graph, comm.size) if comm.rank == 0 else np.empty(graph.m, dtype=np.int64))
+        layout = layout_of(graph, self._owner, comm.rank)
+        self._layout = layout
+        counts = np.bincount(self._owner, minlength=comm.size).tolist()
+        self._exchange = Exchange(self._comm, layout, counts, self._wait)
+        self._counts = counts
+        self._weights: dict[tuple[int, str], Any] = {}
+
+    @cached_property
+    def agents(self) -> Sequence[int]:
+        return tuple(self._layout.agents.tolist())
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self._comm.rank, self._comm.size
+
+    def __repr__(self) -> str:
+        return repr(self.graph)
+
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        self._move()
+        self._enter(is_round=not self._is_aside)
+        inside, border, needed = self._parts(weights, v.dtype)
+        if self._comm.size == 1:
+            return inside @ v
+        traffic = self._exchange.traffic(v.shape[1], v.dtype)
+        traffic.start(v)
+        done = inside @ v
+        own = v[needed]
+        traffic.finish()
+        return np.concatenate([done, border @ np.concatenate([own, traffic.rows])])
+
+    def agree(self, values: Array, reduction: Reduction) -> Array:
+        return self.observe(values, reduction)
+
+    def observe(self, values: Array, reduction: Reduction) -> Array:
+        require_reduction(reduction)
+        values = np.asarray(values)
+        if reduction == "or":
+            return self._reduced(np.any(values, axis=0).astype(np.uint8), self._library.MAX) > 0
+        if reduction == "max":
+            return self._largest(np.max(values, axis=0))
+        if values.dtype.kind != "f":
+            return self._reduced(np.sum(values, axis=0), self._library.SUM)
+        return exact_sum(values, self.m, self._largest, lambda sums: self._reduced(sums, self._library.SUM))
+
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
+        rows = self.gather(np.asarray(values, dtype=np.float64))
+        answer = np.asarray(work_out(self.graph, rows), dtype=np.float64) if self._comm.rank == 0 else np.empty(0)
+        size = self._told(np.array([answer.size]))
+        return self._told(answer if self._comm.rank == 0 else np.empty(int(size[0])))
+
+    def norm_bound(self) -> float:
+        """That of the first process: machines may differ in the last digit."""
+        return float(self._told(np.array([super().norm_bound() if self._comm.rank == 0 else 0.0]))[0])
+
+    def settle(self, wish: int) -> int:
+        return int(self._reduced(np.array([wish], dtype=np.int64), self._library.MAX)[0])
+
+    def gather(self, rows: Array) -> Array:
+        self._enter()
+        rows = np.ascontiguousarray(rows)
+        width = rows[0].size
+        everything = np.empty((self.m, *rows.shape[1:]), dtype=rows.dtype)
+        self._comm.Allgatherv(rows, (everything, [width * count for count in self._counts]))
+        ordered = np.empty_like(everything)
+        ordered[self._everybody] = everything
+        return ordered
+
+    def aside(self) -> Self:
+        other = super().aside()
+        other._is_aside = True
+        return other
+
+    @cached_property
+    def _everybody(self) -> Array:
+        """The agents in the order of their processes."""
+        self._enter()
+        agents = np.empty(self.m, dtype=np.int64)
+        self._comm.Allgatherv(self._layout.agents.astype(np.int64), (agents, self._counts))
+        return agents
+
+    def _parts(self, weights: Array, dtype: Any) -> tuple[Array, Array, Array]:
+        """The rows of agents without neighbours elsewhere, on the rows here; those of the others, on some of the rows
+        here and those that come; and which rows here these are. Columns keep their order, and so do sums."""
+        key = (id(weights), str(dtype))
+        if key not in self._weights:
+            # The original is kept beside its parts: its id stays taken as long as the entry lives.
+            self._weights[key] = (weights, self._split(sp.csr_array(weights), dtype))
+        parts: tuple[Array, Array, Array] = self._weights[key][1]
+        return parts
+
+    def _split(self, weights: Array, dtype: Any) -> tuple[Array, Array, Array]:
+        layout = self._layout
+        require(weights.shape == (self.m, self.m), "weights must be (m, m)", weights.shape, "one row for each agent")
+        rows = weights[layout.agents].astype(dtype)
+        inside, border = rows[: layout.interior], rows[layout.interior :]
+        place = np.full(self.m, -1)
+        place[layout.agents] = np.arange(len(layout.agents))
+        needed = place[np.unique(border.indices)]
+        needed = needed[needed >= 0]
+        column = np.full(self.m, -1)
+        column[self._exchange.known] = len(needed) + np.arange(len(self._exchange.known))
+        column[layout.agents[needed]] = np.arange(len(needed))
+        width = len(needed) + len(self._exchange.known)
+        return _renumbered(inside, place, len(layout.agents)), _renumbered(border, column, width), needed
+
+    def _enter(self, is_round: bool = False) -> None:
+        """All processes are about to exchange something."""
+        if self._watchdog is None:
+            return
+        if is_round:
+            self._watchdog.round += 1
+        else:
+            self._watchdog.calls += 1
+
+    def _reduced(self, values: Array, operation: Any) -> Array:
+        self._enter()
+        result = np.empty_like(values)
+        self._wait(self._comm.Iallreduce(np.ascontiguousarray(values), result, operation))
+        return result
+
+    def _largest(self, values: Array) -> Array:
+        """The entrywise maximum; not a number where one of them is not."""
+        values = np.asarray(values)
+        if values.dtype.kind != "f":
+            return self._reduced(values, self._library.MAX)
+        unknown = np.isnan(values)
+        both = np.stack([np.where(unknown, -np.inf, values), unknown])
+        largest, was_unknown = self._reduced(both.astype(np.float64), self._library.MAX)
+        return np.where(was_unknown > 0, np.nan, largest).astype(values.dtype)
+
+    def _told(self, values: Array) -> Array:
+        """What the first process says."""
+        self._enter()
+        values = np.ascontiguousarray(values)
+        self._comm.Bcast(values, root=0)
+        return values
+
+    def _require_same_graph(self) -> None:
+        mark = np.frombuffer(bytes.fromhex(self.graph.fingerprint), dtype=np.uint8)
+        differs = not np.array_equal(mark, self._told(mark.copy()))
+        rule = "all processes must have the same graph"
+        # All refuse, or none: the others would wait for those that do.
+        require(self.settle(differs) == 0, rule, repr(self.graph), "give random ones the same seed")
+
+    def _is_crowded(self) -> bool:
+        """Whether there are more processes than cores on this machine."""
+        host = self._comm.Split_type(self._library.COMM_TYPE_SHARED)
+        crowded = host.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else True
+        host.Free()
+        return crowded
+
+
+def _renumbered(rows: Array, column: Array, width: int) -> Array:
+    """The same rows with other numbers of the columns, in the order in which they were."""
+    indices = column[rows.indices]
+    rule = "weights must join neighbours only"
+    require(bool(np.all(indices >= 0)), rule, "a weight between agents without a link", "build them from the graph")
+    return sp.csr_array((rows.data, indices, rows.indptr), shape=(rows.shape[0], width))
+
+
+def mpi_library() -> Any:
+    """mpi4py's MPI."""
+    try:
+        from mpi4py import MPI as library
+    # mpi4py is there, but no library that it could load: a RuntimeError.
+    except (ImportError, RuntimeError) as error:
+        remedy = "install gradslide[mpi], or gradslide[mpi-local] where there is no MPI"
+        got = " ".join(str(error).split())
+        raise InputError("MPI needs mpi4py and an MPI library", got, remedy) from None
+    return library
+
+
+_watchdogs: dict[int, "Watchdog"] = {}
+
+
+def watchdog_of(comm: Any, timeout: float) -> "Watchdog | None":
+    """The watchdog of these processes, as patient as the first who asked for it; nobody watches a lone one."""
+    if comm.size == 1:
+        return None
+    from gradslide.network.mpi.watchdog import Watchdog
+
+    if comm.py2f() not in _watchdogs:
+        _watchdogs[comm.py2f()] = Watchdog(comm, timeout)
+        _watchdogs[comm.py2f()].start()
+    return _watchdogs[comm.py2f()]

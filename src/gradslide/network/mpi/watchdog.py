@@ -1,0 +1,144 @@
+"""Ends a run in which a rank has failed: raised, died, hung, or ended before the others."""
+
+import array
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from mpi4py import MPI
+
+from gradslide.errors import require_number
+from gradslide.network.mpi.watch_ending import PATIENCE, end_process, install_excepthook
+from gradslide.network.mpi.watch_hub import Verdict
+from gradslide.network.mpi.watch_meeting import Meeting, meet
+
+
+class Watchdog:
+    """One thread in each rank, and a hub beside rank 0 that hears them all.
+
+    MPI does not tell that a rank is gone: the others wait for it for ever. Where a rank raises, dies, gives no sign of
+    life for `timeout` seconds or ends before the others, the hub writes one line that names it and its round, and all
+    processes end with exit code 1, whatever they wait for.
+
+    comm: the ranks that work together. timeout: seconds of silence; a rank that holds Python's lock for longer inside
+    compiled code is taken for hung. on_verdict: called in a thread before this process ends, for a few seconds at most.
+
+    The network sets `round` before each exchange of a round, and adds one to `calls` before any other exchange that all
+    ranks enter. Neither ever decreases. With one rank nothing is watched.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, timeout: float = 30.0, on_verdict: Callable[[Verdict], None] | None = None
+    ) -> None:
+        require_number("timeout", timeout, "30 seconds suit most runs", above=0)
+        self.timeout = float(timeout)
+        self.calls = 0
+        self._comm = comm
+        self._rank = comm.Get_rank()
+        self._beat = min(1.0, self.timeout / 5)
+        self._on_verdict = on_verdict
+        self._state, self._why = "running", ""
+        self._board: memoryview | array.array[int] = array.array("q", [0])
+        self._slot = 0
+        self._meeting: Meeting | None = None
+        self._sending = threading.Lock()
+        self._remove_hook: Callable[[], None] = lambda: None
+        self._pid = os.getpid()
+
+    @property
+    def round(self) -> int:
+        return self._board[self._slot]
+
+    @round.setter
+    def round(self, value: int) -> None:
+        self._board[self._slot] = value
+
+    def start(self) -> None:
+        """Begin to watch. All ranks call it together."""
+        if self._comm.Get_size() == 1 or self._meeting is not None:
+            return
+        meeting = meet(self._comm, self.timeout, self._beat)
+        meeting.board[meeting.slot] = self.round
+        self._meeting, self._board, self._slot = meeting, meeting.board, meeting.slot
+        meeting.wire.socket.settimeout(self._beat)
+        self._remove_hook = install_excepthook(self.failed)
+        self._thread = threading.Thread(target=self._watch, args=[meeting], name="gradslide watchdog", daemon=True)
+        self._thread.start()
+        atexit.register(self._leave)
+
+    def failed(self, error: BaseException) -> None:
+        """Tell all others that this rank has failed. This process ends with them, before this returns where all is well
+        with the hub."""
+        if self._meeting is None or not self._thread.is_alive():
+            return
+        self._state, self._why = "failed", _in_words(error)
+        self._tell(self._meeting)
+        self._thread.join(PATIENCE)
+
+    def stop(self) -> None:
+        """This rank's part is over: from now on nobody waits for it. Others may go on, and are watched until the last
+        one stops. Does not wait."""
+        self._remove_hook()
+        if self._meeting is not None and self._state == "running":
+            self._state = "stopped"
+            self._tell(self._meeting)
+
+    def _leave(self) -> None:
+        """At the end of the process. MPI would wait here for the others as well, but could not be woken."""
+        if self._meeting is None or os.getpid() != self._pid:
+            return
+        if self._state == "running":
+            self._state = "ended"
+            self._tell(self._meeting)
+        self._thread.join()
+
+    def _tell(self, meeting: Meeting) -> None:
+        with self._sending:
+            meeting.wire.send(round=self.round, calls=self.calls, state=self._state, why=self._why)
+
+    def _watch(self, meeting: Meeting) -> None:
+        last, silence = time.monotonic(), 0.0
+        while True:
+            self._tell(meeting)
+            messages = meeting.wire.receive()
+            now = time.monotonic()
+            # Where this process itself was suspended, nobody else was silent.
+            silence = 0.0 if messages else silence + min(now - last, 2 * self._beat)
+            last = now
+            for message in messages or []:
+                if "verdict" in message:
+                    self._end(meeting, Verdict(**message["verdict"]))
+                if "done" in message:
+                    self._finish(meeting)
+                    return
+            if messages is None or silence > self.timeout:
+                verdict = Verdict(0, self.round, "lost its watchdog", exact=False, hung=messages is not None)
+                sys.stderr.write(f"{verdict}\n")
+                self._end(meeting, verdict)
+
+    def _finish(self, meeting: Meeting) -> None:
+        meeting.wire.socket.close()
+        if meeting.hub is not None:
+            meeting.hub.wait()
+        atexit.unregister(self._leave)
+
+    def _end(self, meeting: Meeting, verdict: Verdict) -> None:
+        hosts = [host for host, _ in meeting.places]
+        host, pid = meeting.places[verdict.rank]
+        within_reach = verdict.hung and host == hosts[self._rank] and verdict.rank != self._rank
+        end_process(
+            before=lambda: self._on_verdict(verdict) if self._on_verdict else None,
+            hung=pid if within_reach else None,
+            # Alone on its host, a rank that hangs is reached by the launcher only.
+            abort=verdict.hung and hosts.count(host) == 1,
+        )
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"exited with status {error.code}"
+    text = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+    return f"raised {text[:200]}"

@@ -1,0 +1,72 @@
+"""The processes of one run: how many there are, whether they found each other, and what the first one says."""
+
+import os
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import require
+from gradslide.graph import Graph
+from gradslide.network.mpi.network import MPI, mpi_library, watchdog_of
+
+# What launchers tell their processes: how many there are.
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
+# Set by `launch`: how many processes it asked for.
+ASKED = "GRADSLIDE_PROCESSES"
+
+
+def declared_size(environment: Mapping[str, str] = os.environ) -> int:
+    """How many processes a launcher says that there are; 0 where nobody launched this one."""
+    numbers = (environment.get(name, "") for name in (ASKED, *_SIZES))
+    return next((int(number) for number in numbers if number.isdigit() and int(number) > 0), 0)
+
+
+class World:
+    """All processes of MPI. timeout: as that of `MPI`."""
+
+    def __init__(self, timeout: float) -> None:
+        self._library = mpi_library()
+        self._comm = self._library.COMM_WORLD
+        self._timeout = timeout
+        asked, size = declared_size(), self._comm.size
+        require(
+            asked in (0, size) or size > 1,
+            f"the {asked} processes must find each other",
+            f"{asked} runs of one process each: mpiexec belongs to another MPI than mpi4py",
+            "use the mpiexec of mpi4py's MPI (`gradslide run -n` takes the one beside Python)",
+        )
+        rule, remedy = "there must be as many processes as were asked for", "start them anew"
+        require(not os.environ.get(ASKED) or asked == size, rule, f"{size} of {asked}", remedy)
+        self._watchdog = watchdog_of(self._comm, timeout)
+
+    @property
+    def is_first(self) -> bool:
+        return bool(self._comm.rank == 0)
+
+    @property
+    def size(self) -> int:
+        return int(self._comm.size)
+
+    def network(self, graph: Graph) -> MPI:
+        return MPI(graph, timeout=self._timeout)
+
+    def told(self, numbers: Callable[[], Array]) -> Array:
+        """What the first process works out, for all: numbers, as many as it likes."""
+        found = np.asarray(numbers(), dtype=np.float64) if self.is_first else np.empty(0)
+        size = np.array([found.size])
+        self._comm.Bcast(size, root=0)
+        found = found if self.is_first else np.empty(int(size[0]))
+        self._comm.Bcast(found, root=0)
+        return found
+
+    def end(self) -> None:
+        """All is done, everywhere: nobody has to be watched any more."""
+        self._comm.Barrier()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+
+
+def this_world(timeout: float) -> World | None:
+    """The processes that a launcher started, if one did."""
+    return World(timeout) if declared_size() > 0 else None

@@ -1,0 +1,71 @@
+"""Runs under mpiexec, for tests: tasks in, what all agents answered out.
+
+Arguments: a JSON file with a list of tasks, and a folder for what the first process writes.
+"""
+
+import json
+import os
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from mpi_tasks import GRAPHS, METHODS, record_every, stop_of, whole_problem
+
+import gradslide as gs
+
+
+def perform(task, folder):
+    graph = GRAPHS[task["graph"]]
+    network = gs.network.MPI(graph, exact_norm=task.get("exact_norm", True), timeout=20.0)
+    rank = network.place[0]
+    problem = whole_problem(task).take(network.agents)
+    solution = gs.solve(
+        problem,
+        network,
+        _method(task, network.agents),
+        stop=stop_of(task),
+        record_every=record_every(task),
+        checkpoint=task.get("checkpoint"),
+        checkpoint_seconds=task.get("checkpoint_seconds", 60.0),
+        callback=_callback(task, rank, folder),
+    )
+    cut = network.gather(np.full((len(network.agents), 1), float(rank)))
+    whole = solution.gathered()
+    if rank == 0:
+        whole.save(folder / f"{task['name']}.npz")
+        np.save(folder / f"{task['name']}.ranks.npy", cut[:, 0])
+
+
+def _method(task, agents):
+    method = METHODS[task["method"]]
+    if "stream" not in task:
+        return method
+    # Of agent 5 the stream ends early.
+    sources = partial(_samples, length=task["stream"])
+    return replace(method, oracle=gs.oracles.Stream(sources))
+
+
+def _samples(agent, length):
+    rng = np.random.default_rng(agent)
+    for _ in range(length if agent == 5 else 100 * length):
+        yield rng.normal(size=(4, 6)), rng.choice([-1, 1], size=4)
+
+
+def _callback(task, rank, folder):
+    """Asks to stop after an iteration, in one process only; or notes that the run is under way."""
+    wanted, announced = task.get("callback"), task.get("announce")
+
+    def called(record, x):
+        if announced is not None and not (folder / f"pid.{rank}").exists():
+            (folder / f".pid.{rank}").write_text(str(os.getpid()))
+            os.replace(folder / f".pid.{rank}", folder / f"pid.{rank}")
+        return wanted is not None and wanted["rank"] == rank and record.iteration == wanted["iteration"]
+
+    return None if wanted is None and announced is None else called
+
+
+if __name__ == "__main__":
+    for task in json.loads(Path(sys.argv[1]).read_text()):
+        perform(task, Path(sys.argv[2]))
