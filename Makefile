@@ -49,12 +49,14 @@ format: $(VENV)/.installed-dev ## let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev ## measure what the core, overlap and network conditions cost, and how costs depend on samples and on ||A||
+bench: $(VENV)/.installed-dev ## measure what the core, overlap, network conditions, MPI and peers cost, and how costs depend on samples and on ||A||
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/samples.py
 	$(BIN)/python benchmarks/operator_norm.py
 	$(BIN)/python benchmarks/conditions.py
+	$(BIN)/python benchmarks/mpi.py
+	$(BIN)/python benchmarks/peers.py
 
 docs: $(VENV)/.installed-docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

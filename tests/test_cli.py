@@ -587,7 +587,7 @@ def test_ctrl_c_writes_what_was_reached_and_ends_with_2(tmp_path):
     assert len(solution.history) == runs[1]["costs"]["gradients"] > 0
 
 
-@pytest.mark.parametrize("stage", ["reference", "_measured"])
+@pytest.mark.parametrize("stage", ["Optimum", "_measured"])
 def test_ctrl_c_outside_of_a_solve_shows_no_traceback(tmp_path, capsys, monkeypatch, stage):
     def press(*arguments, **named):
         raise KeyboardInterrupt

@@ -31,6 +31,12 @@ class Snapshot:
     memory: Any = None
 
 
+def memory_in(path: Path) -> Any:
+    """What was left of the run outside its method, in a checkpoint that is one file."""
+    meta, arrays = storage.read(path, _KIND, _VERSION)
+    return storage.restore(None, meta.get("memory"), arrays)
+
+
 class Checkpoint:
     """Writes snapshots to one file, or to one of several parts, at most every so many seconds.
 
@@ -54,8 +60,9 @@ class Checkpoint:
         """The newest outer iteration that is on disk as a whole."""
         return parts.newest(self.path)
 
-    def write(self, snapshot: Snapshot, run: dict[str, Any]) -> None:
-        """Write the snapshot; a disk that fails costs the checkpoint, not the run. run: what it is known again by."""
+    def write(self, snapshot: Snapshot, run: dict[str, Any]) -> bool:
+        """Write the snapshot, and say whether it is on disk: one that fails costs the checkpoint, not the run. run:
+        what it is known again by."""
         meta, arrays = self._content(snapshot)
         path = parts.part_of(self.path, snapshot.iteration, *self._place)
         try:
@@ -63,7 +70,10 @@ class Checkpoint:
             parts.forget(self.path, *self._place)
         except OSError as error:
             warnings.warn(f"the checkpoint {path} could not be written: {error}", RuntimeWarning, stacklevel=2)
-        self._written = time.monotonic()
+            return False
+        finally:
+            self._written = time.monotonic()
+        return True
 
     def require_storable(self, snapshot: Snapshot) -> None:
         """Refuse a method whose state cannot be written, before the run starts."""

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from gradslide import cli_peers
 from gradslide._version import __version__
+from gradslide.cli_shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
 from gradslide.errors import InputError
-
-OK, USER_ERROR, STOPPED_SHORT = 0, 1, 2
 
 # Some releases of typer depend on click, others carry it inside: its base exception is reached through a public one.
 UsageMistake: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -34,12 +34,7 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what there is, where it is, and fetching it.")
 app.add_typer(data_app, name="data")
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Where data files are. Default: $GRADSLIDE_DATA, else the user cache."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of a table.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table; files and exit code only.")]
+cli_peers.register(app)
 
 
 @app.command()
@@ -85,9 +80,9 @@ def run(
         checked(parsed, processes)
         raise typer.Exit(_launched(launch(_without_n(sys.argv[1:]), processes)))
     world = this_world(timeout)
-    show = not quiet and (world is None or world.is_first)
-    say = _note if show else lambda text: None
-    results = run_spec(parsed, data_dir=data_dir, progress=show, resume=not fresh, say=say, places=world)
+    is_shown = not quiet and (world is None or world.is_first)
+    say = note if is_shown else lambda text: None
+    results = run_spec(parsed, data_dir=data_dir, progress=is_shown, resume=not fresh, say=say, places=world)
     code = OK if results.fulfilled else STOPPED_SHORT
     written = write_results(results) if world is None or world.is_first else []
     if world is not None:
@@ -97,9 +92,9 @@ def run(
         mark_done(code)
     if json_:
         print(to_json(results))
-    elif show:
+    elif is_shown:
         print(results.spec.title)
-        _print(results_table(results))
+        show(results_table(results))
         print(legend(results))
         if moved := spread(results):
             print(moved)
@@ -145,7 +140,7 @@ def compare(
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
     if processes is not None:
         parsed = replace(parsed, processes=processes)
-    say = _note if not quiet else lambda text: None
+    say = note if not quiet else lambda text: None
     with progress_of_outcomes(not quiet) as show:
         compared = run_comparison(parsed, data_dir=data_dir, fresh=fresh, say=say, show=show)
     text = report(compared)
@@ -193,7 +188,7 @@ def reproduce(
         processes=processes,
         fresh=fresh,
         quiet=quiet,
-        say=_note,
+        say=note,
         command=shlex.join(["gradslide", *sys.argv[1:]]),
     )
     try:
@@ -205,7 +200,7 @@ def reproduce(
                 print(report.text)
                 print("\nwritten:", *(f"  {path}" for path in written), sep="\n")
     except KeyboardInterrupt:
-        _note(f"interrupted: the same command{' without --fresh' * fresh} goes on from here")
+        note(f"interrupted: the same command{' without --fresh' * fresh} goes on from here")
         raise typer.Exit(STOPPED_SHORT) from None
 
 
@@ -250,14 +245,14 @@ def graph(
     if json_:
         print(json.dumps(facts, indent=1))
     else:
-        _print(facts_table(repr(made), facts))
+        show(facts_table(repr(made), facts))
     if plot is not None:
         write_figure(plot_graph(made), plot)
     elif draw and not json_:
         try:
             plot = write_figure(plot_graph(made), DRAWING)
         except InputError as reason:
-            _note(f"no drawing: {reason}")
+            note(f"no drawing: {reason}")
     if plot is not None and not json_:
         print(f"written:\n  {plot}")
 
@@ -280,7 +275,7 @@ def info(
     elif json_:
         print(json.dumps(installation(), indent=1))
     else:
-        _print(facts_table("gradslide", installation()))
+        show(facts_table("gradslide", installation()))
 
 
 @data_app.command("list")
@@ -298,7 +293,7 @@ def data_list(data_dir: DataDir = None, json_: Json = False) -> None:
             )
         )
     else:
-        _print(data_table(entries))
+        show(data_table(entries))
 
 
 @data_app.command("get")
@@ -377,17 +372,3 @@ def _launched(code: int | None) -> int:
     if code is None:
         print("error: the processes did not come to their end; what they said is above", file=sys.stderr)
     return STOPPED_SHORT if code is None else code
-
-
-def _print(renderable: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    # Piped output has no width of its own: do not squeeze tables into 80 columns there.
-    (console if console.is_terminal else Console(width=200)).print(renderable)
-
-
-def _note(text: str) -> None:
-    from rich.console import Console
-
-    Console(stderr=True).print(text, style="dim", markup=False)

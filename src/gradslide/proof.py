@@ -55,15 +55,22 @@ class Examiner:
     """Adds up over all agents what each of them knows of its part.
 
     reduce: `network.agree`, whose control rounds are counted, for decisions; `network.observe`, which is free, for
-    records. values: who gives values and gradients, counted or not. scale: of the KKT residuals, if known already.
+    records. values: who gives values and gradients, counted or not. scale: of the KKT residuals, and known: traits, if
+    they are known already.
     """
 
     def __init__(
-        self, problem: Objective, network: Network, reduce: Reduce, values: Values, scale: float | None = None
+        self,
+        problem: Objective,
+        network: Network,
+        reduce: Reduce,
+        values: Values,
+        scale: float | None = None,
+        known: "Traits | None" = None,
     ) -> None:
         self._problem, self._network, self._reduce, self._values = problem, network, reduce, values
         self._m = network.m
-        self._traits: Traits | None = None
+        self._traits = known
         self.scale = scale
 
     @property

@@ -235,7 +235,8 @@ class Run:
         observed = now.iteration % self._record_every == 0 or exhausted is not None
         record = self._record(x, observed or (checked and self._stop.observes))
         if record is None:
-            return Status.DIVERGED
+            # Where only neighbours are known the wish is on its way.
+            return Status.DIVERGED if self._context.network.sees_all or exhausted else None
         self._take_stock()
         if observed:
             now.history.append(record)
@@ -260,10 +261,11 @@ class Run:
         """Whether a checkpoint is to be written now, here and everywhere."""
         return self.is_whole and self._told is Wish.SAVE
 
-    def saved(self) -> None:
-        """A snapshot is on disk."""
+    def saved(self, is_written: bool) -> None:
+        """A snapshot was to be written."""
         self._told = Wish.NONE
-        self._setting.network.saved()
+        if is_written:
+            self._setting.network.saved()
 
     def _check(self) -> None:
         """Let the agents find out, with counted control rounds, what their targets are about."""

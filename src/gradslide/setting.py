@@ -18,7 +18,7 @@ from gradslide.metrics import NetworkObserver, Observer, OwnObserver
 from gradslide.network import Counted, Network
 from gradslide.network.wrapper import Wrapper
 from gradslide.problem import Problem
-from gradslide.proof import Examiner, Values, traits
+from gradslide.proof import Examiner, Traits, Values, traits
 from gradslide.stop import Relative, Stop
 from gradslide.timeline import Timeline
 
@@ -126,6 +126,7 @@ class Networked:
         self.observer: NetworkObserver | OwnObserver = OwnObserver()
         self.quiet: Network | None = None
         self._balance: Balance | None = None
+        self._agreed: Traits | None = None
         if network.sees_all:
             observed = network.aside()
             self.quiet = None if isinstance(network, Wrapper) else observed
@@ -157,9 +158,15 @@ class Networked:
     def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
         if iterations is not None or not stops_itself:
             return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
-        proves = all(traits(self._problem, self.network))
+        proves = all(self._traits())
         gap, kkt = (_TOLERANCE, None) if proves else (None, _TOLERANCE)
         return Stop(gap=gap, kkt=kkt, disagreement=_APART, iterations=_LONGEST)
+
+    def _traits(self) -> Traits:
+        # Agreed on once, before the first outer iteration: an agent that goes on from a checkpoint is alone with it.
+        if self._agreed is None:
+            self._agreed = traits(self._problem, self.network)
+        return self._agreed
 
     def checks(self, stop: Stop, values: Values, start: Array) -> Checks | None:
         if not self.network.sees_all:
@@ -168,10 +175,11 @@ class Networked:
         needs_all = stop.disagreement is not None and not self.network.sees_all
         if stop.gap is None and stop.kkt is None and not needs_all:
             return None
-        is_proof = stop.gap is None or all(traits(self._problem, self.network))
+        is_proof = stop.gap is None or all(self._traits())
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
         require(is_proof, rule, "agents elsewhere for which that does not hold", "use kkt")
-        checks = Checks(stop, Examiner(self._problem, self.network, self.network.agree, values), start)
+        examiner = Examiner(self._problem, self.network, self.network.agree, values, known=self._agreed)
+        checks = Checks(stop, examiner, start, is_all=not self.network.sees_all)
         if isinstance(self.observer, OwnObserver):
             self.observer.checks = checks
         return checks

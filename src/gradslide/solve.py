@@ -88,8 +88,7 @@ def solve(
                 try:
                     status = run.advance(line.show, lambda: saver is not None and saver.is_due)
                     if saver is not None and run.is_to_be_saved:
-                        saver.write(run.snapshot(), run_id)
-                        run.saved()
+                        run.saved(saver.write(run.snapshot(), run_id))
                 except KeyboardInterrupt:
                     if is_shared:
                         # The others wait for this process, and would do so for ever.
@@ -99,8 +98,7 @@ def solve(
                     failures.append(error)
                     status = Status.STREAM_FAILED
             if saver is not None and run.is_whole:
-                saver.write(run.snapshot(), run_id)
-                run.saved()
+                run.saved(saver.write(run.snapshot(), run_id))
             try:
                 status = run.conclude(status)
             except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """Data: LIBSVM sets by name, a built-in set, and splits of rows over agents."""
 
-from gradslide.data.dataset import Dataset, load, load_rows
+from gradslide.data.dataset import Dataset, load
 from gradslide.data.engine import misfire
 from gradslide.data.known import DataError
 from gradslide.data.splits import split, split_by_label, split_contiguous, split_shuffled
@@ -16,7 +16,6 @@ __all__ = [
     "find",
     "get",
     "load",
-    "load_rows",
     "misfire",
     "read_svmlight",
     "split",

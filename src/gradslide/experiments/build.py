@@ -42,7 +42,9 @@ def build_problem(spec: Spec, data_dir: Path | None, agents: Sequence[int] | Non
 
 def agents_of(spec: Spec) -> int:
     """How many agents there are."""
-    return Section("data", spec.data).take("agents", int)
+    m = Section("data", spec.data).take("agents", int)
+    require(m >= 1, "agents in [data] must be one or more", f"{m} agents", "each of them has rows of its own")
+    return m
 
 
 def problem_from(
@@ -50,14 +52,19 @@ def problem_from(
 ) -> Problem:
     """The same from two tables; folder: where files are looked for."""
     rows = read_rows(data, folder, data_dir, agents)
+    targets = {name: labels[rows.here] for name, labels in targets_of(table.peek("loss"), rows.labels).items()}
+    return problem_on(table, rows.features, targets, rows.splits)
+
+
+def problem_on(table: Section, features: Array, targets: Mapping[str, Array], splits: Sequence[Array]) -> Problem:
+    """What [problem] says, on these rows. targets: labels or numbers, under the name that the loss has for them."""
     mu = table.take("mu", float, 0.0)
     penalty = table.optional("penalty", dict)
     domain_arguments: dict[str, Any] = {}
     if penalty is not None:
         domain_arguments["penalty"] = Section("problem.penalty", penalty).construct("penalty", PENALTIES, key="kind")
     domain = table.section("domain", {"set": "free"}).construct("set", DOMAINS, key="set", **domain_arguments)
-    targets = {name: labels[rows.here] for name, labels in _targets(table.peek("loss"), rows.labels).items()}
-    given = {"features": rows.features, "splits": rows.splits, "agents": None, "sample_weight": None}
+    given = {"features": features, "splits": splits, "agents": None, "sample_weight": None}
     return Problem(table.construct("loss", LOSSES, key="loss", **given, **targets), domain, mu)
 
 
@@ -171,14 +178,18 @@ def _is_word(table: Section, name: str) -> bool:
 
 
 def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop | None:
+    return stop_from(spec.stop, spec.method, optimum)
+
+
+def stop_from(stop: dict[str, Any] | None, method: dict[str, Any], optimum: Callable[[], float]) -> Stop | None:
     """Targets are numbers, or {relative = 1e-3}; a relative objective is relative to the reference optimum
     unless `to` is given. None for a method that knows when to end."""
-    if spec.stop is None:
-        method = METHODS.get(spec.method.get("name", ""))
-        if hasattr(method, "iterations") or hasattr(method, "stops_itself"):
+    if stop is None:
+        kind = METHODS.get(method.get("name", ""))
+        if hasattr(kind, "iterations") or hasattr(kind, "stops_itself"):
             return None
         raise InputError("a spec needs a table 'stop'", "none", "add [stop] with iterations = 1000")
-    table = Section("stop", spec.stop)
+    table = Section("stop", stop)
     targets: dict[str, Any] = {}
     for name in TARGETS:
         value = table.take_any(name)
@@ -206,7 +217,7 @@ def needs_reference(spec: Spec) -> bool:
     )
 
 
-def _targets(loss: Any, labels: Array) -> dict[str, Array]:
+def targets_of(loss: Any, labels: Array) -> dict[str, Array]:
     """The labels under the name, and in the form, that the loss takes them."""
     if loss in ("least_squares", "huber"):
         return {"targets": labels}

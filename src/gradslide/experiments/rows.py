@@ -9,6 +9,7 @@ import numpy as np
 
 from gradslide import data as datasets
 from gradslide._types import Array
+from gradslide.data.dataset import load_rows
 from gradslide.data.rows_file import RowsFile, look_through
 from gradslide.errors import InputError, require_number, unknown_name
 from gradslide.experiments.section import Section
@@ -43,7 +44,7 @@ class _Wanted:
 
     def looked_through(self, folder: Path, data_dir: Path | None) -> RowsFile:
         if self.name is not None:
-            return datasets.load_rows(self.name, data_dir=data_dir)
+            return load_rows(self.name, data_dir=data_dir)
         found: RowsFile = _readable(look_through, self.path(folder))
         return found
 

@@ -123,14 +123,18 @@ def parse_output(top: Section, name: str, *, checkpoints: bool = True) -> Output
     return parsed
 
 
+def parse_method(top: Section) -> dict[str, Any]:
+    """The table [method]; a name will do for one without further keys."""
+    named = isinstance(top.peek("method"), str)
+    return {"name": top.take("method", str)} if named else top.take("method", dict, {"name": "pds"})
+
+
 def parse_spec(text: str, name: str, folder: Path) -> Spec:
     top = versioned(text)
     title = top.take("title", str, name)
     data, problem = top.take("data", dict), top.take("problem", dict)
     networks = tables_of(top, "network")
-    # A name will do for a method without further keys.
-    named = isinstance(top.peek("method"), str)
-    method = {"name": top.take("method", str)} if named else top.take("method", dict, {"name": "pds"})
+    method = parse_method(top)
     stop = top.optional("stop", dict)
     output = parse_output(top, name)
     top.finish()

@@ -1,11 +1,17 @@
 """The only code that communicates."""
 
+from typing import TYPE_CHECKING, Any
+
+from gradslide.errors import InputError
 from gradslide.network.base import Network
 from gradslide.network.conditions import Bursty, Compressed, Lossy, Noisy, Sleeping, Stragglers, Varying
 from gradslide.network.counted import Counted
 from gradslide.network.delayed import Delayed
 from gradslide.network.local import Local
 from gradslide.network.mpi.network import MPI
+
+if TYPE_CHECKING:
+    from gradslide.network.peers.network import Peers
 
 __all__ = [
     "MPI",
@@ -17,7 +23,19 @@ __all__ = [
     "Lossy",
     "Network",
     "Noisy",
+    "Peers",
     "Sleeping",
     "Stragglers",
     "Varying",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Peers, which needs an extra, is only imported where it is asked for."""
+    if name != "Peers":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from gradslide.network.peers.network import Peers
+    except ModuleNotFoundError as error:
+        raise InputError("gs.network.Peers needs pyzmq", str(error), "install gradslide[peers]") from None
+    return Peers

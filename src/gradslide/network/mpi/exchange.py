@@ -2,7 +2,6 @@
 
 import os
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,10 +20,12 @@ _NEARLY_ALL = 0.75
 @dataclass(frozen=True)
 class Layout:
     """Where the rows of a process are. agents: those here, those without a neighbour elsewhere first; interior: how
-    many these are. outgoing, incoming: by process, the agents whose rows are sent to it and come from it."""
+    many these are; near: the places of those that the others need, themselves and their neighbours. outgoing, incoming:
+    by process, the agents whose rows are sent to it and come from it."""
 
     agents: Array
     interior: int
+    near: Array
     outgoing: dict[int, Array]
     incoming: dict[int, Array]
 
@@ -41,20 +42,26 @@ def layout_of(graph: Graph, owner: Array, rank: int) -> Layout:
     others = np.unique(owner[here[:, 1]]).tolist()
     boundary = np.unique(here[:, 0])
     interior = np.setdiff1d(np.flatnonzero(owner == rank), boundary)
+    agents = np.concatenate([interior, boundary])
+    beside = np.union1d(boundary, graph.adjacency[boundary].indices)
     return Layout(
-        agents=np.concatenate([interior, boundary]),
+        agents=agents,
         interior=len(interior),
+        near=np.flatnonzero(np.isin(agents, beside)),
         outgoing={other: np.unique(here[owner[here[:, 1]] == other, 0]) for other in others},
         incoming={other: np.unique(here[owner[here[:, 1]] == other, 1]) for other in others},
     )
 
 
 class Traffic(Protocol):
-    """Rows on their way: `rows` are those that come, once `finish` is over."""
+    """Rows on their way. `around`: the rows here that are near the border, once `fill` is over, then those that came,
+    once `finish` is."""
 
-    rows: Array
+    around: Array
 
     def start(self, v: Array) -> None: ...
+
+    def fill(self, v: Array) -> None: ...
 
     def finish(self) -> None: ...
 
@@ -95,25 +102,25 @@ class Exchange:
         return self._traffic[key]
 
     def _make(self, width: int, dtype: Any) -> Traffic:
-        rows = np.empty((len(self.known), width), dtype=dtype)
+        layout = self._layout
+        around = np.empty((len(layout.near) + len(self.known), width), dtype=dtype)
+        rows = around[len(layout.near) :]
         if self.sends_all:
-            own = np.empty((len(self._layout.agents), width), dtype=dtype)
+            own = np.empty((len(layout.agents), width), dtype=dtype)
             counts = [width * count for count in self._counts]
-            return _Persistent(own, None, rows, self._wait, lambda: [self._comm.Allgatherv_init(own, (rows, counts))])
-        place = {agent: row for row, agent in enumerate(self._layout.agents.tolist())}
-        chosen = [[place[agent] for agent in agents.tolist()] for agents in self._layout.outgoing.values()]
+            requests = [self._comm.Allgatherv_init(own, (rows, counts))]
+            return _Persistent(own, None, around, layout.near, self._wait, requests)
+        place = {agent: row for row, agent in enumerate(layout.agents.tolist())}
+        chosen = [[place[agent] for agent in agents.tolist()] for agents in layout.outgoing.values()]
         index = np.array([row for rows_to in chosen for row in rows_to], dtype=np.intp)
         packed = np.empty((len(index), width), dtype=dtype)
         out = [width * len(rows_to) for rows_to in chosen]
-        into = [width * len(agents) for agents in self._layout.incoming.values()]
-
-        def requests() -> list[Any]:
-            try:
-                return [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
-            except NotImplementedError:
-                return self._one_by_one(packed, out, rows, into)
-
-        return _Persistent(packed, index, rows, self._wait, requests)
+        into = [width * len(agents) for agents in layout.incoming.values()]
+        try:
+            requests = [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
+        except NotImplementedError:
+            requests = self._one_by_one(packed, out, rows, into)
+        return _Persistent(packed, index, around, layout.near, self._wait, requests)
 
     def _one_by_one(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
         """For an MPI without persistent neighbourhood collectives."""
@@ -136,24 +143,24 @@ class _Persistent:
     """One kind of exchange, over and over from and into the same buffers."""
 
     def __init__(
-        self, packed: Array, index: Array | None, rows: Array, wait: "Wait", requests: Callable[[], list[Any]]
+        self, packed: Array, index: Array | None, around: Array, near: Array, wait: "Wait", requests: list[Any]
     ) -> None:
-        from mpi4py import MPI
-
-        self.rows = rows
-        self._packed, self._index, self._wait = packed, index, wait
-        self._requests = requests()
-        self._start_all = MPI.Prequest.Startall
+        """index: the rows to pack, all where there is none."""
+        self.around = around
+        self._packed, self._index, self._wait, self._requests = packed, index, wait, requests
+        self._near, self._beside = near, around[: len(near)]
 
     def start(self, v: Array) -> None:
+        # "clip" spares a copy; no index is out of bounds.
         if self._index is None:
             self._packed[...] = v
         else:
-            np.take(v, self._index, axis=0, out=self._packed, mode="clip")
-        if len(self._requests) == 1:
-            self._requests[0].Start()
-        else:
-            self._start_all(self._requests)
+            v.take(self._index, axis=0, out=self._packed, mode="clip")
+        for request in self._requests:
+            request.Start()
+
+    def fill(self, v: Array) -> None:
+        v.take(self._near, axis=0, out=self._beside, mode="clip")
 
     def finish(self) -> None:
         for request in self._requests:

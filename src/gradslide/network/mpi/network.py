@@ -69,15 +69,17 @@ class MPI(OnGraph):
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         self._move()
         self._enter(is_round=not self._is_aside)
-        inside, border, needed = self._parts(weights, v.dtype)
+        inside, border = self._parts(weights, v.dtype)
         if self._comm.size == 1:
             return inside @ v
-        traffic = self._exchange.traffic(v.shape[1], v.dtype)
+        traffic, result = self._exchange.traffic(v.shape[1], v.dtype), np.empty(v.shape, dtype=v.dtype)
         traffic.start(v)
-        done = inside @ v
-        own = v[needed]
+        # What needs no other process is done while rows travel.
+        result[: self._layout.interior] = inside @ v
+        traffic.fill(v)
         traffic.finish()
-        return np.concatenate([done, border @ np.concatenate([own, traffic.rows])])
+        result[self._layout.interior :] = border @ traffic.around
+        return result
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return self.observe(values, reduction)
@@ -129,30 +131,23 @@ class MPI(OnGraph):
         self._comm.Allgatherv(self._layout.agents.astype(np.int64), (agents, self._counts))
         return agents
 
-    def _parts(self, weights: Array, dtype: Any) -> tuple[Array, Array, Array]:
-        """The rows of agents without neighbours elsewhere, on the rows here; those of the others, on some of the rows
-        here and those that come; and which rows here these are. Columns keep their order, and so do sums."""
+    def _parts(self, weights: Array, dtype: Any) -> tuple[Array, Array]:
+        """The rows of agents without neighbours elsewhere, on the rows here; and those of the others, on what is around
+        the border. Columns keep their order, and so do sums."""
         key = (id(weights), str(dtype))
         if key not in self._weights:
             # The original is kept beside its parts: its id stays taken as long as the entry lives.
             self._weights[key] = (weights, self._split(sp.csr_array(weights), dtype))
-        parts: tuple[Array, Array, Array] = self._weights[key][1]
+        parts: tuple[Array, Array] = self._weights[key][1]
         return parts
 
-    def _split(self, weights: Array, dtype: Any) -> tuple[Array, Array, Array]:
+    def _split(self, weights: Array, dtype: Any) -> tuple[Array, Array]:
         layout = self._layout
         require(weights.shape == (self.m, self.m), "weights must be (m, m)", weights.shape, "one row for each agent")
         rows = weights[layout.agents].astype(dtype)
         inside, border = rows[: layout.interior], rows[layout.interior :]
-        place = np.full(self.m, -1)
-        place[layout.agents] = np.arange(len(layout.agents))
-        needed = place[np.unique(border.indices)]
-        needed = needed[needed >= 0]
-        column = np.full(self.m, -1)
-        column[self._exchange.known] = len(needed) + np.arange(len(self._exchange.known))
-        column[layout.agents[needed]] = np.arange(len(needed))
-        width = len(needed) + len(self._exchange.known)
-        return _renumbered(inside, place, len(layout.agents)), _renumbered(border, column, width), needed
+        around = np.concatenate([layout.agents[layout.near], self._exchange.known])
+        return _renumbered(inside, layout.agents, self.m), _renumbered(border, around, self.m)
 
     def _enter(self, is_round: bool = False) -> None:
         """All processes are about to exchange something."""
@@ -201,12 +196,15 @@ class MPI(OnGraph):
         return crowded
 
 
-def _renumbered(rows: Array, column: Array, width: int) -> Array:
-    """The same rows with other numbers of the columns, in the order in which they were."""
+def _renumbered(rows: Array, agents: Array, m: int) -> Array:
+    """The same rows on the rows of these agents, in the order in which they were."""
+    column = np.full(m, -1)
+    # Backwards, so that of an agent that is there twice the first place counts.
+    column[agents[::-1]] = np.arange(len(agents))[::-1]
     indices = column[rows.indices]
     rule = "weights must join neighbours only"
     require(bool(np.all(indices >= 0)), rule, "a weight between agents without a link", "build them from the graph")
-    return sp.csr_array((rows.data, indices, rows.indptr), shape=(rows.shape[0], width))
+    return sp.csr_array((rows.data, indices, rows.indptr), shape=(rows.shape[0], len(agents)))
 
 
 def mpi_library() -> Any:

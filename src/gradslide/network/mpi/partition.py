@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import scipy.sparse.csgraph as csgraph
 
 from gradslide._types import Array
 from gradslide.graph import Graph
@@ -29,6 +28,8 @@ def _candidates(graph: Graph, parts: int) -> Iterator[Array]:
     yield even
     if parts == 1:
         return
+    import scipy.sparse.csgraph as csgraph
+
     # Neighbours are close to each other in this order.
     order = csgraph.reverse_cuthill_mckee(graph.adjacency, symmetric_mode=True)
     near = np.empty_like(even)

@@ -1,0 +1,32 @@
+"""What the commands share: exit codes, options, and how they print."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+# What was asked for was reached; a mistake of the user; stopped short of it.
+OK, USER_ERROR, STOPPED_SHORT = 0, 1, 2
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where data files are. Default: $GRADSLIDE_DATA, else the user cache."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table; files and exit code only.")]
+
+
+def show(renderable: Any) -> None:
+    """Print a table."""
+    from rich.console import Console
+
+    console = Console()
+    # Piped output has no width of its own: do not squeeze tables into 80 columns there.
+    (console if console.is_terminal else Console(width=200)).print(renderable)
+
+
+def note(text: str) -> None:
+    """Say something beside the results."""
+    from rich.console import Console
+
+    Console(stderr=True).print(text, style="dim", markup=False)

@@ -1,0 +1,79 @@
+"""From the file of an agent to all that its run needs: keys, neighbours, problem, method, stop."""
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from gradslide._version import __version__
+from gradslide.errors import InputError, require
+from gradslide.experiments import build
+from gradslide.experiments.agent.builder import built
+from gradslide.experiments.agent.spec import AgentSpec, NeighbourSpec
+from gradslide.experiments.section import Section
+from gradslide.methods import Method
+from gradslide.network.peers.keys import KeyPair, read_public, read_secret
+from gradslide.network.peers.neighbour import Neighbour, require_neighbours
+from gradslide.problem import Problem
+from gradslide.stop import Stop
+
+
+@dataclass(frozen=True)
+class Agent:
+    """settings: what all agents must have alike, for neighbours to compare."""
+
+    own: KeyPair
+    neighbours: list[Neighbour]
+    problem: Problem
+    method: Method
+    stop: Stop | None
+    settings: dict[str, str]
+
+
+def build_agent(spec: AgentSpec) -> Agent:
+    """All that can be wrong on this machine is found here, before anybody else hears of it. The data come last."""
+    own = read_secret(spec.secret_key)
+    neighbours = [_neighbour(spec, each) for each in spec.neighbours]
+    require_neighbours(own, spec.listen, neighbours)
+    method, stop = build_rules(spec.method, spec.stop)
+    loss, domain = built(spec.builder, spec.folder)
+    problem = Problem(loss, domain, spec.mu)
+    return Agent(own, neighbours, problem, method, stop, _settings(problem, method, stop))
+
+
+def build_rules(method: dict[str, Any], stop: dict[str, Any] | None) -> tuple[Method, Stop | None]:
+    """Method and stop as in other specs, but for what only who sees all agents could know."""
+    theory = build.Theory(R=lambda coupling: _nobody_knows("R"), distance=lambda: _nobody_knows("distance"))
+    made = build.method_from(Section("method", method), theory)
+    for name in ("objective", "residual"):
+        rule = f"[stop] of agents in processes of their own takes no {name}: no agent sees all of the others"
+        require(name not in (stop or {}), rule, f"one in {stop}", "use gap or kkt, which the agents agree on")
+    return made, build.stop_from(stop, method, lambda: _nobody_knows("objective"))
+
+
+def _nobody_knows(name: str) -> NoReturn:
+    raise InputError(
+        f'{name} of agents in processes of their own must be a number: no agent sees what "theory" takes',
+        '"theory"',
+        "leave it out for an estimate",
+    )
+
+
+def _neighbour(spec: AgentSpec, said: NeighbourSpec) -> Neighbour:
+    """With its key, which is given as text or as a file beside the spec."""
+    beside = spec.folder / said.public_key
+    return Neighbour(said.name, said.address, read_public(beside if beside.is_file() else said.public_key))
+
+
+def _settings(problem: Problem, method: Method, stop: Stop | None) -> dict[str, str]:
+    """One by one, so that neighbours can say which of them differs."""
+    told = {
+        "gradslide": ".".join(__version__.split(".")[:2]),
+        "d": str(problem.d),
+        "dtype": str(problem.dtype),
+        "mu": repr(problem.mu),
+        "method": type(method).__name__,
+        "stop": "the method's own" if stop is None else "given",
+    }
+    told |= {f"method.{name}": repr(value) for name, value in vars(method).items()}
+    if stop is not None:
+        told |= {f"stop.{name}": repr(getattr(stop, name)) for name in stop.given}
+    return told

@@ -1,0 +1,68 @@
+"""What runs in the process of one agent on loopback: its run, told line by line to who started it.
+
+Exit codes: 0 results were written, 1 a mistake, 2 a neighbour failed, 3 interrupted, 4 it diverged.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from gradslide._types import Array
+from gradslide.errors import InputError
+from gradslide.experiments.agent.builder import BuilderFailed
+from gradslide.experiments.agent.results import write_agent
+from gradslide.experiments.agent.run import run_agent
+from gradslide.experiments.agent.spec import read_agent
+from gradslide.history import Record
+from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.network import Diverged
+
+DONE, MISTAKE, LEFT_ALONE, INTERRUPTED, DIVERGED = range(5)
+_EVERY_SECONDS = 0.2
+
+
+def main(path: Path) -> int:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        write_agent(run_agent(read_agent(path), callback=_teller()))
+    except (InputError, BuilderFailed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return MISTAKE
+    except Diverged as error:
+        print(f"error: {error}", file=sys.stderr)
+        return DIVERGED
+    except PeerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return LEFT_ALONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return DONE
+
+
+def _teller() -> Callable[[Record, Array], None]:
+    """Writes a record as a line of JSON, a few times a second."""
+    told = 0.0
+
+    def tell(record: Record, x: Array) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _EVERY_SECONDS:
+            told = time.monotonic()
+            print(json.dumps(asdict(record)), flush=True)
+
+    return tell
+
+
+def _end_with_parent() -> None:
+    """Its end of the pipe closes with it, however it ends: nobody would be left to gather results."""
+    # Not through sys.stdin, whose lock this would hold when Python shuts down.
+    os.read(0, 1)
+    os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,70 @@
+"""A folder for each agent of a network on loopback: its key, its spec, its rows. Nobody else can open it."""
+
+from pathlib import Path
+from typing import Any
+
+from gradslide import storage
+from gradslide.experiments import build
+from gradslide.experiments.agent.local.rows import write_rows
+from gradslide.experiments.agent.local.toml_text import document
+from gradslide.experiments.rows import Rows
+from gradslide.experiments.spec import VERSION, Spec
+from gradslide.graph import Graph
+from gradslide.network.peers.keys import make_key_pair
+from gradslide.network.peers.ports import free_addresses
+
+FILE = "AGENT.toml"
+RESULTS = "results"
+_BUILDER = "gradslide.experiments.agent.local.rows:build"
+# Many processes that start on few cores take their time.
+_DEADLINE = 120.0
+
+
+def name_of(agent: int) -> str:
+    return f"agent-{agent}"
+
+
+def lay_out(spec: Spec, run: str, graph: Graph, rows: Rows, place: Path) -> list[Path]:
+    """The folders of all agents, by number, each with all that its process is going to know."""
+    folders = [place / name_of(agent) for agent in range(graph.m)]
+    for folder in folders:
+        folder.mkdir(mode=0o700, parents=True)
+    keys, targets = _keys(folders, place), build.targets_of(spec.problem.get("loss"), rows.labels)
+    addresses = free_addresses(graph.m)
+    for agent, folder in enumerate(folders):
+        neighbours = [
+            {"name": name_of(other), "address": addresses[other], "public_key": keys[other]}
+            for other in _neighbours(graph, agent)
+        ]
+        top = {
+            "version": VERSION,
+            "name": name_of(agent),
+            "secret_key": f"{name_of(agent)}.secret",
+            "listen": addresses[agent],
+            "run": run,
+            "diameter": graph.diameter,
+            "deadline": _DEADLINE,
+            "neighbour": neighbours,
+            "problem": {"builder": _BUILDER, "mu": spec.problem.get("mu", 0.0)},
+            "method": spec.method,
+            **({} if spec.stop is None else {"stop": spec.stop}),
+            "output": {"dir": RESULTS, "checkpoint": False},
+        }
+        storage.write_atomically(folder / FILE, document(top).encode())
+        own = rows.splits[agent]
+        write_rows(folder, rows.features[own], {name: values[own] for name, values in targets.items()}, spec.problem)
+    return folders
+
+
+def _keys(folders: list[Path], place: Path) -> list[str]:
+    """The public keys. Agents are numbered in the order of theirs: agent i must have the i-th."""
+    made = sorted((make_key_pair(folder.name, place).public, folder.name) for folder in folders)
+    for folder, (_, name) in zip(folders, made, strict=True):
+        for kind in ("secret", "public"):
+            (place / f"{name}.{kind}").rename(folder / f"{folder.name}.{kind}")
+    return [public for public, _ in made]
+
+
+def _neighbours(graph: Graph, agent: int) -> list[int]:
+    ends: list[Any] = graph.edges.tolist()
+    return [v if u == agent else u for u, v in ends if agent in (u, v)]

@@ -1,0 +1,122 @@
+"""One agent's run: it meets its neighbours, solves with them, and keeps a log of both."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradslide import storage
+from gradslide._version import __version__
+from gradslide.experiments.agent.build import build_agent
+from gradslide.experiments.agent.spec import AgentSpec
+from gradslide.network.peers.network import Peers
+from gradslide.run import Callback
+from gradslide.solution import Solution
+from gradslide.solve import solve
+from gradslide.status import Status
+
+LOG = "agent.log"
+CHECKPOINT = "checkpoint.npz"
+
+_log = logging.getLogger("gradslide.agent")
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """What one agent has in the end. number: its own among the m agents; has_targets: whether it was to reach any."""
+
+    spec: AgentSpec
+    number: int
+    m: int
+    has_targets: bool
+    solution: Solution
+
+    @property
+    def fulfilled(self) -> bool:
+        """Whether the run reached its targets, or its limit where it had no targets."""
+        status = self.solution.status
+        if self.has_targets:
+            return status is Status.CONVERGED
+        return status not in (Status.DIVERGED, Status.INTERRUPTED)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.spec.name,
+            "run": self.spec.run,
+            "agent": self.number,
+            "agents": self.m,
+            "neighbours": [neighbour.name for neighbour in self.spec.neighbours],
+            "x": self.solution.x[0].tolist(),
+            **self.solution.to_dict(),
+        }
+
+
+def checkpoint_of(spec: AgentSpec) -> Path | None:
+    """Where the agent keeps what it needs to go on, if it does."""
+    return spec.output.dir / CHECKPOINT if spec.output.checkpoint else None
+
+
+def run_agent(
+    spec: AgentSpec, *, progress: bool = False, resume: bool = True, callback: Callback | None = None
+) -> AgentRun:
+    """Everything but the files of the results. resume: go on from the checkpoint, if there is one."""
+    storage.require_writable(spec.output.dir)
+    checkpoint = checkpoint_of(spec)
+    with _logged(spec):
+        agent = build_agent(spec)
+        if checkpoint is not None and not resume:
+            checkpoint.unlink(missing_ok=True)
+        network = Peers(
+            agent.own,
+            spec.listen,
+            agent.neighbours,
+            run_id=spec.run,
+            diameter=spec.diameter,
+            settings=agent.settings,
+            deadline=spec.deadline,
+            checkpoint=checkpoint,
+        )
+        with network:
+            _log.info("knows the network: agent %d of %d, %r", network.agents[0], network.m, network.graph)
+            solution = solve(
+                agent.problem,
+                network,
+                agent.method,
+                stop=agent.stop,
+                callback=callback,
+                progress=spec.name if progress else False,
+                checkpoint=checkpoint,
+                checkpoint_seconds=spec.output.checkpoint_seconds,
+                resume=resume,
+            )
+        told = solution.status.value, solution.costs.rounds, solution.costs.control_rounds, solution.costs.seconds
+        _log.info("agent %s ends: %s; %d rounds and %d of control in %.2f s", spec.name, *told)
+        for doubt in solution.warnings:
+            _log.warning(doubt)
+        has_targets = agent.stop is not None and agent.stop.has_targets
+        return AgentRun(spec, network.agents[0], network.m, has_targets, solution)
+
+
+@contextmanager
+def _logged(spec: AgentSpec) -> Iterator[None]:
+    """What happens meanwhile, here and at the neighbours, goes into the log, which is added to."""
+    spec.output.dir.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(spec.output.dir / LOG, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    whole = logging.getLogger("gradslide")
+    level = whole.level
+    whole.addHandler(handler)
+    whole.setLevel(logging.INFO)
+    names = ", ".join(neighbour.name for neighbour in spec.neighbours)
+    _log.info("agent %s starts run %s, gradslide %s; neighbours: %s", spec.name, spec.run, __version__, names)
+    try:
+        yield
+    except BaseException as error:
+        _log.error("agent %s ends: %s: %s", spec.name, type(error).__name__, error)
+        raise
+    finally:
+        whole.setLevel(level)
+        whole.removeHandler(handler)
+        handler.close()

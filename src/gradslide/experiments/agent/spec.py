@@ -1,0 +1,106 @@
+"""One agent as a TOML file: who it is, its neighbours, its problem, the method, the stop. Version 1 of the format."""
+
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gradslide.errors import InputError, require, require_number
+from gradslide.experiments.section import Section
+from gradslide.experiments.spec import parse_method, read_text, tables_of, versioned
+
+
+@dataclass(frozen=True)
+class NeighbourSpec:
+    """name: what this agent calls it. address: where it listens; None if it dials. public_key: its text, or a file."""
+
+    name: str
+    address: str | None
+    public_key: str
+
+
+@dataclass(frozen=True)
+class AgentOutput:
+    """dir: where results go. checkpoint: keep what is needed to go on after an interruption, every so many seconds."""
+
+    dir: Path
+    checkpoint: bool = True
+    checkpoint_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """A parsed file. Its paths are relative to `folder`, where it lies. method, stop: tables, as in other specs."""
+
+    name: str
+    secret_key: Path
+    listen: str | None
+    run: str
+    diameter: int
+    deadline: float
+    neighbours: tuple[NeighbourSpec, ...]
+    builder: str
+    mu: float
+    method: dict[str, Any]
+    stop: dict[str, Any] | None
+    output: AgentOutput
+    folder: Path = field(default_factory=Path)
+
+
+def template_text() -> str:
+    """A commented example of the format."""
+    return resources.files("gradslide.experiments.agent").joinpath("template.toml").read_text(encoding="utf-8")
+
+
+def read_agent(path: Path) -> AgentSpec:
+    """Read and check the file of an agent."""
+    if not path.exists():
+        remedy = "write a commented one with: gradslide agent --init"
+        raise InputError("an agent needs its file", f"{path}, which does not exist", remedy)
+    return parse_agent(read_text(path), path.parent)
+
+
+def parse_agent(text: str, folder: Path) -> AgentSpec:
+    top = versioned(text)
+    name = top.take("name", str)
+    secret_key = folder / top.take("secret_key", str)
+    listen = top.optional("listen", str)
+    run = top.take("run", str)
+    require(bool(run.strip()), "run must name the run, alike for all agents", repr(run), 'for example run = "trial-1"')
+    diameter = top.take("diameter", int)
+    require_number("diameter", diameter, "bound the hops between any two agents", least=1, whole=True)
+    deadline = top.take("deadline", float, 60.0)
+    require_number("deadline", deadline, "60 waits a minute", above=0)
+    neighbours = tuple(_neighbour(table) for table in tables_of(top, "neighbour"))
+    builder, mu = _problem(top)
+    method = parse_method(top)
+    stop = top.optional("stop", dict)
+    output = _output(top, folder)
+    top.finish()
+    return AgentSpec(
+        name, secret_key, listen, run, diameter, deadline, neighbours, builder, mu, method, stop, output, folder
+    )
+
+
+def _neighbour(table: Any) -> NeighbourSpec:
+    section = Section("neighbour", table)
+    name, address = section.take("name", str), section.optional("address", str)
+    public_key = section.take("public_key", str)
+    section.finish()
+    return NeighbourSpec(name, address, public_key)
+
+
+def _problem(top: Section) -> tuple[str, float]:
+    section = Section("problem", top.take("problem", dict))
+    builder, mu = section.take("builder", str), section.take("mu", float, 0.0)
+    section.finish()
+    return builder, mu
+
+
+def _output(top: Section, folder: Path) -> AgentOutput:
+    section = Section("output", top.take("output", dict, {}))
+    where = folder / section.take("dir", str, "results")
+    checkpoint, seconds = section.take("checkpoint", bool, True), section.take("checkpoint_seconds", float, 60.0)
+    section.finish()
+    require_number("checkpoint_seconds", seconds, "0 writes after every outer iteration", least=0)
+    return AgentOutput(where, checkpoint, seconds)

@@ -1,0 +1,83 @@
+"""How agents that know their neighbours come to know the graph: each floods its links, as pairs of public keys."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from zmq.utils import z85
+
+from gradslide._types import Array
+from gradslide.distances import eccentricities
+from gradslide.errors import InputError, require
+from gradslide.graph import Graph
+from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.keys import raw
+
+# A key is 32 bytes: eight numbers that every float64 holds exactly.
+_WORDS = 8
+_SHOWN = 12
+
+Link = tuple[str, str]
+
+
+class Discovered(NamedTuple):
+    """The graph, and the public keys of its agents: they are numbered in the order of these."""
+
+    graph: Graph
+    keys: tuple[str, ...]
+
+
+def discover(
+    own: str, neighbours: Iterable[str], diameter: int, exchange: Callable[[Array], Mapping[str, Array]]
+) -> Discovered:
+    """own, neighbours: public keys. exchange: tells all neighbours the same, and gives what they tell, by name."""
+    fresh = {(own, key) for key in neighbours}
+    known = set(fresh)
+    for round in range(diameter):
+        told = exchange(_packed(fresh))
+        heard = {link for name, words in told.items() for link in _unpacked(words, name, round)}
+        fresh = heard - known
+        known |= fresh
+    return _checked(known, diameter)
+
+
+def _checked(links: set[Link], diameter: int) -> Discovered:
+    """The graph, if all of its agents have been heard from, and all agents can know that."""
+    rule = f"diameter must bound the number of hops between any two agents; {diameter} is too small"
+    remedy = "give all agents a larger one, or check who should be whose neighbour"
+    heard = {one for one, _ in links}
+    silent = {other for _, other in links} - heard
+    require(not silent, rule, f"no word from {_named(silent)}", remedy)
+    for one, other in sorted(links):
+        if (other, one) not in links:
+            got = f"{_short(one)} names {_short(other)}, which does not name it"
+            raise InputError("a link must be named by both of its ends", got, "give each the other as a neighbour")
+    keys = tuple(sorted(heard))
+    number = {key: i for i, key in enumerate(keys)}
+    graph = Graph.from_edges(len(keys), [(number[one], number[other]) for one, other in links if one < other])
+    found = int(eccentricities(graph.adjacency).max())
+    require(found <= diameter, rule, f"a graph of diameter {found}", remedy)
+    return Discovered(graph, keys)
+
+
+def _packed(links: Iterable[Link]) -> Array:
+    content = b"".join(raw(key) for link in sorted(links) for key in link)
+    return np.frombuffer(content, dtype="<u4").astype(np.float64)
+
+
+def _unpacked(words: Array, name: str, round: int) -> list[Link]:
+    whole = words.size % (2 * _WORDS) == 0 and np.all((words >= 0) & (words < 2**32) & (words == np.floor(words)))
+    if not whole:
+        raise PeerError(name, round, "its list of links cannot be read; install the same release on all agents")
+    content = words.astype("<u4").tobytes()
+    keys = [z85.encode(content[at : at + 4 * _WORDS]).decode("ascii") for at in range(0, len(content), 4 * _WORDS)]
+    return list(zip(keys[::2], keys[1::2], strict=True))
+
+
+def _named(keys: set[str]) -> str:
+    some = [_short(key) for key in sorted(keys)[:3]]
+    return ", ".join(some) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def _short(key: str) -> str:
+    return f"{key[:_SHOWN]}..."

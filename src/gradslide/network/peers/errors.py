@@ -1,0 +1,52 @@
+"""What goes wrong with a neighbour: who, in which round, and what to do."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+# Name -> (here, there); None where it is not set.
+Differences: TypeAlias = Mapping[str, tuple[str | None, str | None]]
+
+_SHOWN, _LENGTH = 8, 80
+
+
+class PeerError(RuntimeError):
+    """The run cannot go on because of a neighbour. `neighbour` and `round` say whose message, and which."""
+
+    def __init__(self, neighbour: str, round: int, reason: str) -> None:
+        super().__init__(neighbour, round, reason)
+        self.neighbour = neighbour
+        self.round = round
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"neighbour {self.neighbour}: {self.reason}"
+
+
+class SettingsDiffer(PeerError):
+    """A neighbour was started for another run. `differences`: name -> (here, there)."""
+
+    def __init__(self, neighbour: str, round: int, differences: Differences) -> None:
+        super().__init__(neighbour, round, f"{describe(differences)}; start all agents with the same settings")
+        self.differences = dict(differences)
+
+    def __reduce__(self) -> Any:
+        """It travels between processes."""
+        return type(self), (self.neighbour, self.round, self.differences)
+
+
+def describe(differences: Differences) -> str:
+    """Which settings differ, here and there."""
+    some = sorted(differences.items())[:_SHOWN]
+    parts = [f"{short(name)} ({_value(here)} here, {_value(there)} there)" for name, (here, there) in some]
+    more = len(differences) - len(some)
+    return f"settings differ: {', '.join(parts)}{f' and {more} more' if more else ''}"
+
+
+def short(text: str) -> str:
+    """What a neighbour wrote, fit for one line of a log."""
+    plain = text.encode("unicode_escape").decode()
+    return plain if len(plain) <= _LENGTH else f"{plain[:_LENGTH]}..."
+
+
+def _value(text: str | None) -> str:
+    return "not set" if text is None else short(text)

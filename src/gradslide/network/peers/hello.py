@@ -1,0 +1,64 @@
+"""What neighbours tell each other first: which run, with which settings, and who they take each other for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gradslide.errors import require
+from gradslide.network.peers.wire import SESSION_SIZE, TEXT_LIMIT, Rejected
+
+_MOST_SETTINGS = 256
+
+
+@dataclass(frozen=True)
+class Hello:
+    """run, settings: what both must have alike. echo: the session of the other that this one answers, or nothing yet.
+    covered: its checkpoint covers all rounds before; None if it writes none."""
+
+    run: str
+    settings: Mapping[str, str]
+    echo: bytes = b""
+    covered: int | None = None
+
+    def text(self) -> str:
+        parts = {"run": self.run, "settings": dict(self.settings), "echo": self.echo.hex(), "covered": self.covered}
+        return json.dumps(parts)
+
+    def differences(self, there: "Hello") -> dict[str, tuple[str | None, str | None]]:
+        """What both should have alike and have not: name -> (here, there)."""
+        ours, theirs = ({"run id": hello.run, **hello.settings} for hello in (self, there))
+        names = {**ours, **theirs}
+        return {name: (ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)}
+
+
+def read_hello(text: str) -> Hello:
+    """The hello in a text; Rejected if it is not perfect."""
+    try:
+        parts = json.loads(text)
+        run, settings, echo, covered = (parts.pop(name) for name in ("run", "settings", "echo", "covered"))
+        echo = bytes.fromhex(echo)
+        perfect = (
+            not parts
+            and isinstance(run, str)
+            and isinstance(settings, dict)
+            and len(settings) <= _MOST_SETTINGS
+            and all(isinstance(value, str) for value in settings.values())
+            and len(echo) in (0, SESSION_SIZE)
+            and (covered is None or (type(covered) is int and 0 <= covered < 2**63))
+        )
+    # Foreign JSON can be anything: no object, nested too deeply, with numbers too long.
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        perfect = False
+    if not perfect:
+        raise Rejected("a HELLO that cannot be read")
+    return Hello(run, settings, echo, covered)
+
+
+def require_sayable(run_id: str, settings: Mapping[str, str]) -> None:
+    """Refuse settings that are no texts, or too many for a hello."""
+    remedy = "give short texts; a hash for what is long"
+    texts = isinstance(run_id, str) and all(isinstance(part, str) for pair in settings.items() for part in pair)
+    require(texts, "the run id and the settings must be texts", settings, remedy)
+    size = len(Hello(run_id, settings).text())
+    fits = size <= TEXT_LIMIT - 256 and len(settings) <= _MOST_SETTINGS
+    require(fits, f"settings must fit into {TEXT_LIMIT} bytes", f"{len(settings)} settings, {size} bytes", remedy)

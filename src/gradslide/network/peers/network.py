@@ -1,0 +1,290 @@
+"""One agent in a process of its own, that knows its neighbours and what they tell it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from gradslide._types import Array
+from gradslide.compressors import Compressor
+from gradslide.errors import InputError, require, require_number
+from gradslide.graph import Graph
+from gradslide.network.base import Reduction, WorkOut
+from gradslide.network.peers.discovery import discover
+from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.keys import KeyPair
+from gradslide.network.peers.links import Links
+from gradslide.network.peers.message import Place, Purpose, finite, unlimited
+from gradslide.network.peers.neighbour import Neighbour
+from gradslide.network.peers.passages import NOTHING, Passage, is_over
+from gradslide.network.peers.riders import Rider, Riders
+from gradslide.network.peers.rounds import Rounds
+from gradslide.network.peers.surroundings import Surroundings
+from gradslide.network.peers.tree import Tree
+
+
+class Diverged(ArithmeticError):
+    """The method of this agent left the finite numbers. Nothing of that is sent."""
+
+
+class Peers:
+    """The network as one agent sees it, over encrypted links to its neighbours. Use it as a context manager: neighbours
+    then learn that this agent is done, or what went wrong.
+
+    own: its keys. listen: where neighbours dial in, tcp://host:port; None if it only dials. run_id, settings: what all
+    agents must have alike. diameter: a bound on the number of hops between any two agents, the same for all; with it
+    the agents find out the graph, and number themselves in the order of their public keys. deadline: seconds that a
+    neighbour may take for one round. checkpoint: the path that `solve` is given, too; an agent that was killed and is
+    started again goes on from it, while the others wait. exact_norm: use the largest eigenvalue of the Laplacian,
+    which the centre of the graph works out and tells all others; otherwise the largest sum of degrees over a link.
+
+    Nobody sees all agents: their points and losses stay with them, and only what was agreed on is known to all. Every
+    message is one array of float64, which holds float32 exactly: where the agent is in the algorithm, its vector, and
+    what rides along. An exchange involves all neighbours, also those that there is nothing to say to.
+    """
+
+    sees_all: ClassVar[bool] = False
+    place: ClassVar[tuple[int, int]] = (0, 1)
+
+    def __init__(
+        self,
+        own: KeyPair,
+        listen: str | None,
+        neighbours: Sequence[Neighbour],
+        *,
+        run_id: str,
+        diameter: int,
+        settings: Mapping[str, str] | None = None,
+        deadline: float = 60.0,
+        checkpoint: str | Path | None = None,
+        exact_norm: bool = True,
+    ) -> None:
+        require_number("diameter", diameter, "the number of agents less 1 is always enough", least=1, whole=True)
+        common = {**(settings or {}), "diameter": str(int(diameter)), "exact_norm": str(bool(exact_norm))}
+        path = None if checkpoint is None else Path(checkpoint)
+        links = Links(
+            own,
+            listen,
+            neighbours,
+            run_id=run_id,
+            settings=common,
+            deadline=deadline,
+            checkpoints=path is not None,
+        )
+        self._own = own.public
+        self._neighbours = {neighbour.public_key: neighbour.name for neighbour in neighbours}
+        self._diameter, self._exact_norm = int(diameter), bool(exact_norm)
+        self._rounds = Rounds(links, path)
+        self._found: Surroundings | None = None
+        self._riders = Riders()
+        self._norm: float | None = None
+        self._row: tuple[Array, Array, list[int]] | None = None
+
+    def __repr__(self) -> str:
+        return f"Peers(neighbours: {', '.join(self._neighbours.values())})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        # What other errors say may be about data that must stay here.
+        told = isinstance(error, PeerError | Diverged)
+        self.close("" if error is None else str(error) if told else type(error).__name__)
+
+    def close(self, reason: str = "") -> None:
+        """Leave, without a reason if all went well. Neighbours that need more from this agent learn the reason."""
+        self._rounds.close(reason)
+
+    # The graph
+
+    @property
+    def _around(self) -> Surroundings:
+        # No cached_property: before Python 3.12 its lock would keep agents in other threads from answering.
+        if self._found is None:
+            self._found = self._discovered()
+            self._rounds.is_common_so_far()
+        return self._found
+
+    def _discovered(self) -> Surroundings:
+        place = Place(0, Purpose.DISCOVERY, 0)
+
+        def exchange(links: Array) -> dict[str, Array]:
+            return self._rounds.exchange(place, dict.fromkeys(self._neighbours.values(), links))
+
+        graph, keys = discover(self._own, self._neighbours, self._diameter, exchange)
+        names = {number: self._neighbours[key] for number, key in enumerate(keys) if key in self._neighbours}
+        return Surroundings(graph, Tree(graph), keys.index(self._own), names, keys)
+
+    @property
+    def graph(self) -> Graph:
+        return self._around.graph
+
+    @property
+    def m(self) -> int:
+        return self.graph.m
+
+    @property
+    def agents(self) -> tuple[int, ...]:
+        return (self._around.own,)
+
+    @property
+    def public_keys(self) -> tuple[str, ...]:
+        """Of all agents, in their order."""
+        return self._around.keys
+
+    @property
+    def laplacian(self) -> Array:
+        return self.graph.laplacian
+
+    # Exchanges
+
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        v = np.asarray(v)
+        if not np.isfinite(v).all():
+            raise Diverged("the method of this agent diverged: its numbers are no longer finite")
+        row, columns = self._own_row(weights, v.dtype)
+        arrived = self._carry(Purpose.COMBINATION, v.ravel().astype(np.float64), self._riders.aboard())
+        arrived[self._around.own] = v.ravel()
+        rows = np.array([arrived[j] for j in columns], dtype=v.dtype).reshape(len(columns), v.size)
+        # The same product as over all agents, to the bit.
+        return (row @ rows).reshape(v.shape)
+
+    def _own_row(self, weights: Array, dtype: Any) -> tuple[Array, list[int]]:
+        """This agent's row of the weights in v's precision, without the columns of others, and whose are left."""
+        if self._row is None or self._row[0] is not weights or self._row[1].dtype != dtype:
+            around, given = self._around, weights
+            # The whole matrix: its entries may change places.
+            weights = given if given.dtype == dtype else given.astype(dtype)
+            here = slice(*weights.indptr[around.own : around.own + 2].tolist())
+            columns: list[int] = weights.indices[here].tolist()
+            far = set(columns) - {around.own, *around.names}
+            rule, remedy = "weights must join neighbours only", "use one built on network.graph"
+            require(not far, rule, f"a weight between agents {around.own} and {min(far, default=0)}", remedy)
+            row = sp.csr_array((weights.data[here], range(len(columns)), [0, len(columns)]), shape=(1, len(columns)))
+            self._row = given, row, columns
+        return self._row[1:]
+
+    def _carry(self, purpose: Purpose, content: Array, passages: Sequence[Passage]) -> dict[int, Array]:
+        """One exchange: the content that neighbours sent; the passages are one step further."""
+        names, own = self._around.names, content.size
+        outgoing = {name: np.concatenate([content, _riding(passages, j)]) for j, name in names.items()}
+        sizes = {j: [each.size(j) for each in passages] for j in names}
+        place = Place(self._riders.iteration, purpose, len(passages))
+        arrived = self._rounds.exchange(place, outgoing, {name: own + sum(sizes[j]) for j, name in names.items()})
+        parts = {j: np.split(unlimited(arrived[name][own:]), np.cumsum(sizes[j])[:-1]) for j, name in names.items()}
+        for number, passage in enumerate(passages):
+            passage.take({j: part[number] for j, part in parts.items()})
+        return {j: arrived[name][:own] for j, name in names.items()}
+
+    def _travel(self, purpose: Purpose, passage: Passage) -> None:
+        """Control rounds, until the passage is over."""
+        while not is_over(passage):
+            self._carry(purpose, NOTHING, [passage])
+
+    # What all agents must know alike
+
+    def agree(self, values: Array, reduction: Reduction) -> Array:
+        rider = Rider.of(values, reduction, self._around)
+        self._travel(Purpose.SUM if reduction == "sum" else Purpose.MAXIMUM, rider.passage)
+        return rider.result
+
+    def post(self, values: Array, reduction: Reduction) -> None:
+        values = np.asarray(values, dtype=np.float64) if reduction == "sum" else values
+        self._riders.post(Rider.of(values, reduction, self._around))
+
+    def arrived(self, reduction: Reduction | None = None) -> list[Array]:
+        return self._riders.arrived(reduction)
+
+    def survey(self, values: Array, work_out: WorkOut) -> Array:
+        around, values = self._around, np.asarray(values)
+        spreading = around.spreading(values.ravel().astype(np.float64))
+        self._travel(Purpose.SURVEY, spreading)
+        rows = spreading.rows().astype(values.dtype).reshape(around.graph.m, *values.shape[1:])
+        # All work it out, to know how long it is; all take what the centre found.
+        answer = np.asarray(work_out(around.graph, rows), dtype=np.float64)
+        announcing = around.announcing(answer.ravel())
+        self._travel(Purpose.SURVEY, announcing)
+        return announcing.values.reshape(answer.shape)
+
+    def norm_bound(self) -> float:
+        if not self._exact_norm:
+            # A sum of two degrees: all agents know it alike.
+            return self.graph.norm_bound
+        if self._norm is None:
+            around = self._around
+            is_root = around.own == around.tree.root
+            announcing = around.announcing(np.array([around.graph.laplacian_norm if is_root else 0.0]))
+            self._travel(Purpose.NORM, announcing)
+            self._norm = float(announcing.values[0])
+        return self._norm
+
+    def settle(self, wish: int) -> int:
+        self._rounds.end_opening()
+        return self._riders.settle(wish, self._around)
+
+    # Costs, of this agent
+
+    @property
+    def norm_rounds(self) -> int:
+        """None once it is known, or if the graph alone tells."""
+        return self._around.tree.height if self._exact_norm and self._norm is None else 0
+
+    @property
+    def survey_rounds(self) -> int:
+        return self.graph.diameter_bound + self._around.tree.height
+
+    def control_rounds(self, reduction: Reduction) -> int:
+        return self._around.rounds(reduction)
+
+    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
+        return self._around.degree * int(v.size if encoding is None else encoding.floats(v))
+
+    def post_size(self, values: Array, reduction: Reduction) -> int:
+        around, numbers = self._around, int(np.asarray(values).size)
+        if reduction == "sum":
+            return around.tree.links(around.own) * numbers
+        return around.rounds(reduction) * around.degree * numbers
+
+    def survey_size(self, values: Array, answer: Array) -> int:
+        around = self._around
+        flooded = 2 * len(around.graph.edges) + around.graph.m * int(np.asarray(values).size)
+        return around.degree * flooded + around.tree.children(around.own) * int(answer.size)
+
+    # What is not to be had
+
+    def observe(self, values: Array, reduction: Reduction) -> Array:
+        self._refuse("observations")
+
+    def gather(self, rows: Array) -> Array:
+        self._refuse("the rows of all agents")
+
+    def aside(self) -> NoReturn:
+        self._refuse("a view of the whole network")
+
+    def _refuse(self, what: str) -> NoReturn:
+        remedy = "use agree for what all agents are to know"
+        raise InputError("an agent among peers sees nobody's data but its own", f"a wish for {what}", remedy)
+
+    # Runs
+
+    def begin(self) -> None:
+        self._riders = Riders()
+        self._rounds.begin()
+
+    def memory(self) -> Any:
+        return {**self._rounds.memory(), "riders": self._riders.memory(), "norm": self._norm}
+
+    def recall(self, memory: Any) -> None:
+        self._riders = Riders.from_memory(memory["riders"], self._around)
+        self._norm = memory["norm"]
+        self._rounds.recall(memory)
+
+    def saved(self) -> None:
+        self._rounds.saved()
+
+
+def _riding(passages: Sequence[Passage], receiver: int) -> Array:
+    """What goes to a neighbour besides the content."""
+    return finite(np.concatenate([NOTHING, *(each.sent(receiver) for each in passages)]))

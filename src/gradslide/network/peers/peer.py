@@ -1,0 +1,143 @@
+"""What an agent knows about one neighbour, and how it reacts to its messages. No sockets here."""
+
+import math
+from dataclasses import dataclass, field
+
+from gradslide._types import Array
+from gradslide.network.peers.errors import Differences
+from gradslide.network.peers.hello import Hello
+from gradslide.network.peers.outbox import Outbox
+from gradslide.network.peers.wire import Edge, Message, Rejected
+
+WAITING, AGAIN = 1, 2
+# How far the introduction is: 0 nothing yet, 1 this agent knows the neighbour's session, 2 the neighbour its, too.
+STRANGE, KNOWN, MUTUAL = 0, 1, 2
+
+_FIRST_ASK = 2.0
+
+
+@dataclass
+class Peer:
+    """One neighbour. outgoing: the edge to it. outbox: what was sent to it.
+
+    session: the start of its process that counts; messages of earlier ones may still be in the pipes. offered: the one
+    that said hello last. at: the round it is in, as far as it is known. need: the first round it lacks of ours.
+    covered: its checkpoint covers all rounds before; None if it writes none. cursor: the next round to be sent.
+    told: how far this agent's checkpoint reaches, as it was told. inbox: arrays of the current round and the one after
+    it, not more.
+    """
+
+    name: str
+    outgoing: Edge
+    outbox: Outbox
+    session: bytes = b""
+    offered: bytes = b""
+    stage: int = STRANGE
+    at: int = 0
+    need: int = 0
+    covered: int | None = None
+    cursor: int = 0
+    told: int = 0
+    waits: bool = False
+    heard: float | None = None
+    farewell: str | None = None
+    differences: Differences | None = None
+    failure: str = ""
+    trouble: str = ""
+    inbox: dict[int, Array] = field(default_factory=dict)
+    # Rounds before these come again for a good reason: the neighbour goes through them anew, or was asked to.
+    repeats_before: int = 0
+    asks_again: bool = False
+    tells: bool = False
+    hello_said: float = -math.inf
+    status_said: float = -math.inf
+    ask_at: float = math.inf
+    ask_gap: float = _FIRST_ASK
+
+    @property
+    def incoming(self) -> Edge:
+        return self.outgoing.back()
+
+    def lacks(self, round: int) -> int:
+        """The first round from this one on whose array is not here."""
+        while round in self.inbox:
+            round += 1
+        return round
+
+    def offered_stage(self) -> int:
+        """How far the introduction is with the session that said hello last."""
+        return self.stage if self.offered == self.session else STRANGE
+
+    def begin(self, message: Message, hello: Hello, round: int) -> None:
+        """It has started, maybe again: it goes on from its own round, with nothing of ours from there on."""
+        if hello.covered is not None and hello.covered > message.round:
+            raise Rejected("a HELLO whose checkpoint is ahead of it")
+        self.session, self.stage = message.session, KNOWN
+        self.at = self.need = self.cursor = message.round
+        self.covered, self.told = hello.covered, 0
+        self.differences = self.farewell = None
+        self.repeats_before = max(self.repeats_before, self.lacks(round))
+        if message.round < self.outbox.first:
+            self.failure = (
+                f"it goes on from round {message.round}, but what was sent to it is kept from round "
+                f"{self.outbox.first} on only ({self._why_forgotten()}); start all agents from the beginning"
+            )
+        self.forget()
+
+    def _why_forgotten(self) -> str:
+        if self.outbox.overflowed:
+            return "the limit for what is kept was reached: write checkpoints more often"
+        if self.covered is None:
+            return "it writes no checkpoints, so that nobody keeps more for it"
+        return "it had a later checkpoint, or this agent's own does not hold what it sent before"
+
+    def note(self, message: Message) -> None:
+        """Where it is, what it lacks, and whether it asks for that again."""
+        self.at, self.need = max(self.at, message.round), max(self.need, message.need)
+        self.waits = bool(message.flags & WAITING)
+        if message.flags & AGAIN and message.need >= self.outbox.first:
+            self.cursor = min(self.cursor, message.need)
+
+    def acknowledge(self, round: int) -> None:
+        """Its checkpoint covers all rounds before."""
+        if self.covered is None:
+            raise Rejected("an ACK, though it said it writes no checkpoints")
+        if round > max(self.outbox.end, self.at):
+            raise Rejected(f"an ACK for round {round}, which is not over")
+        self.at, self.covered = max(self.at, round), max(self.covered, round)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what it will never ask for: all before its checkpoint, or all but two rounds if it writes none."""
+        self.outbox.forget_before(self.outbox.end - 2 if self.covered is None else self.covered)
+
+    def accept(self, message: Message, round: int) -> None:
+        """An array of the round that this agent is in, or of the next."""
+        if message.round > round + 1:
+            raise Rejected(f"round {message.round} in round {round}")
+        self.at = max(self.at, message.round)
+        if message.round >= round and message.round not in self.inbox:
+            self.inbox[message.round] = message.content
+            # Who has left waits to hear that nothing of it is missing.
+            self.tells |= self.farewell is not None
+        elif message.round >= self.repeats_before:
+            raise Rejected(f"round {message.round} again, in round {round}")
+
+    def wait_from(self, now: float) -> None:
+        """A round begins: ask again for its array in a while, then less and less often."""
+        self.ask_at, self.ask_gap, self.trouble = now + _FIRST_ASK, _FIRST_ASK, ""
+
+    def ask_if_due(self, now: float) -> None:
+        if now >= self.ask_at:
+            self.asks_again = True
+            self.ask_gap *= 2
+            self.ask_at = now + self.ask_gap
+
+    def due(self) -> bytes | None:
+        """The next frame to send, if it can take one: it has room for the round it is in and the next."""
+        self.cursor = max(self.cursor, self.outbox.first)
+        return self.outbox[self.cursor] if self.cursor < self.outbox.end and self.cursor <= self.at + 1 else None
+
+    def served(self) -> bool:
+        """Whether it has all that was sent to it, or is not here to take it."""
+        return self.stage == STRANGE or self.farewell is not None or max(self.at, self.need) >= self.outbox.end

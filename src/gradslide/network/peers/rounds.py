@@ -1,0 +1,143 @@
+"""Rounds of exchanges over links: each says where its agent is, and the first ones are remembered for a restart."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.checkpoint import memory_in
+from gradslide.errors import InputError, require
+from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.links import Links
+from gradslide.network.peers.message import Place, headed, parted
+from gradslide.network.peers.packing import packed, unpacked
+
+
+class _AnyLength(int):
+    """Equal to every length: what arrives says where its sender is, which tells more than its length."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+_WHATEVER = (np.dtype(np.float64), (_AnyLength(),))
+
+
+class Rounds:
+    """Opens the links when they are first needed.
+
+    The opening is what arrived before the first outer iteration. An agent that is started again goes through it once
+    more, while its neighbours are far ahead: then it comes from the checkpoint, nothing is sent, and the links are only
+    opened where the run goes on. checkpoint: where that of this agent is, or is going to be.
+    """
+
+    def __init__(self, links: Links, checkpoint: Path | None) -> None:
+        self._links = links
+        self._checkpoint = checkpoint
+        self._is_open = False
+        self._opening: list[dict[str, Array]] = []
+        self._common = 0
+        self._records = checkpoint is not None
+        self._replayed: int | None = None
+        self._found: dict[str, Any] = {}
+        self._remembered = 0
+        if checkpoint is not None and checkpoint.exists():
+            self._found = _network_memory(checkpoint)
+            by_name = unpacked(self._found["opening"])
+            rounds = range(max((len(each) for each in by_name.values()), default=0))
+            self._opening = [{name: each[round] for name, each in by_name.items()} for round in rounds]
+            self._replayed, self._records = 0, False
+
+    def exchange(
+        self, place: Place, content: Mapping[str, Array], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, Array]:
+        """One round: what every neighbour says, by name. sizes: of that, where they are known."""
+        if self._replayed is None:
+            arrived = self._exchanged({name: headed(place, each) for name, each in content.items()})
+        else:
+            arrived = self._remembered_round(content, self._replayed)
+            self._replayed += 1
+        parts = {name: parted(message) for name, message in arrived.items()}
+        for name, (there, said) in parts.items():
+            if there != place or (sizes is not None and sizes[name] != said.size):
+                raise self._astray(name, f"at {there}, with {said.size} numbers; this agent is at {place}")
+        return {name: said for name, (_, said) in parts.items()}
+
+    def _exchanged(self, messages: dict[str, Array]) -> dict[str, Array]:
+        if not self._is_open:
+            self._is_open = True
+            self._links.open()
+        arrived = self._links.exchange(messages, dict.fromkeys(messages, _WHATEVER))
+        if self._records:
+            self._opening.append(arrived)
+        return arrived
+
+    def _remembered_round(self, content: Mapping[str, Array], round: int) -> dict[str, Array]:
+        if round == len(self._opening):
+            raise self._other_run("a run that does not go on from it")
+        arrived = self._opening[round]
+        if arrived.keys() != content.keys():
+            raise self._other_run(f"other neighbours ({', '.join(arrived)} there)")
+        return arrived
+
+    def _astray(self, name: str, where: str) -> Exception:
+        if self._replayed is not None:
+            return self._other_run("a run that is begun in another way")
+        reason = f"it is in another place of the algorithm: {where}"
+        return PeerError(name, self._links.round, f"{reason}; give all agents the same method, size and release")
+
+    def _other_run(self, got: str) -> InputError:
+        remedy = "give solve the same method and that checkpoint, or remove the file"
+        return InputError(f"a run must go on from {self._checkpoint} as it was begun", got, remedy)
+
+    def is_common_so_far(self) -> None:
+        """What arrived until now is part of the opening of every run over these links."""
+        self._common = len(self._opening) if self._replayed is None else self._replayed
+
+    def begin(self) -> None:
+        """A new run: its opening begins."""
+        if self._replayed is None:
+            del self._opening[self._common :]
+            self._records = self._checkpoint is not None
+
+    def end_opening(self) -> None:
+        self._records = False
+
+    def memory(self) -> dict[str, Any]:
+        rule, remedy = "the network must know where the checkpoint is", "give Peers(checkpoint=...) the path, too"
+        require(self._checkpoint is not None, rule, "none", remedy)
+        self.end_opening()
+        if self._replayed is not None:
+            return {name: self._found[name] for name in ("round", "opening", "kept")}
+        names = self._opening[0] if self._opening else ()
+        opening = {name: {round: each[name] for round, each in enumerate(self._opening)} for name in names}
+        self._remembered = self._links.round
+        return {"round": self._remembered, "opening": packed(opening), "kept": packed(self._links.kept())}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go on from the round where a memory was taken."""
+        rule = "a run among peers goes on from a checkpoint that was there when its network was made"
+        require(self._replayed is not None, rule, "a later one", "make a new network, or give another path")
+        self._replayed, self._is_open = None, True
+        self._links.open(memory["round"], kept=unpacked(memory["kept"]))
+
+    def saved(self) -> None:
+        """The last memory is on disk."""
+        self._links.checkpointed(self._remembered)
+
+    def close(self, reason: str) -> None:
+        self._links.close(reason)
+
+
+def _network_memory(checkpoint: Path) -> dict[str, Any]:
+    """What this network gave as its memory when the checkpoint was written."""
+    memory = memory_in(checkpoint)
+    found = memory["setting"]["network"]
+    rule = f"checkpoint {checkpoint} must be one of an agent among peers"
+    require(isinstance(found, dict) and "opening" in found, rule, "that of another network", "give another path")
+    return dict(found)

@@ -1,0 +1,163 @@
+"""Messages as bytes: a fixed, versioned header and a raw payload, checked in every field, never pickled."""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.network.peers.keys import raw
+
+VERSION = 1
+TEXT_LIMIT = 2**16
+SESSION_SIZE = 8
+ROUND_LIMIT = 2**63
+
+_MAGIC = b"GSLP"
+# magic, version, kind, flags, dtype; run, from, to, session; round, need, shape, length; ndim, checksum
+_HEADER = struct.Struct("<4sBBBB16s8s8s8sQQQQQII")
+_CHECKED = _HEADER.size - 4
+_DTYPES: dict[int, Any] = {1: np.dtype("<f4"), 2: np.dtype("<f8")}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_MOST_FLAGS = 3
+
+HEADER_SIZE = _HEADER.size
+
+
+class Kind(IntEnum):
+    """HELLO introduces, DATA is one array of one round, STATUS tells where the sender is and what it lacks, ACK that
+    its checkpoint covers all rounds before, BYE that it leaves."""
+
+    HELLO = 1
+    DATA = 2
+    STATUS = 3
+    ACK = 4
+    BYE = 5
+
+
+class Rejected(Exception):
+    """A message that is not perfect, and why."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One direction of a link in one run: what every header of it must say."""
+
+    run: bytes
+    sender: bytes
+    receiver: bytes
+
+    def back(self) -> "Edge":
+        return Edge(self.run, self.receiver, self.sender)
+
+
+@dataclass(frozen=True)
+class Message:
+    """round: DATA's own; else the round that the sender is in, or that its checkpoint reaches. need: the first round
+    of the receiver that the sender lacks. content: an array, a text, or nothing."""
+
+    kind: Kind
+    session: bytes
+    round: int
+    need: int = 0
+    flags: int = 0
+    content: Any = None
+
+
+def edge_between(run_id: str, settings: Mapping[str, str], sender: str, receiver: str) -> Edge:
+    """From one public key to another, in the run with these settings."""
+    parts = [run_id, *(part for name in sorted(settings) for part in (name, settings[name]))]
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        text = part.encode()
+        digest.update(len(text).to_bytes(8, "little") + text)
+    return Edge(digest.digest(), _short_key(sender), _short_key(receiver))
+
+
+def _short_key(public: str) -> bytes:
+    return hashlib.blake2b(raw(public), digest_size=8).digest()
+
+
+def encode(message: Message, edge: Edge) -> bytes:
+    """The bytes of a message."""
+    code, shape = 0, ()
+    if message.kind is Kind.DATA:
+        array = np.asarray(message.content)
+        dtype = array.dtype.newbyteorder("<")
+        code, shape = _CODES[dtype], array.shape
+        payload = np.ascontiguousarray(array, dtype).tobytes()
+    else:
+        payload = (message.content or "").encode()
+    sizes = (*shape, 0, 0)[:2]
+    counts = (message.round, message.need, *sizes, len(payload))
+    names = (edge.run, edge.sender, edge.receiver, message.session)
+    header = _HEADER.pack(_MAGIC, VERSION, message.kind, message.flags, code, *names, *counts, len(shape), 0)
+    checksum = zlib.crc32(payload, zlib.crc32(header[:_CHECKED]))
+    return b"".join((header[:_CHECKED], checksum.to_bytes(4, "little"), payload))
+
+
+def decode(frame: bytes | memoryview, edge: Edge, size_limit: int) -> Message:
+    """The message, if it is perfect and of this edge; Rejected otherwise. A hello may be of another run: it says which.
+
+    The checksum finds damage; that nobody else wrote the message is for the encryption to know.
+    """
+    if len(frame) < HEADER_SIZE:
+        raise Rejected(f"{len(frame)} bytes are too few for a header")
+    magic, version, kind, flags, code, *names, round, need, rows, columns, length, ndim, checksum = _HEADER.unpack_from(
+        frame
+    )
+    payload = memoryview(frame)[HEADER_SIZE:]
+    _require(magic == _MAGIC, "no gradslide message")
+    _require(version == VERSION, f"format version {version}, not {VERSION}: install the same release on all agents")
+    _require(length == len(payload), f"{len(payload)} bytes of payload where the header says {length}")
+    _require(len(payload) <= size_limit or len(payload) <= TEXT_LIMIT, f"{len(payload)} bytes are over the size limit")
+    found = zlib.crc32(payload, zlib.crc32(memoryview(frame)[:_CHECKED]))
+    _require(checksum == found, "the checksum does not fit")
+    _require(kind in Kind.__members__.values(), f"unknown kind {kind}")
+    kind = Kind(kind)
+    run, sender, receiver, session = names
+    _require((sender, receiver) == (edge.sender, edge.receiver), f"a {kind.name} of another edge")
+    _require(run == edge.run or kind is Kind.HELLO, f"a {kind.name} of another run or other settings")
+    _require(flags <= _MOST_FLAGS, f"unknown flags {flags}")
+    _require(max(round, need) < ROUND_LIMIT, "a round beyond all rounds")
+    if kind is Kind.DATA:
+        _require(flags == 0 and need == 0, "flags on data")
+        _require(length <= size_limit, f"{length} bytes are over the size limit")
+        return Message(kind, session, round, content=_array(payload, code, ndim, (rows, columns)))
+    _require((code, ndim, rows, columns) == (0, 0, 0, 0), f"a {kind.name} with a shape")
+    return Message(kind, session, round, need, flags, _text(payload, kind))
+
+
+def array_of(frame: bytes) -> Array:
+    """The array in a frame of DATA that was encoded here."""
+    _, _, _, _, code, *_, rows, columns, _, ndim, _ = _HEADER.unpack_from(frame)
+    return _array(memoryview(frame)[HEADER_SIZE:], code, ndim, (rows, columns))
+
+
+def _array(payload: memoryview, code: int, ndim: int, sizes: tuple[int, int]) -> Array:
+    _require(code in _DTYPES, f"unknown dtype {code}")
+    _require(ndim in (1, 2) and not any(sizes[ndim:]), f"{ndim} dimensions of {sizes}")
+    shape, dtype = sizes[:ndim], _DTYPES[code]
+    count = shape[0] if ndim == 1 else shape[0] * shape[1]
+    _require(count * dtype.itemsize == len(payload), f"shape {shape} of {dtype} in {len(payload)} bytes")
+    _require(max(shape) < 2**31, f"shape {shape} is over the size limit")
+    return np.frombuffer(payload, dtype).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def _text(payload: memoryview, kind: Kind) -> str:
+    most = TEXT_LIMIT if kind in (Kind.HELLO, Kind.BYE) else 0
+    _require(len(payload) <= most, f"a {kind.name} of {len(payload)} bytes")
+    try:
+        return bytes(payload).decode()
+    except UnicodeDecodeError:
+        raise Rejected(f"a {kind.name} that is no text") from None
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise Rejected(reason)

@@ -1,0 +1,210 @@
+"""Agents among peers: in threads of one process, or as processes that can be killed."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import zmq
+from zmq.utils import z85
+
+import gradslide as gs
+from gradslide import storage
+from gradslide.checkpoint import Checkpoint
+from gradslide.network.peers.keys import KeyPair
+from gradslide.network.peers.neighbour import Neighbour
+from gradslide.network.peers.network import Peers
+
+M = 8
+GRAPH = gs.Graph.from_edges(M, [*((i, (i + 1) % M) for i in range(M)), (0, 4), (1, 6)])
+SECONDS = 30.0
+
+
+def key_pairs(m, seed=0):
+    """In the order of their public keys, in which agents are numbered."""
+    secrets = [z85.encode(np.random.default_rng([seed, i]).bytes(32)) for i in range(m)]
+    pairs = [KeyPair(zmq.curve_public(secret).decode(), secret.decode()) for secret in secrets]
+    return sorted(pairs, key=lambda pair: pair.public)
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@dataclass(frozen=True)
+class Town:
+    """Who lives where."""
+
+    graph: gs.Graph
+    ports: list
+
+    @classmethod
+    def on(cls, graph):
+        return cls(graph, free_ports(graph.m))
+
+    def peers(self, i, **options):
+        pairs = key_pairs(self.graph.m)
+
+        def neighbour(j):
+            return Neighbour(f"agent {j}", f"tcp://127.0.0.1:{self.ports[j]}", pairs[j].public)
+
+        neighbours = [neighbour(int(j)) for j in self.graph.neighbours(i)]
+        listen = f"tcp://127.0.0.1:{self.ports[i]}"
+        options = {"run_id": "test", "diameter": self.graph.diameter, "deadline": SECONDS / 2, **options}
+        return Peers(pairs[i], listen, neighbours, **options)
+
+
+def together(graph, act, options=lambda i: {}):
+    """What `act(i, network)` gives for every agent i, all at the same time. An error is given in its place."""
+    town, results = Town.on(graph), [None] * graph.m
+
+    def live(i):
+        try:
+            with town.peers(i, **options(i)) as network:
+                results[i] = act(i, network)
+        except Exception as error:
+            results[i] = error
+
+    threads = [threading.Thread(target=live, args=(i,), daemon=True) for i in range(graph.m)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive(), "an agent hangs"
+    return results
+
+
+def all_well(results):
+    """The results, if nobody failed."""
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+def logistic(graph, d=4, dtype=float, **given):
+    """A problem of all agents, with data of their own."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(5 * graph.m, d)) + np.repeat(rng.normal(size=(graph.m, d)), 5, axis=0)
+    labels = rng.choice([-1.0, 1.0], size=5 * graph.m)
+    loss = gs.losses.Logistic(features.astype(dtype), labels.astype(dtype), agents=graph.m)
+    return gs.Problem(loss, **{"domain": gs.domains.L2Ball(2.0), **given})
+
+
+# Processes
+
+
+# One process imports everything, and all others are forks of it: they start at once.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["peers_agents"])
+os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+
+
+class Agent:
+    """A process with one agent, which solves `logistic` and writes what it found to a file."""
+
+    def __init__(self, town, folder, i, **told):
+        self._folder, self._told = Path(folder), {"i": i, "town": town, "folder": Path(folder), **told}
+        self._i = i
+        self.start()
+
+    def start(self, **told):
+        """told: what it is told otherwise than before."""
+        self._told |= told
+        self._process = CONTEXT.Process(target=live, args=(self._told,), daemon=True)
+        self._process.start()
+
+    def kill(self):
+        """As the machine would if it lost power."""
+        self._process.kill()
+        self._process.join()
+
+    def interrupt(self):
+        os.kill(self._process.pid, signal.SIGINT)
+
+    def wait_for(self, iteration):
+        """Until it has passed an outer iteration."""
+        end = time.monotonic() + SECONDS
+        while self._passed() < iteration:
+            assert self._process.is_alive(), self._errors()
+            assert time.monotonic() < end, "it is too slow"
+            time.sleep(0.002)
+
+    def wait_for_death(self):
+        self._process.join(SECONDS)
+        assert self._process.exitcode == -signal.SIGKILL, self._errors()
+
+    def wait_for_checkpoint(self, iteration):
+        """Until one of this outer iteration, or a later one, is on disk."""
+        end = time.monotonic() + SECONDS
+        while storage.read(self._folder / f"checkpoint-{self._i}.npz", "checkpoint", 2)[0]["iteration"] < iteration:
+            assert time.monotonic() < end, "it is too slow"
+            time.sleep(0.01)
+
+    def _passed(self):
+        path = self._folder / f"iteration-{self._i}"
+        return int(path.read_text() or 0) if path.exists() else 0
+
+    def _errors(self):
+        path = self._folder / f"error-{self._i}"
+        return path.read_text() if path.exists() else "no error"
+
+    def found(self):
+        """What it found, once it is done."""
+        self._process.join(SECONDS)
+        assert self._process.exitcode == 0, f"{self._process.exitcode}: {self._errors()}"
+        with np.load(self._folder / f"result-{self._i}.npz") as result:
+            return {name: result[name].tolist() for name in result.files}
+
+
+def live(told):
+    """In the process of an agent."""
+    try:
+        _solve(**told)
+    except BaseException:
+        (told["folder"] / f"error-{told['i']}").write_text(traceback.format_exc())
+        raise
+
+
+def _solve(i, town, folder, method, stop, checkpoint_seconds=None, pause=0.0, dies_at=None):
+    """dies_at: the outer iteration whose checkpoint, or a later one, it does not survive to write."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    write = Checkpoint.write
+
+    def write_or_die(self, snapshot, run):
+        if dies_at is not None and snapshot.iteration >= dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(self, snapshot, run)
+
+    Checkpoint.write = write_or_die
+    checkpoint = None if checkpoint_seconds is None else folder / f"checkpoint-{i}.npz"
+
+    def tell(record, x):
+        (folder / f"iteration-{i}").write_text(str(record.iteration))
+        time.sleep(pause)
+
+    with town.peers(i, checkpoint=checkpoint) as network:
+        solution = gs.solve(
+            logistic(town.graph).take([i]),
+            network,
+            method,
+            stop=stop,
+            callback=tell,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds or 0.0,
+        )
+    costs = solution.costs
+    found = {"rounds": costs.rounds, "gradients": costs.gradients, "iterations": solution.history[-1].iteration}
+    np.savez(folder / f"result-{i}.npz", x=solution.x[0], status=solution.status.name, **found)

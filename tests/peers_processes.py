@@ -1,0 +1,280 @@
+"""Agents as real processes on loopback, a proxy that can be cut, and an injector, for the tests of the peers' links.
+
+An agent mixes its vector with those of its neighbours for some rounds, writes checkpoints of its own, and leaves its
+result, or its error, in a file.
+"""
+
+import json
+import logging
+import multiprocessing
+import os
+import socket
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import zmq
+
+from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.keys import make_key_pair, read_secret
+from gradslide.network.peers.links import Links, Neighbour
+
+SIZE = 16
+
+# Every agent is a fork of a process that has imported everything: it starts at once.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["peers_processes"])
+os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def drift(agent, round):
+    """What an agent adds of its own in a round."""
+    return np.random.default_rng([agent, round]).standard_normal(SIZE)
+
+
+def mix(x, received, agent, round):
+    """The next vector from the own one and those received, in the order of the neighbours' names."""
+    return (x + sum(received[name] for name in sorted(received))) / (1 + len(received)) + drift(agent, round)
+
+
+def undisturbed(edges, rounds):
+    """The vectors of all agents after some rounds, without any network."""
+    count = 1 + max(max(edge) for edge in edges)
+    x = [drift(agent, -1 % 2**32) for agent in range(count)]
+    for round in range(rounds):
+        around = {i: {f"a{j}": x[j] for e in edges for j in e if i in e and j != i} for i in range(count)}
+        x = [mix(x[i], around[i], i, round) for i in range(count)]
+    return x
+
+
+class Agents:
+    """Agents on a graph, each with keys, an address and a file for its settings; started as processes at will."""
+
+    def __init__(self, folder, edges, **common):
+        self.folder, self.edges, self.common = Path(folder), edges, common
+        self.count = 1 + max(max(edge) for edge in edges)
+        self.keys = [make_key_pair(f"a{i}", folder) for i in range(self.count)]
+        self.addresses = [f"tcp://127.0.0.1:{free_port()}" for _ in range(self.count)]
+        self.seen_at = {}  # (who dials, whom): another address, of a proxy
+        self.silent = set()  # agents that do not listen
+        self.processes = []
+
+    def neighbours(self, i):
+        return [j for edge in self.edges for j in edge if i in edge and j != i]
+
+    def neighbour(self, i, j):
+        """How agent i sees its neighbour j."""
+        address = None if j in self.silent else self.seen_at.get((i, j), self.addresses[j])
+        return Neighbour(f"a{j}", address, self.keys[j].public)
+
+    def links(self, i, **other):
+        """The links of agent i, here in the process of the test."""
+        options = {"run_id": "test", "settings": {"method": "mix"}, "deadline": 20.0}
+        options.update({name: self.common[name] for name in (*options, "size_limit") if name in self.common})
+        options.update(other)
+        listen = None if i in self.silent else self.addresses[i]
+        return Links(self.keys[i], listen, [self.neighbour(i, j) for j in self.neighbours(i)], **options)
+
+    def start(self, i, **other):
+        seen = [self.neighbour(i, j) for j in self.neighbours(i)]
+        settings = {
+            "agent": i,
+            "secret": str(self.folder / f"a{i}.secret"),
+            "listen": None if i in self.silent else self.addresses[i],
+            "neighbours": [[n.name, n.address, n.public_key] for n in seen],
+            "files": str(self.folder / f"a{i}"),
+            "run_id": "test",
+            "settings": {"method": "mix"},
+            "deadline": 20.0,
+            "rounds": 50,
+            "checkpoint_every": 0,
+            "pause": 0.0,
+            **self.common,
+            **other,
+        }
+        process = PROCESSES.Process(target=run_agent, args=(settings,), daemon=True)
+        process.start()
+        self.processes.append(process)
+        return process
+
+    def result(self, i):
+        return np.load(self.folder / f"a{i}.result.npy")
+
+    def error(self, i):
+        return json.loads((self.folder / f"a{i}.error").read_text())
+
+    def log(self, i):
+        return (self.folder / f"a{i}.log").read_text()
+
+    def round(self, i):
+        """The round an agent was in when it last said so."""
+        try:
+            return int((self.folder / f"a{i}.round").read_text() or 0)
+        except FileNotFoundError:
+            return -1
+
+    def wait_for_round(self, i, round, seconds=20):
+        wait_until(lambda: self.round(i) >= round, seconds, f"agent {i} to be in round {round}")
+
+    def finish(self, *processes, seconds=30):
+        """Exit codes of processes, by default of all."""
+        for process in processes or self.processes:
+            process.join(seconds)
+        return [process.exitcode for process in processes or self.processes]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for process in self.processes:
+            process.kill()
+            process.join(10)
+
+
+def wait_until(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.01)
+
+
+class Proxy:
+    """Passes TCP on to an address; can be cut (connections end, new ones are refused) and mended. `seen`: all bytes."""
+
+    def __init__(self, target):
+        self._target = int(target.rsplit(":", 1)[1])
+        self.port = free_port()
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.seen = bytearray()
+        self._open = []
+        self._swallowing = set()
+        self.mend()
+
+    def mend(self):
+        self._server = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
+
+    def cut(self):
+        for each in (self._server, *self._open):
+            for end in (lambda one: one.shutdown(socket.SHUT_RDWR), lambda one: one.close()):
+                try:
+                    end(each)
+                except OSError:
+                    continue
+        self._open.clear()
+
+    def swallow(self):
+        """From now on the connections there are pass nothing on; new ones do."""
+        self._swallowing.update(self._open)
+
+    def _accept(self, server):
+        while True:
+            try:
+                near, _ = server.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                near.close()
+                continue
+            self._open += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _pass_on(self, source, sink):
+        try:
+            while data := source.recv(65536):
+                self.seen += data
+                if source not in self._swallowing:
+                    sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for each in (source, sink):
+                each.close()
+
+
+class Injector:
+    """A connection of its own with any key, to say anything to an agent."""
+
+    def __init__(self, keys, address, server_key):
+        self._context = zmq.Context()
+        self.socket = self._context.socket(zmq.DEALER)
+        self.socket.curve_publickey = keys.public.encode()
+        self.socket.curve_secretkey = keys.secret.encode()
+        self.socket.curve_serverkey = server_key.encode()
+        self.socket.sndtimeo = 10_000
+        self.socket.immediate = 1
+        self.socket.connect(address)
+
+    def send(self, *frames):
+        self.socket.send_multipart(frames)
+
+    def close(self):
+        self._context.destroy(linger=2000)
+
+
+def _checkpoint(path, round, x, kept):
+    arrays = {f"{name}:{each}": array for name, arrays in kept.items() for each, array in arrays.items()}
+    with open(f"{path}.new", "wb") as file:
+        np.savez(file, round=round, x=x, **arrays)
+    Path(f"{path}.new").replace(path)
+
+
+def _resume(path):
+    with np.load(path) as file:
+        kept = {}
+        for key in file.files:
+            if ":" in key:
+                name, each = key.rsplit(":", 1)
+                kept.setdefault(name, {})[int(each)] = file[key]
+        return int(file["round"]), file["x"], kept
+
+
+def _agent(settings):
+    me, files = settings["agent"], settings["files"]
+    logging.basicConfig(filename=f"{files}.log", level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    neighbours = [Neighbour(*each) for each in settings["neighbours"]]
+    names = [each.name for each in neighbours]
+    options = {
+        name: settings[name]
+        for name in ("run_id", "settings", "deadline", "size_limit", "keep_limit")
+        if name in settings
+    }
+    every, path = settings["checkpoint_every"], Path(f"{files}.checkpoint")
+    round, x, kept = 0, drift(me, -1 % 2**32), {}
+    if every and path.exists():
+        round, x, kept = _resume(path)
+    links = Links(read_secret(settings["secret"]), settings["listen"], neighbours, checkpoints=bool(every), **options)
+    with links:
+        links.open(round, kept=kept if settings.get("restore", True) else None)
+        for round in range(links.round, settings["rounds"]):
+            Path(f"{files}.round").write_text(str(round))
+            received = links.exchange(dict.fromkeys(names, x), dict.fromkeys(names, (np.float64, (SIZE,))))
+            x = mix(x, received, me, round)
+            time.sleep(settings["pause"])
+            if every and (round + 1) % every == 0:
+                _checkpoint(path, links.round, x, links.kept())
+                links.checkpointed(links.round)
+    np.save(f"{files}.result.npy", x)
+
+
+def run_agent(settings):
+    """The whole life of an agent's process."""
+    warnings.simplefilter("error")
+    try:
+        _agent(settings)
+    except PeerError as error:
+        said = {"kind": type(error).__name__, "neighbour": error.neighbour, "round": error.round, "text": str(error)}
+        Path(f"{settings['files']}.error").write_text(json.dumps(said))
+        sys.exit(3)

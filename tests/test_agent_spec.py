@@ -1,0 +1,294 @@
+"""The file of an agent: what it may say, what is refused and how, and the user's own builder."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import gradslide as gs
+from gradslide.errors import InputError
+from gradslide.experiments.agent.build import build_agent
+from gradslide.experiments.agent.builder import BuilderFailed, built
+from gradslide.experiments.agent.local import rows
+from gradslide.experiments.agent.local.toml_text import document
+from gradslide.experiments.agent.spec import parse_agent, read_agent, template_text
+from gradslide.network.peers.keys import make_key_pair
+
+KEYS = {
+    "top": 'version = 1\nname = "a"\nsecret_key = "a.secret"\nlisten = "tcp://127.0.0.1:5555"\n'
+    'run = "trial"\ndiameter = 2',
+    "neighbour": 'name = "b"\naddress = "tcp://127.0.0.1:5556"\npublic_key = "b.public"',
+    "problem": 'builder = "mine.py:build"',
+    "method": 'name = "pds"',
+    "stop": "iterations = 5",
+}
+BUILDER = (
+    "import gradslide as gs\n\ndef build():\n    return gs.losses.Quadratic([[2.0, 0.0], [0.0, 1.0]], [1.0, 1.0])\n"
+)
+
+
+def text_of(**changed):
+    """The file above with some parts changed, or left out (None)."""
+    parts = {**KEYS, **changed}
+    top = parts.pop("top")
+    tables = [f"[{name}]\n{content}\n" for name, content in parts.items() if content is not None]
+    return "\n".join([top, *tables])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of an agent: keys, the neighbour's public one, and a builder."""
+    make_key_pair("a", tmp_path)
+    make_key_pair("b", tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "b.public").rename(tmp_path / "b.public")
+    (tmp_path / "mine.py").write_text(BUILDER)
+    return tmp_path
+
+
+def made(folder, **changed):
+    return build_agent(parse_agent(text_of(**changed), folder))
+
+
+# The file
+
+
+def test_the_template_says_what_it_means():
+    spec = parse_agent(template_text(), Path("somewhere"))
+    assert spec.name == "north"
+    assert [(each.name, each.address is None) for each in spec.neighbours] == [("east", False), ("west", True)]
+    assert spec.secret_key == Path("somewhere/north.secret")
+    assert spec.output.dir == Path("somewhere/results")
+    assert (spec.output.checkpoint, spec.output.checkpoint_seconds) == (True, 60.0)
+    assert spec.builder == "site.py:build"
+
+
+def test_the_template_shows_every_default():
+    """What it shows is what holds if it is left out, but for what must be said."""
+    top = tomllib.loads(template_text())
+    shown = parse_agent(template_text(), Path())
+    assert shown.deadline == parse_agent(text_of(), Path()).deadline
+    assert shown.mu == parse_agent(text_of(), Path()).mu
+    assert shown.output == parse_agent(text_of(), Path()).output
+    assert set(top) == {
+        *("version", "name", "secret_key", "listen", "run", "diameter", "deadline"),
+        *("neighbour", "problem", "method", "stop", "output"),
+    }
+
+
+def test_an_agent_is_built_from_its_file(folder):
+    agent = made(folder)
+    assert agent.neighbours[0].public_key == (folder / "b.public").read_text().strip()
+    assert (agent.problem.m, agent.problem.d, agent.problem.mu) == (1, 2, 0.0)
+    assert isinstance(agent.method, gs.PDS)
+    assert agent.stop == gs.Stop(iterations=5)
+
+
+def test_a_public_key_may_stand_in_the_file_itself(folder):
+    public = (folder / "b.public").read_text().strip()
+    assert made(folder, neighbour=f'name = "b"\npublic_key = "{public}"').neighbours[0].public_key == public
+
+
+def test_settings_name_what_all_must_have_alike(folder):
+    settings = made(folder, method='name = "pds"\nL = 3.0').settings
+    assert settings.items() >= {"d": "2", "dtype": "float64", "mu": "0.0", "method": "PDS"}.items()
+    assert settings["gradslide"] == ".".join(gs.__version__.split(".")[:2])
+    other = made(folder, method='name = "pds"\nL = 4.0', stop="iterations = 6").settings
+    assert {name for name in settings if settings[name] != other.get(name)} == {"method.L", "stop.iterations"}
+
+
+def test_a_method_that_ends_by_itself_needs_no_stop(folder):
+    assert made(folder, method='name = "auto"', stop=None).stop is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"top": KEYS["top"].replace("= 1\n", "= 2\n", 1)}, "version of the spec must be 1; got 2"),
+        ({"top": KEYS["top"].replace("diameter", "diametre")}, "needs 'diameter'; got none; is 'diametre' meant"),
+        ({"top": KEYS["top"] + "\nlissten = 1"}, "a key of .top level. must be one of .*did you mean 'listen'"),
+        ({"top": KEYS["top"].replace('"trial"', '" "')}, "run must name the run"),
+        ({"top": KEYS["top"].replace("diameter = 2", "diameter = 0")}, "diameter must be a whole number >= 1; got 0"),
+        ({"top": KEYS["top"] + "\ndeadline = 0"}, "deadline must be > 0 and finite; got 0.0; 60 waits a minute"),
+        ({"neighbour": None}, r"a spec needs a \[neighbour\] table"),
+        ({"neighbour": 'name = "b"'}, r"\[neighbour\] needs 'public_key'"),
+        ({"neighbour": KEYS["neighbour"] + "\nadress = 1"}, "did you mean 'address'"),
+        ({"problem": 'builder = "mine.py:build"\nmoo = 1.0'}, r"a key of \[problem\]"),
+        ({"problem": "mu = 1.0"}, r"\[problem\] needs 'builder'"),
+        ({"output": "checkpoint_seconds = -1"}, "checkpoint_seconds must be >= 0"),
+        ({"output": "plot = true"}, r"a key of \[output\]"),
+        ({"problem": 'builder = "mine.py:build"\nmu = -1.0'}, "mu must be >= 0"),
+        (
+            {"method": 'name = "pds"\nR = "theory"'},
+            'R of agents .* must be a number: no agent sees what "theory" tak',
+        ),
+        ({"method": 'name = "pdss"'}, "did you mean 'pds'"),
+        ({"stop": "objective = 1.0"}, "takes no objective: no agent sees all .* use gap or kkt"),
+        ({"stop": "residual = 1.0\niterations = 5"}, "takes no residual: no agent sees all"),
+        ({"stop": "iteratons = 5"}, "did you mean 'iterations'"),
+        ({"stop": None}, "a spec needs a table 'stop'"),
+        ({"neighbour": 'name = "b"\npublic_key = "c.public"'}, "a public key must be 40 characters .* got 'c.public'"),
+        ({"neighbour": KEYS["neighbour"].replace("tcp://", "")}, "the address of b must be tcp://host:port"),
+        ({"top": KEYS["top"].replace("a.secret", "c.secret")}, "c.secret must hold a secret key .* gradslide keys new"),
+        (
+            {
+                "top": "\n".join(line for line in KEYS["top"].splitlines() if "listen" not in line),
+                "neighbour": 'name = "b"\npublic_key = "b.public"',
+            },
+            "this agent or its neighbour b must listen",
+        ),
+    ],
+)
+def test_mistakes_in_the_file_are_named(folder, changed, message):
+    with pytest.raises(InputError, match=message):
+        made(folder, **changed)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match=r"AGENT.toml, which does not exist; .*gradslide agent --init"):
+        read_agent(tmp_path / "AGENT.toml")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX's")
+def test_a_secret_that_others_can_read_is_refused(folder):
+    (folder / "a.secret").chmod(0o644)
+    with pytest.raises(InputError, match="must be for its owner alone; got mode 0644; run chmod 600"):
+        made(folder)
+
+
+# The builder
+
+
+def test_a_builder_may_give_a_domain_and_ask_for_the_folder(folder):
+    (folder / "mine.py").write_text(
+        "import gradslide as gs\nfrom beside import MATRIX\n\n"
+        "def build(folder, scale=1.0):\n"
+        "    import late\n"
+        "    assert (folder / 'mine.py').exists()\n"
+        "    return gs.losses.Quadratic(MATRIX, [0.0]), gs.domains.L2Ball(late.RADIUS)\n"
+    )
+    (folder / "beside.py").write_text("MATRIX = [[1.0]]\n")
+    (folder / "late.py").write_text("RADIUS = 3.0\n")
+    before = list(sys.path)
+    loss, domain = built("mine.py:build", folder)
+    assert loss.d == 1
+    assert isinstance(domain, gs.domains.L2Ball)
+    assert sys.path == before
+    assert "mine" not in sys.modules
+
+
+def test_a_builder_may_be_in_a_module(folder):
+    (folder / "my_site_module.py").write_text(BUILDER)
+    assert built("my_site_module:build", folder)[0].d == 2
+
+
+def test_a_file_may_be_called_like_a_module_that_there_is(folder):
+    (folder / "json.py").write_text(BUILDER)
+    assert built("json.py:build", folder)[0].d == 2
+    assert hasattr(sys.modules["json"], "dumps")
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("mine.py", BUILDER, "builder must name a file or module, and a function in it; got 'mine.py'"),
+        ("other.py:build", BUILDER, "the builder's file must be there; got .*other.py, which is not"),
+        ("no_such_module:build", BUILDER, "got no_such_module, which is not to be found"),
+        ("../mine:build", BUILDER, "or in a .py file; got '../mine'"),
+        ("mine.py:bild", BUILDER, "the function in builder, of mine.py, must be .* got 'bild'; did you mean 'build'"),
+        ("mine.py:gs", BUILDER, "mine.py:gs must be a function; got module"),
+        ("mine.py:build", "def build(path): pass", "must take no argument, or the folder; got path"),
+        ("mine.py:build", "def build(): return 3", r"must return a loss, or \(loss, domain\); got int 3"),
+        (
+            "mine.py:build",
+            BUILDER.replace("return gs.losses", "return 1, gs.losses"),
+            r"must return a loss, or \(loss, domain\); got tuple",
+        ),
+        (
+            "mine.py:build",
+            "import gradslide as gs\ndef build(): return gs.losses.Quadratic([[1.0]], [0.0]), 'ball'",
+            "got str 'ball'; for example gs.domains.L2Ball",
+        ),
+        (
+            "mine.py:build",
+            "import gradslide as gs\ndef build(): return gs.losses.LeastSquares([[1.0], [2.0]], [1, 2], agents=2)",
+            "must return the loss of one agent; got 2 agents",
+        ),
+    ],
+)
+def test_mistakes_about_the_builder_are_named(folder, name, source, message):
+    (folder / "mine.py").write_text(source)
+    with pytest.raises(InputError, match=message):
+        built(name, folder)
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "line"),
+    [
+        ("x = 1\n1 / 0\n", "ZeroDivisionError", "line 2"),
+        (
+            "def build():\n    return helper()\n\ndef helper():\n    raise KeyError('age')\n",
+            "KeyError: 'age'",
+            "line 5",
+        ),
+        ("def build(:\n", "SyntaxError", "line 1"),
+        ("import no_such_package\n", "ModuleNotFoundError", "line 1"),
+        (
+            "import gradslide as gs\ndef build():\n    return gs.losses.Logistic([[1.0]], [3])\n",
+            "labels must be",
+            "line 3",
+        ),
+    ],
+)
+def test_an_error_in_the_users_code_comes_with_its_traceback(folder, source, said, line):
+    (folder / "mine.py").write_text(source)
+    with pytest.raises(BuilderFailed, match=r"the builder mine.py:build failed") as raised:
+        built("mine.py:build", folder)
+    report = raised.value.report
+    assert said in report
+    assert line in report
+    assert "mine.py" in report
+    assert "builder.py" not in report, "our own frames say nothing to the user"
+
+
+# What a network on loopback writes for its agents
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_agents_rows_come_back_as_they_were_written(tmp_path, sparse):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(6, 3)) * (rng.random((6, 3)) < 0.5)
+    features[:, 2] = 0.0
+    table = {
+        "loss": "huber",
+        "delta": 0.5,
+        "mu": 0.1,
+        "domain": {"set": "l2_ball", "radius": 2.0},
+        "penalty": {"kind": "l1", "weight": 0.1},
+    }
+    rows.write_rows(tmp_path, sp.csr_array(features) if sparse else features, {"targets": np.arange(6.0)}, table)
+    loss, domain = built("gradslide.experiments.agent.local.rows:build", tmp_path)
+    x = rng.normal(size=(1, 3))
+    same = gs.losses.Huber(features, np.arange(6.0), delta=0.5)
+    np.testing.assert_allclose(loss.gradient(x), same.gradient(x))
+    assert isinstance(domain, gs.domains.L2Ball)
+    np.testing.assert_allclose(domain.r(x), 0.1 * np.abs(x).sum(axis=1))
+
+
+def test_tables_come_back_from_toml_as_they_were():
+    top = {
+        "version": 1,
+        "title": 'a "quoted" \\ name\nof two lines, \x7f ü',
+        "deadline": 60.0,
+        "neighbour": [{"name": "a", "address": "tcp://h:1"}, {"name": "b"}],
+        "stop": {"gap": {"relative": 1e-6}, "iterations": 5, "a key": True},
+        "method": {"name": "x", "weights": [[0.5, 1], [2, float("inf")]], "none": []},
+    }
+    assert tomllib.loads(document(top)) == top
+
+
+def test_what_toml_cannot_say_is_refused():
+    with pytest.raises(TypeError, match="no place in a spec for None"):
+        document({"nothing": None})

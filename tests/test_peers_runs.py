@@ -1,0 +1,349 @@
+"""Runs among peers: the same as in the simulation, whatever ends them, and whoever is killed on the way."""
+
+import numpy as np
+import pytest
+from peers_agents import GRAPH, Agent, Town, all_well, logistic, together
+
+import gradslide as gs
+from gradslide.errors import InputError
+from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.network import Diverged
+
+FIVE = gs.Graph.from_edges(5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)])
+SMALL = gs.Graph.path(3)
+M = GRAPH.m
+
+
+def own_sets():
+    lo = np.random.default_rng(1).uniform(-1.0, -0.1, size=(M, 4))
+    return logistic(GRAPH, domain=gs.domains.Box(lo=lo, hi=lo + 1.0))
+
+
+# Problem, method, outer iterations, and how far sums in another order may lead.
+RUNS = {
+    "late sums": (logistic(GRAPH), gs.AutoPDS(), 60, 1e-9),
+    "sums at once": (logistic(GRAPH), gs.AutoPDS(agreement="exact"), 30, 1e-9),
+    "no sums": (logistic(GRAPH), gs.AutoPDS(agreement="none", first_L=1.0), 30, 0.0),
+    "own sets": (own_sets(), gs.AutoPDS(), 40, 1e-9),
+    "single precision": (logistic(GRAPH, dtype=np.float32), gs.AutoPDS(K=2), 20, 1e-4),
+    "simplex": (logistic(GRAPH, domain=gs.domains.EntropySimplex()), gs.AutoPDS(), 10, 1e-9),
+    "PDS": (logistic(GRAPH), gs.PDS(), 30, 1e-9),
+    "PDS with a norm": (own_sets(), gs.PDS(R=0.5, coupling="laplacian"), 20, 0.0),
+    "SPDS": (logistic(GRAPH), gs.SPDS(N=12, seed=3), 12, 1e-9),
+    "NIDS": (own_sets(), gs.NIDS(), 40, 0.0),
+    "DCS": (logistic(GRAPH), gs.DCS(), 4, 0.0),
+}
+
+
+def rows(solutions):
+    return np.vstack([solution.x for solution in solutions])
+
+
+def numbers(solution):
+    """What a run took, which all agents must have alike."""
+    costs, last = solution.costs, solution.history[-1]
+    return solution.status, last.iteration, costs.rounds, costs.gradients, costs.samples, costs.values
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_that_of_the_simulation(name):
+    problem, method, iterations, rtol = RUNS[name]
+    stop = gs.Stop(iterations=iterations)
+    expected = gs.solve(problem, GRAPH, method, stop=stop)
+    found = all_well(together(GRAPH, lambda i, net: gs.solve(problem.take([i]), net, method, stop=stop)))
+    assert [numbers(solution) for solution in found] == [numbers(expected)] * M
+    assert sum(solution.costs.floats_sent for solution in found) == expected.costs.floats_sent
+    assert rows(found).dtype == expected.x.dtype
+    np.testing.assert_allclose(rows(found), expected.x, rtol=rtol, atol=rtol)
+    assert [solution.agents for solution in found] == [(i,) for i in range(M)]
+    assert {solution.history[-1].objective for solution in found} == {None}
+
+
+def test_a_gap_ends_all_at_the_same_iteration():
+    problem, stop = logistic(GRAPH), gs.Stop(gap=gs.Relative(1e-2), disagreement=gs.Relative(1e-1), iterations=500)
+    expected = gs.solve(problem, GRAPH, stop=stop)
+    found = all_well(together(GRAPH, lambda i, net: gs.solve(problem.take([i]), net, stop=stop)))
+    assert expected.status is gs.Status.CONVERGED
+    assert [numbers(solution) for solution in found] == [numbers(expected)] * M
+    for solution in found:
+        assert solution.certificate.gap == found[0].certificate.gap
+        assert solution.certificate.gap <= 1e-2 * abs(solution.certificate.upper)
+        assert solution.history[-1].gap == solution.certificate.gap
+
+
+def test_residuals_and_disagreement_end_all_at_the_same_iteration():
+    problem = own_sets()
+
+    def act(i, net):
+        first = gs.solve(problem.take([i]), net, stop=gs.Stop(kkt=gs.Relative(5e-2), iterations=500))
+        # Another run over the same links.
+        second = gs.solve(problem.take([i]), net, gs.NIDS(), stop=gs.Stop(disagreement=0.3, iterations=500))
+        return first, second
+
+    for solutions in zip(*all_well(together(GRAPH, act)), strict=True):
+        assert {numbers(solution) for solution in solutions} == {numbers(solutions[0])}
+        assert solutions[0].status is gs.Status.CONVERGED
+        apart = np.linalg.norm(rows(solutions) - rows(solutions).mean(axis=0), axis=1).max()
+        assert solutions[0].history[-1].disagreement == pytest.approx(apart)
+
+
+def test_an_objective_cannot_be_a_target():
+    def act(i, net):
+        with pytest.raises(InputError, match="targets that look at all agents"):
+            gs.solve(logistic(SMALL).take([i]), net, gs.NIDS(), stop=gs.Stop(objective=1.0))
+
+    all_well(together(SMALL, act))
+
+
+@pytest.mark.parametrize("status", ["TIME_LIMIT", "STOPPED"])
+def test_what_one_wishes_ends_all_at_the_same_iteration(status):
+    problem = logistic(FIVE)
+
+    def act(i, net):
+        given = {"stop": gs.Stop(iterations=5000)}
+        if i == 3 and status == "STOPPED":
+            given["callback"] = lambda record, x: record.iteration == 10
+        elif i == 3:
+            given["stop"] = gs.Stop(iterations=5000, seconds=0.2)
+        return gs.solve(problem.take([i]), net, gs.NIDS(), **given)
+
+    found = all_well(together(FIVE, act))
+    assert {solution.status.name for solution in found} == {status}
+    assert len({numbers(solution) for solution in found}) == 1
+    if status == "STOPPED":
+        # One exchange per outer iteration takes the wish one hop, and back to who wished.
+        assert found[0].history[-1].iteration == 10 + FIVE.diameter + 1
+
+
+# Checkpoints
+
+
+def resumed(folder, iterations, method=None, network=True, **given):
+    """Three agents that write checkpoints, or go on from them."""
+
+    def path(i):
+        return folder / f"agent-{i}.npz"
+
+    def act(i, net):
+        stop = gs.Stop(iterations=iterations)
+        chosen = gs.AutoPDS(agreement="late", balance=0.1) if method is None else method
+        return gs.solve(logistic(SMALL).take([i]), net, chosen, stop=stop, checkpoint=path(i), **given)
+
+    return together(SMALL, act, lambda i: {"checkpoint": path(i) if network else None, "deadline": 3.0})
+
+
+def test_a_run_that_all_resume_is_the_same_to_the_bit(tmp_path):
+    whole = all_well(resumed(tmp_path / "whole", 30))
+    # With sums and wishes on their way, and once right at the start.
+    for iterations in (1, 11, 12, 30):
+        parts = all_well(resumed(tmp_path / "parts", iterations, checkpoint_seconds=0))
+    assert rows(parts).tobytes() == rows(whole).tobytes()
+    assert [numbers(solution) for solution in parts] == [numbers(solution) for solution in whole]
+    assert [solution.costs.floats_sent for solution in parts] == [solution.costs.floats_sent for solution in whole]
+
+
+def test_a_checkpoint_must_be_gone_on_from_as_it_was_begun(tmp_path):
+    all_well(resumed(tmp_path, 3))
+    cases = {
+        "a run that does not go on from it": {"resume": False},
+        "a run that is begun in another way": {"method": gs.PDS()},
+        "the network must know where the checkpoint is": {"network": False},
+    }
+    for text, given in cases.items():
+        for error in resumed(tmp_path, 5, **given):
+            assert isinstance(error, InputError)
+            assert text in str(error)
+    assert all_well(resumed(tmp_path, 5))[0].history[-1].iteration == 5
+
+
+def test_a_network_cannot_go_back_to_its_own_checkpoint(tmp_path):
+    def act(i, net):
+        stop, given = gs.Stop(iterations=3), {"checkpoint": tmp_path / f"{i}.npz"}
+        gs.solve(logistic(SMALL).take([i]), net, gs.NIDS(), stop=stop, **given)
+        with pytest.raises(InputError, match="that was there when its network was made"):
+            gs.solve(logistic(SMALL).take([i]), net, gs.NIDS(), stop=stop, **given)
+
+    all_well(together(SMALL, act, lambda i: {"checkpoint": tmp_path / f"{i}.npz"}))
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    gs.solve(logistic(SMALL), SMALL, gs.NIDS(), stop=gs.Stop(iterations=3), checkpoint=tmp_path / "local.npz")
+    with pytest.raises(InputError, match="must be one of an agent among peers"):
+        Town.on(SMALL).peers(0, checkpoint=tmp_path / "local.npz")
+
+
+# Processes that are killed
+
+
+class Case:
+    """Five agents in processes of their own. dying: which of them do not survive a checkpoint, and of when."""
+
+    def __init__(self, folder, method, stop, dying=(), **told):
+        folder.mkdir()
+        town, told = Town.on(FIVE), {"method": method, "stop": stop, **told}
+        self.agents = [Agent(town, folder, i, dies_at=dict(dying).get(i), **told) for i in range(FIVE.m)]
+
+    def kill(self, kills):
+        """kills: (agent, after which outer iteration), one after the other."""
+        for agent, iteration in kills:
+            self.agents[agent].wait_for(iteration)
+            self.agents[agent].kill()
+            self.agents[agent].start()
+
+    def found(self):
+        return [agent.found() for agent in self.agents]
+
+
+ITERATIONS = 40
+
+
+def undisturbed(method):
+    stop = gs.Stop(iterations=ITERATIONS)
+    solutions = all_well(together(FIVE, lambda i, net: gs.solve(logistic(FIVE).take([i]), net, method, stop=stop)))
+    return [
+        {
+            "rounds": solution.costs.rounds,
+            "gradients": solution.costs.gradients,
+            "iterations": ITERATIONS,
+            "x": solution.x[0].tolist(),
+            "status": solution.status.name,
+        }
+        for solution in solutions
+    ]
+
+
+KILLS = {
+    "once": (gs.AutoPDS(), 0.05, [(2, 12)]),
+    "before the first checkpoint": (gs.AutoPDS(agreement="none"), 1000.0, [(1, 3)]),
+    "several": (gs.AutoPDS(), 0.05, [(2, 5), (0, 14), (2, 15), (4, 30)]),
+    "sampled": (gs.SPDS(N=ITERATIONS, seed=1, c=0.01), 0.05, [(3, 17)]),
+}
+
+
+@pytest.mark.parametrize("name", KILLS)
+def test_an_agent_that_is_killed_and_started_again_leads_to_the_same(name, tmp_path):
+    method, seconds, kills = KILLS[name]
+    stop = gs.Stop(iterations=ITERATIONS)
+    case = Case(tmp_path / "run", method, stop, checkpoint_seconds=seconds, pause=0.01)
+    case.kill(kills)
+    assert case.found() == undisturbed(method)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        gs.Stop(gap=gs.Relative(1e-4), disagreement=gs.Relative(1e-3), iterations=400),
+        gs.Stop(kkt=gs.Relative(1e-3), iterations=400),
+    ],
+    ids=["gap", "kkt"],
+)
+def test_an_agent_that_is_killed_agrees_on_targets_like_the_others(stop, tmp_path):
+    problem = logistic(FIVE)
+    expected = all_well(together(FIVE, lambda i, net: gs.solve(problem.take([i]), net, gs.AutoPDS(), stop=stop)))
+    case = Case(tmp_path / "run", gs.AutoPDS(), stop, checkpoint_seconds=0.05, pause=0.01)
+    case.kill([(2, 12), (3, 15)])
+    found = case.found()
+    assert [each["x"] for each in found] == [solution.x[0].tolist() for solution in expected]
+    assert [each["rounds"] for each in found] == [solution.costs.rounds for solution in expected]
+
+
+def test_an_agent_serves_what_it_sent_before_its_own_checkpoint(tmp_path):
+    """Agent 2 dies before it writes the checkpoint that its neighbours have written; one of these is killed, too."""
+    case = Case(tmp_path / "run", gs.AutoPDS(), gs.Stop(iterations=ITERATIONS), dying={2: 12}, checkpoint_seconds=0.0)
+    one, other = case.agents[2], case.agents[1]
+    one.wait_for_death()
+    other.wait_for_checkpoint(12)
+    other.kill()
+    other.start()
+    one.start(dies_at=None)
+    assert case.found() == undisturbed(gs.AutoPDS())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_agents_that_are_killed_at_random_lead_to_the_same(seed, tmp_path):
+    rng, method = np.random.default_rng(seed), gs.AutoPDS(agreement=("late", "exact", "none")[seed % 3])
+    kills = [(int(rng.integers(FIVE.m)), int(after)) for after in np.sort(rng.integers(1, ITERATIONS - 5, size=4))]
+    stop = gs.Stop(iterations=ITERATIONS)
+    case = Case(tmp_path / "run", method, stop, checkpoint_seconds=rng.uniform(0.0, 0.1), pause=0.01)
+    case.kill(kills)
+    assert case.found() == undisturbed(method)
+
+
+def test_ctrl_c_for_one_ends_all_at_the_same_iteration(tmp_path):
+    case = Case(tmp_path / "run", gs.AutoPDS(), gs.Stop(iterations=5000))
+    case.agents[1].wait_for(5)
+    case.agents[1].interrupt()
+    found = case.found()
+    assert {each["status"] for each in found} == {"INTERRUPTED"}
+    assert len({(each["iterations"], each["rounds"]) for each in found}) == 1
+    assert 5 <= found[0]["iterations"] < 5000
+
+
+# What goes wrong
+
+
+def test_agents_in_different_places_of_the_algorithm_find_out():
+    def act(i, net):
+        net.settle(0)
+        if i == 2:
+            net.agree(np.ones((1, 2)), "max")
+        net.combine(np.ones((1, 2)), net.laplacian)
+
+    astray = [error for error in together(SMALL, act, lambda i: {"deadline": 2.0}) if isinstance(error, PeerError)]
+    named = {error.neighbour: str(error) for error in astray}
+    assert "agent 2" in named
+    assert "another place of the algorithm: at a maximum of outer iteration 1" in named["agent 2"]
+    assert "this agent is at a combination" in named["agent 2"]
+
+
+def test_agents_in_different_outer_iterations_find_out():
+    def act(i, net):
+        net.settle(0)
+        net.combine(np.ones((1, 2)), net.laplacian)
+        if i == 1:
+            net.settle(0)
+        net.combine(np.ones((1, 2)), net.laplacian)
+
+    errors = together(gs.Graph.path(2), act, lambda i: {"deadline": 2.0})
+    assert any("of outer iteration 2" in str(error) and "outer iteration 1" in str(error) for error in errors)
+
+
+def test_what_is_not_finite_is_never_sent():
+    def act(i, net):
+        v = np.ones((1, 2))
+        net.combine(v, net.laplacian)
+        net.combine(v * (np.nan if i == 0 else 1.0), net.laplacian)
+
+    results = together(gs.Graph.path(2), act, lambda i: {"deadline": 1.5})
+    assert isinstance(results[0], Diverged)
+    assert isinstance(results[1], PeerError)
+    assert results[1].neighbour == "agent 0"
+    assert "diverged" in str(results[1])
+
+
+def test_neighbours_learn_no_more_of_an_error_than_its_kind():
+    def act(i, net):
+        net.combine(np.ones((1, 2)), net.laplacian)
+        if i == 0:
+            raise KeyError("a patient's name")
+        net.combine(np.ones((1, 2)), net.laplacian)
+
+    results = together(gs.Graph.path(2), act, lambda i: {"deadline": 1.5})
+    assert isinstance(results[1], PeerError)
+    assert "KeyError" in str(results[1])
+    assert "patient" not in str(results[1])
+
+
+def test_an_agent_that_never_comes_back_ends_the_run_with_its_name():
+    def act(i, net):
+        for step in range(5):
+            if (i, step) == (2, 3):
+                raise RuntimeError
+            net.combine(np.ones((1, 2)), net.laplacian)
+
+    results = together(SMALL, act, lambda i: {"deadline": 1.5})
+    assert isinstance(results[1], PeerError)
+    assert results[1].neighbour == "agent 2"
+    assert isinstance(results[0], PeerError)
+    assert results[0].neighbour == "agent 1"

@@ -1,0 +1,338 @@
+"""Who gets in, and what an authenticated neighbour can do: nothing but its part of the run."""
+
+import os
+import random
+import re
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+import zmq
+from peers_processes import SIZE, Agents, Injector, Proxy, drift, mix, undisturbed, wait_until
+
+from gradslide.network.peers import wire
+from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.hello import Hello
+from gradslide.network.peers.keys import make_key_pair
+from gradslide.network.peers.neighbour import Neighbour
+from gradslide.network.peers.sockets import Sockets
+from gradslide.network.peers.wire import HEADER_SIZE, Kind, Message
+
+PAIR = [(0, 1)]
+
+
+class Partner:
+    """Agent 1 here, honest, beside an injector with the same key and session; agent 0 is a process, the victim."""
+
+    def __init__(self, agents, rounds, **victim):
+        self.agents, self.rounds = agents, rounds
+        self.process = agents.start(0, rounds=rounds, **victim)
+        self.links = agents.links(1)
+        self.links.open()
+        self.edge = self.links._engine.peers["a0"].outgoing
+        self.session = self.links._engine._session
+        self.injector = Injector(agents.keys[1], agents.addresses[0], agents.keys[0].public)
+
+    def frame(self, kind=Kind.DATA, round=0, content=None, edge=None, session=None, **fields):
+        content = np.zeros(SIZE) if content is None and kind is Kind.DATA else content
+        return wire.encode(Message(kind, session or self.session, round, content=content, **fields), edge or self.edge)
+
+    def run(self, inject):
+        """All rounds, with something injected before each."""
+        x = drift(1, -1 % 2**32)
+        for round in range(self.rounds):
+            inject(round)
+            x = mix(x, self.links.exchange({"a0": x}, {"a0": (np.float64, (SIZE,))}), 1, round)
+        self.links.close()
+        self.injector.close()
+        assert self.agents.finish() == [0]
+        for mine, theirs in zip((self.agents.result(0), x), undisturbed(PAIR, self.rounds), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def sealed(header, payload=b""):
+    """A header with any fields, and the checksum that fits."""
+    return header[:-4] + wire.zlib.crc32(payload, wire.zlib.crc32(header[:-4])).to_bytes(4, "little") + payload
+
+
+def stranger(tmp_path):
+    return make_key_pair("stranger", tmp_path)
+
+
+def test_an_unknown_key_stays_outside(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        partner = Partner(agents, 20)
+        outside = stranger(tmp_path)
+        intruder = Injector(outside, agents.addresses[0], agents.keys[0].public)
+        intruder.socket.sndtimeo = 500
+
+        def inject(round):
+            if round == 10:
+                with pytest.raises(zmq.Again):
+                    intruder.send(partner.frame(round=round))
+
+        partner.run(inject)
+        intruder.close()
+        assert f"somebody unknown: rejected: the unknown key {outside.public}" in agents.log(0)
+
+
+def test_an_agent_that_is_not_listed_is_told_so(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        agents.start(0, deadline=2.5)
+        agents.keys[1] = stranger(tmp_path)
+        with pytest.raises(PeerError, match=r"a0: no hello.*never heard from.*refuses this agent's key"):
+            agents.links(1, deadline=2.0).open()
+        assert agents.finish() == [3]
+        assert f"the unknown key {agents.keys[1].public}" in agents.log(0)
+
+
+def test_a_server_with_the_wrong_key_is_not_talked_to(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        agents.start(0, deadline=2.5)
+        agents.keys[0] = stranger(tmp_path)
+        with pytest.raises(PeerError, match=r"a0: no hello.*a handshake failed"):
+            agents.links(1, deadline=2.0).open()
+        assert agents.finish() == [3]
+        assert "never heard from" in agents.error(0)["text"]
+        assert "a handshake failed" in agents.log(0)
+
+
+def test_without_its_gate_a_socket_lets_nobody_in(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        nobody = [Neighbour("a1", None, agents.keys[1].public)]
+        quiet = {"size_limit": 100, "patience": 5.0, "trouble": lambda name, reason: None}
+        sockets = Sockets(agents.keys[0], agents.addresses[0], nobody, **quiet)
+        sockets._poller.unregister(sockets._gate.socket)
+        sockets._gate.close()
+        injector = Injector(stranger(tmp_path), agents.addresses[0], agents.keys[0].public)
+        injector.socket.sndtimeo = 500
+        with pytest.raises(zmq.Again):
+            injector.send(b"x")
+        injector.close()
+        sockets.close()
+
+
+def test_garbage_at_the_door_does_no_harm(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        partner = Partner(agents, 20)
+        noise = random.Random(5)
+        port = int(agents.addresses[0].rsplit(":", 1)[1])
+        context = zmq.Context()
+        plain = context.socket(zmq.DEALER)  # no key at all
+        plain.connect(agents.addresses[0])
+        plain.send(partner.frame(round=0))
+
+        def inject(round):
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", port)) as raw:
+                    greeting = b"\xff" + bytes(8) + b"\x7f" if noise.random() < 0.5 else b""
+                    raw.sendall(greeting + noise.randbytes(noise.randrange(1, 200)))
+
+        partner.run(inject)
+        context.destroy(linger=0)
+        assert "somebody unknown: rejected: a handshake failed" in agents.log(0)
+
+
+def test_who_speaks_is_known_from_the_key_and_not_from_the_message(tmp_path):
+    with Agents(tmp_path, [(0, 1), (0, 2)], rounds=20) as agents:
+        agents.start(0)
+        agents.start(1, pause=0.02)
+        links = agents.links(2)
+        links.open()
+        # Agent 2, who is in, says it were agent 1, in the message and as the name of its connection.
+        edge = wire.edge_between("test", {"method": "mix"}, agents.keys[1].public, agents.keys[0].public)
+        liar = Injector(agents.keys[2], agents.addresses[0], agents.keys[0].public)
+        x = drift(2, -1 % 2**32)
+        for round in range(20):
+            for session in (links._engine._session, bytes(8)):
+                liar.send(wire.encode(Message(Kind.DATA, session, round, content=np.ones(SIZE)), edge))
+            x = mix(x, links.exchange({"a0": x}, {"a0": (np.float64, (SIZE,))}), 2, round)
+        links.close()
+        liar.close()
+        assert agents.finish() == [0, 0]
+        for mine, theirs in zip((agents.result(0), agents.result(1), x), undisturbed(agents.edges, 20), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        assert "neighbour a2: rejected: a DATA of another edge" in agents.log(0)
+        assert "neighbour a1: rejected" not in agents.log(0)
+
+
+LIMIT = 8 * SIZE
+
+
+def bad_frames(partner, round):
+    """What must be rejected, and why."""
+    frame, edge = partner.frame, partner.edge
+    other_run = wire.Edge(bytes(16), edge.sender, edge.receiver)
+    newer = bytearray(frame(round=round))
+    newer[4] = 2
+    return {
+        "again, in round": frame(round=max(0, round - 2)),
+        f"round {round + 7} in round": frame(round=round + 7),
+        "too few for a header": frame(round=round)[:50],
+        "bytes of payload where the header says": frame(round=round)[:-3],
+        "over the size limit": frame(round=round, content=np.zeros(2 * SIZE)),
+        "a DATA of another edge": frame(round=round, edge=edge.back()),
+        "a DATA of another run": frame(round=round, edge=other_run),
+        "a STATUS of another run": frame(Kind.STATUS, round, edge=other_run, need=round, flags=2),
+        "a DATA of another start": frame(round=round, session=bytes(8)),
+        "format version 2": bytes(newer),
+        "checksum does not fit": frame(round=round)[:-1] + b"\x01",
+        "though it said it writes no checkpoints": frame(Kind.ACK, round),
+        "a HELLO that cannot be read": frame(Kind.HELLO, round, content="{}"),
+        "no gradslide message": b"\x80\x04K*." + bytes(200),
+    }
+
+
+def test_bad_messages_of_a_neighbour_are_rejected_logged_and_without_effect(tmp_path):
+    with Agents(tmp_path, PAIR, size_limit=LIMIT) as agents:
+        partner = Partner(agents, 40)
+        reasons = []
+
+        def inject(round):
+            frames = bad_frames(partner, round)
+            if 10 <= round < 10 + len(frames):
+                reason, frame = list(frames.items())[round - 10]
+                reasons.append(reason)
+                partner.injector.send(frame)
+                wait_until(lambda: reason in agents.log(0), 5, reason)
+            if round == 30:
+                partner.injector.send(b"", partner.frame(round=round))
+            if round == 31:
+                partner.injector.send(bytes(10 * 2**20))  # libzmq hangs up
+
+        partner.run(inject)
+        assert len(reasons) == len(bad_frames(partner, 9))
+
+
+@pytest.mark.parametrize("content", [np.zeros(SIZE + 1), np.zeros(SIZE, np.float32), np.zeros((1, SIZE)), np.zeros(0)])
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_wrong_shape_or_dtype_is_rejected_and_asked_for_again(tmp_path, content, ahead):
+    with Agents(tmp_path, PAIR) as agents:
+        partner = Partner(agents, 8)
+
+        def inject(round):
+            if round == 3:
+                partner.injector.send(partner.frame(round=round + ahead, content=content))
+                time.sleep(0.1)
+
+        partner.run(inject)
+        said = f"round {3 + ahead} with {content.dtype} {content.shape} instead of float64 ({SIZE},)"
+        assert said in agents.log(0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_or_infinity_is_an_error_that_names_the_neighbour(tmp_path, bad):
+    with Agents(tmp_path, PAIR) as agents:
+        process = agents.start(0)
+        links = agents.links(1)
+        links.open()
+        x = np.zeros(SIZE)
+        for round in range(4):
+            x[5] = bad if round == 3 else 0
+            links.exchange({"a0": x}, {"a0": (np.float64, (SIZE,))})
+        assert agents.finish(process) == [3]
+        links.close("test")
+        error = agents.error(0)
+        assert (error["neighbour"], error["round"]) == ("a1", 3)
+        assert "neighbour a1: NaN or infinity arrived for round 3" in error["text"]
+
+
+def mutated(noise, frames):
+    """A frame that differs from all given ones."""
+    while True:
+        one, other = noise.choice(frames), noise.choice(frames)
+        kind = noise.randrange(6)
+        if kind == 0:
+            changed = bytearray(one)
+            for _ in range(noise.randrange(1, 4)):
+                changed[noise.randrange(len(changed))] ^= 1 << noise.randrange(8)
+        elif kind == 1:
+            changed = one[: noise.randrange(len(one))]
+        elif kind == 2:
+            changed = one + noise.randbytes(noise.randrange(1, 64))
+        elif kind == 3:
+            changed = one[:HEADER_SIZE] + other[HEADER_SIZE:]
+        elif kind == 4:
+            # Any byte of the header, with a checksum that fits; session and round are its business, not to be guessed.
+            place = noise.choice([*range(40), *range(64, HEADER_SIZE - 4)])
+            header = bytearray(one[:HEADER_SIZE])
+            header[place] ^= 1 << noise.randrange(8)
+            changed = sealed(bytes(header), one[HEADER_SIZE:])
+        else:
+            changed = noise.randbytes(noise.randrange(300))
+        if bytes(changed) not in frames:
+            return bytes(changed)
+
+
+def memory(process):
+    with open(f"/proc/{process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_ten_thousand_mutated_messages_have_no_effect(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        partner = Partner(agents, 100)
+        noise, before = random.Random(7), []
+        hello = Hello("test", {"method": "mix"}, bytes(8), None).text()
+
+        def inject(round):
+            frames = [
+                partner.frame(round=round, content=np.ones(SIZE)),
+                partner.frame(round=round + 1, content=np.ones(SIZE)),
+                partner.frame(Kind.HELLO, round, hello, flags=1),
+                partner.frame(Kind.STATUS, round, need=round, flags=3),
+                partner.frame(Kind.ACK, round),
+                partner.frame(Kind.BYE, round, "gone", need=round),
+            ]
+            for _ in range(100):
+                partner.injector.send(mutated(noise, frames))
+            if round == 5:
+                before.append(memory(partner.process))
+            if round == 99:
+                assert memory(partner.process) - before[0] < 30e6
+
+        partner.run(inject)
+        lines = agents.log(0).splitlines()
+        assert len(lines) < 60, "a flood does not fill the disk"
+        counted = re.fullmatch(r"WARNING gradslide.peers neighbour a1: (\d+) more rejected, at last: .+", lines[-1])
+        # What is left can be told from good messages by nobody: other flags, or the header of one that is as long.
+        assert 9_000 < len(lines) - 1 + int(counted[1]) <= 10_000
+
+
+def test_what_goes_over_the_wire_cannot_be_read(tmp_path):
+    with Agents(tmp_path, PAIR, rounds=3) as agents:
+        proxies = [Proxy(agents.addresses[1]), Proxy(agents.addresses[0])]
+        agents.seen_at = {(0, 1): proxies[0].address, (1, 0): proxies[1].address}
+        agents.start(0)
+        agents.start(1)
+        assert agents.finish() == [0, 0]
+        seen = bytes(proxies[0].seen + proxies[1].seen)
+        assert b"CURVE" in seen, "the proxies have seen the handshake"
+        for secret in (drift(0, -1 % 2**32)[:1].tobytes(), drift(1, -1 % 2**32)[3:4].tobytes(), b"GSLP", b"method"):
+            assert secret not in seen
+        for proxy in proxies:
+            proxy.cut()
+
+
+def test_somebody_else_on_a_neighbours_port_is_survived(tmp_path):
+    """A service that talks something else, or an agent with another key, sits where the neighbour will be."""
+    with Agents(tmp_path, PAIR, rounds=10) as agents:
+        agents.silent = {0}
+        port = int(agents.addresses[1].rsplit(":", 1)[1])
+        server = socket.create_server(("127.0.0.1", port))
+
+        def serve():
+            connection, _ = server.accept()
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection.close()
+            server.close()
+
+        other = threading.Thread(target=serve)
+        other.start()
+        agents.start(0)
+        other.join(20)
+        assert not other.is_alive()
+        agents.start(1)
+        assert agents.finish() == [0, 0]
