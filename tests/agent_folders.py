@@ -27,6 +27,7 @@ listen = "{listen}"
 run = "trial"
 diameter = {diameter}
 deadline = {deadline}
+meet = {deadline}
 {neighbours}
 [problem]
 builder = "mine.py:build"

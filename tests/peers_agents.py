@@ -63,6 +63,7 @@ class Town:
         neighbours = [neighbour(int(j)) for j in self.graph.neighbours(i)]
         listen = f"tcp://127.0.0.1:{self.ports[i]}"
         options = {"run_id": "test", "diameter": self.graph.diameter, "deadline": SECONDS / 2, **options}
+        options.setdefault("meet", options["deadline"])
         return Peers(pairs[i], listen, neighbours, **options)
 
 

@@ -73,7 +73,7 @@ def test_the_template_shows_every_default():
     assert shown.mu == parse_agent(text_of(), Path()).mu
     assert shown.output == parse_agent(text_of(), Path()).output
     assert set(top) == {
-        *("version", "name", "secret_key", "listen", "run", "diameter", "deadline"),
+        *("version", "name", "secret_key", "listen", "run", "diameter", "deadline", "meet"),
         *("neighbour", "problem", "method", "stop", "output"),
     }
 

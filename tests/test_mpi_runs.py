@@ -92,7 +92,9 @@ def test_a_stream_that_ends_in_one_process_ends_all(tmp_path):
 # ---- checkpoints
 
 
-@pytest.mark.parametrize("method", ["AutoPDS", "PDS", "SPDS", "NIDS"])
+@pytest.mark.parametrize(
+    "method", ["AutoPDS", *(pytest.param(name, marks=pytest.mark.slow) for name in ("PDS", "SPDS", "NIDS"))]
+)
 def test_a_run_goes_on_with_another_number_of_processes(method, tmp_path):
     path = tmp_path / "run.npz"
     task = {**AUTO, "method": method, "checkpoint": str(path)}
@@ -119,7 +121,7 @@ def test_a_killed_run_goes_on_from_the_newest_common_iteration(tmp_path):
     """Killed at some moment, with checkpoints after every iteration, several times over."""
     rng = np.random.default_rng(8)
     task = {**AUTO, "checkpoint": str(tmp_path / "run.npz"), "checkpoint_seconds": 0.0, "stop": {"iterations": 400}}
-    for attempt in range(3):
+    for attempt in range(2):
         process = launched([{**task, "announce": True}], 3, tmp_path / f"kill{attempt}")
         victim = rank_of(tmp_path / f"kill{attempt}", int(rng.integers(3)), process)
         time.sleep(float(rng.uniform(0.1, 0.6)))

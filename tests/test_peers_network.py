@@ -1,5 +1,7 @@
 """The network as one agent among peers sees it, against the simulation that sees all of them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,6 +15,7 @@ from gradslide.network.peers.discovery import discover
 from gradslide.network.peers.errors import PeerError, SettingsDiffer
 from gradslide.network.peers.message import Place, Purpose, finite, headed, parted, unlimited
 from gradslide.network.peers.passages import Flood, OverTree, Spread, Wish, is_over
+from gradslide.network.peers.rounds import Rounds
 from gradslide.network.peers.tree import Tree
 
 SMALL = gs.Graph.path(3)
@@ -370,3 +373,20 @@ def test_bad_input():
     for bad in (0, 1.5, "2"):
         with pytest.raises(InputError, match="diameter"):
             Town.on(SMALL).peers(0, diameter=bad)
+
+
+# What is no message of this place
+
+
+def test_messages_that_do_not_fit_are_thrown_away_and_agents_elsewhere_are_named():
+    links = SimpleNamespace(round=7)
+    here = Place(3, Purpose.COMBINATION, 1)
+    judge = Rounds(links, None, 1.0)._judge("east", here, 4)
+    assert judge(headed(here, np.ones(4))) == ""
+    assert judge(headed(here, np.ones(5))) == "5 numbers instead of 4"
+    assert "says nothing" in judge(np.array([1.5, 2.0]))
+    assert "says nothing" in judge(headed(here, np.ones(4)).astype(np.float32))
+    assert "says nothing" in judge(headed(here, np.ones(4))[None])
+    with pytest.raises(PeerError, match="east: it is in another place of the algorithm: at a sum") as caught:
+        judge(headed(Place(3, Purpose.SUM, 1), np.ones(4)))
+    assert caught.value.round == 7

@@ -1,7 +1,7 @@
 """Randomness enters as a seed or a Generator."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,3 +36,15 @@ class Streams:
         state["buffer_pos"], state["has_uint32"] = len(state["buffer"]), 0
         bits.state = state
         return self._generators[agent]
+
+
+class ForSome(np.random.Generator):
+    """Draws for all of m agents, and gives the rows of some: the same wherever the others live."""
+
+    def __init__(self, seed: Sequence[int], agents: Sequence[int], m: int) -> None:
+        super().__init__(np.random.PCG64(np.random.SeedSequence(list(seed))))
+        self._agents, self._m = list(agents), m
+
+    def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        """size: (agents here, ...)."""
+        return super().random((self._m, *size[1:]), dtype=dtype)[self._agents]

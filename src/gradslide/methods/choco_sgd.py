@@ -3,8 +3,7 @@ communication", ICML 2019."""
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from gradslide._random import ForSome
 from gradslide._types import Array
 from gradslide.compressors import Compressor, Quantization
 from gradslide.errors import InputError, kind_of, require_number
@@ -72,7 +71,8 @@ class ChocoSGD(SampledSteps):
     def step(self, context: Context, state: State) -> State:
         s, a_k = state, self.a_k(context, state)
         x_half = s.x - a_k * self.sampled_gradient(context, s)
-        c = self.compressor.contract(x_half - s.xh, np.random.default_rng([self.seed, s.k]))
+        random = ForSome([self.seed, s.k], context.network.agents, context.network.m)
+        c = self.compressor.contract(x_half - s.xh, random)
         xh = s.xh + c
         mixed = s.s + context.network.combine(c, context.mixing(self.mixing).matrix, encoding=self.compressor)
         x = x_half + s.gamma * (mixed - xh)

@@ -76,6 +76,7 @@ def run_agent(
             diameter=spec.diameter,
             settings=agent.settings,
             deadline=spec.deadline,
+            meet=spec.meet,
             checkpoint=checkpoint,
         )
         with network:

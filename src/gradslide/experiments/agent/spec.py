@@ -38,6 +38,7 @@ class AgentSpec:
     run: str
     diameter: int
     deadline: float
+    meet: float
     neighbours: tuple[NeighbourSpec, ...]
     builder: str
     mu: float
@@ -71,6 +72,8 @@ def parse_agent(text: str, folder: Path) -> AgentSpec:
     require_number("diameter", diameter, "bound the hops between any two agents", least=1, whole=True)
     deadline = top.take("deadline", float, 60.0)
     require_number("deadline", deadline, "60 waits a minute", above=0)
+    meet = top.take("meet", float, 600.0)
+    require_number("meet", meet, "600 waits ten minutes for neighbours to appear", above=0)
     neighbours = tuple(_neighbour(table) for table in tables_of(top, "neighbour"))
     builder, mu = _problem(top)
     method = parse_method(top)
@@ -78,7 +81,7 @@ def parse_agent(text: str, folder: Path) -> AgentSpec:
     output = _output(top, folder)
     top.finish()
     return AgentSpec(
-        name, secret_key, listen, run, diameter, deadline, neighbours, builder, mu, method, stop, output, folder
+        name, secret_key, listen, run, diameter, deadline, meet, neighbours, builder, mu, method, stop, output, folder
     )
 
 

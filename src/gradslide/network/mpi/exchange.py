@@ -117,10 +117,13 @@ class Exchange:
         out = [width * len(rows_to) for rows_to in chosen]
         into = [width * len(agents) for agents in layout.incoming.values()]
         try:
-            requests = [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
+            requests = self._at_once(packed, out, rows, into)
         except NotImplementedError:
             requests = self._one_by_one(packed, out, rows, into)
         return _Persistent(packed, index, around, layout.near, self._wait, requests)
+
+    def _at_once(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
+        return [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
 
     def _one_by_one(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
         """For an MPI without persistent neighbourhood collectives."""

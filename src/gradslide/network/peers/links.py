@@ -27,6 +27,9 @@ _WAKE, _STOPPED = 0.2, 1.0
 _LONGEST_REASON = 1000
 _PATIENCE = 5.0, 60.0
 
+Form = tuple[Any, tuple[int, ...]]
+Judge = Callable[[Array], str]
+
 
 class Links:
     """Encrypted, authenticated links to all neighbours of one agent, over which rounds are exchanged in step.
@@ -122,16 +125,15 @@ class Links:
         """The number of the next exchange."""
         return self._engine.round
 
-    def exchange(
-        self, outgoing: Mapping[str, Array], expected: Mapping[str, tuple[Any, tuple[int, ...]]]
-    ) -> dict[str, Array]:
+    def exchange(self, outgoing: Mapping[str, Array], expected: Mapping[str, "Form | Judge"]) -> dict[str, Array]:
         """One round: every neighbour gets its array, and one array of the same round comes from each.
 
-        outgoing: float32 or float64, of one or two dimensions. expected: dtype and shape of what must come; anything
-        else is rejected and logged. NaN or infinity that arrives, or nothing until the deadline, is a PeerError.
+        outgoing: float32 or float64, of one or two dimensions. expected: dtype and shape of what must come, or a
+        function that says what is wrong with an array, if anything is; anything else is rejected and logged. NaN or
+        infinity that arrives, or nothing until the deadline, is a PeerError.
         """
         engine = self._engine
-        wanted = {name: (np.dtype(dtype), tuple(shape)) for name, (dtype, shape) in expected.items()}
+        wanted = {name: each if callable(each) else _of_form(*each) for name, each in expected.items()}
         self._require_opened()
         require(
             wanted.keys() == engine.peers.keys(), "expected must name every neighbour", list(wanted), "give one each"
@@ -253,21 +255,20 @@ class Links:
             raise SettingsDiffer(peer.name, self.round, peer.differences)
         return peer.stage == MUTUAL
 
-    def _arrived(self, peer: Peer, wanted: tuple[Any, tuple[int, ...]]) -> bool:
+    def _arrived(self, peer: Peer, judge: "Judge") -> bool:
         """Whether the array of this round is here and as it should be."""
         round = self.round
         if round not in peer.inbox:
             return False
         array = peer.inbox[round]
-        if (array.dtype, array.shape) != wanted:
-            del peer.inbox[round]
-            peer.asks_again = True
-            got = f"{array.dtype} {array.shape} instead of {wanted[0]} {wanted[1]}"
-            self._engine.report(peer.name, f"round {round} with {got}")
-            return False
         if not np.isfinite(array).all():
             remedy = "look for the cause there, then start all agents from their checkpoints"
             raise PeerError(peer.name, round, f"NaN or infinity arrived for round {round}; {remedy}")
+        if fault := judge(array):
+            del peer.inbox[round]
+            peer.asks_again = True
+            self._engine.report(peer.name, f"round {round} with {fault}")
+            return False
         return True
 
     def _sendable(self, name: str, array: Array) -> Array:
@@ -292,3 +293,15 @@ class Links:
                 )
                 text += "if it restarts it cannot go on; it should write checkpoints more often"
                 self._log.warning(text, name, self._keep_limit)
+
+
+def _of_form(dtype: Any, shape: tuple[int, ...]) -> Judge:
+    """What is wrong with an array that must have this type and shape."""
+    wanted = np.dtype(dtype), tuple(shape)
+
+    def judge(array: Array) -> str:
+        if (array.dtype, array.shape) == wanted:
+            return ""
+        return f"{array.dtype} {array.shape} instead of {wanted[0]} {wanted[1]}"
+
+    return judge

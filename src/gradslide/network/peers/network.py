@@ -36,9 +36,10 @@ class Peers:
     own: its keys. listen: where neighbours dial in, tcp://host:port; None if it only dials. run_id, settings: what all
     agents must have alike. diameter: a bound on the number of hops between any two agents, the same for all; with it
     the agents find out the graph, and number themselves in the order of their public keys. deadline: seconds that a
-    neighbour may take for one round. checkpoint: the path that `solve` is given, too; an agent that was killed and is
-    started again goes on from it, while the others wait. exact_norm: use the largest eigenvalue of the Laplacian,
-    which the centre of the graph works out and tells all others; otherwise the largest sum of degrees over a link.
+    neighbour may take for one round; meet: to appear, which may hang on somebody who starts it. checkpoint: the path
+    that `solve` is given, too; an agent that was killed and is started again goes on from it, while the others wait.
+    exact_norm: use the largest eigenvalue of the Laplacian, which the centre of the graph works out and tells all
+    others; otherwise the largest sum of degrees over a link.
 
     Nobody sees all agents: their points and losses stay with them, and only what was agreed on is known to all. Every
     message is one array of float64, which holds float32 exactly: where the agent is in the algorithm, its vector, and
@@ -58,10 +59,12 @@ class Peers:
         diameter: int,
         settings: Mapping[str, str] | None = None,
         deadline: float = 60.0,
+        meet: float = 600.0,
         checkpoint: str | Path | None = None,
         exact_norm: bool = True,
     ) -> None:
         require_number("diameter", diameter, "the number of agents less 1 is always enough", least=1, whole=True)
+        require_number("meet", meet, "600 waits ten minutes for neighbours to appear", above=0)
         common = {**(settings or {}), "diameter": str(int(diameter)), "exact_norm": str(bool(exact_norm))}
         path = None if checkpoint is None else Path(checkpoint)
         links = Links(
@@ -76,7 +79,7 @@ class Peers:
         self._own = own.public
         self._neighbours = {neighbour.public_key: neighbour.name for neighbour in neighbours}
         self._diameter, self._exact_norm = int(diameter), bool(exact_norm)
-        self._rounds = Rounds(links, path)
+        self._rounds = Rounds(links, path, meet)
         self._found: Surroundings | None = None
         self._riders = Riders()
         self._norm: float | None = None

@@ -10,22 +10,9 @@ from gradslide._types import Array
 from gradslide.checkpoint import memory_in
 from gradslide.errors import InputError, require
 from gradslide.network.peers.errors import PeerError
-from gradslide.network.peers.links import Links
+from gradslide.network.peers.links import Judge, Links
 from gradslide.network.peers.message import Place, headed, parted
 from gradslide.network.peers.packing import packed, unpacked
-
-
-class _AnyLength(int):
-    """Equal to every length: what arrives says where its sender is, which tells more than its length."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return 0
-
-
-_WHATEVER = (np.dtype(np.float64), (_AnyLength(),))
 
 
 class Rounds:
@@ -33,11 +20,12 @@ class Rounds:
 
     The opening is what arrived before the first outer iteration. An agent that is started again goes through it once
     more, while its neighbours are far ahead: then it comes from the checkpoint, nothing is sent, and the links are only
-    opened where the run goes on. checkpoint: where that of this agent is, or is going to be.
+    opened where the run goes on. checkpoint: where that of this agent is, or is going to be. meet: seconds to wait for
+    neighbours to appear.
     """
 
-    def __init__(self, links: Links, checkpoint: Path | None) -> None:
-        self._links = links
+    def __init__(self, links: Links, checkpoint: Path | None, meet: float) -> None:
+        self._links, self._meet = links, meet
         self._checkpoint = checkpoint
         self._is_open = False
         self._opening: list[dict[str, Array]] = []
@@ -57,22 +45,34 @@ class Rounds:
         self, place: Place, content: Mapping[str, Array], sizes: Mapping[str, int] | None = None
     ) -> dict[str, Array]:
         """One round: what every neighbour says, by name. sizes: of that, where they are known."""
+        judges = {name: self._judge(name, place, None if sizes is None else sizes[name]) for name in content}
         if self._replayed is None:
-            arrived = self._exchanged({name: headed(place, each) for name, each in content.items()})
+            arrived = self._exchanged({name: headed(place, each) for name, each in content.items()}, judges)
         else:
             arrived = self._remembered_round(content, self._replayed)
             self._replayed += 1
-        parts = {name: parted(message) for name, message in arrived.items()}
-        for name, (there, said) in parts.items():
-            if there != place or (sizes is not None and sizes[name] != said.size):
-                raise self._astray(name, f"at {there}, with {said.size} numbers; this agent is at {place}")
-        return {name: said for name, (_, said) in parts.items()}
+            if any(judges[name](message) for name, message in arrived.items()):
+                raise self._other_run("a run that is begun in another way")
+        return {name: parted(message)[1] for name, message in arrived.items()}
 
-    def _exchanged(self, messages: dict[str, Array]) -> dict[str, Array]:
+    def _judge(self, name: str, place: Place, size: int | None) -> Judge:
+        """Who is in another place of the algorithm went astray; what is no message of this place is thrown away."""
+
+        def judge(message: Array) -> str:
+            there, said = parted(message) if message.ndim == 1 else (None, message)
+            if message.dtype != np.float64 or there is None:
+                return f"{message.dtype} {message.shape}, which says nothing"
+            if there != place:
+                raise self._astray(name, f"at {there}; this agent is at {place}")
+            return "" if size in (None, said.size) else f"{said.size} numbers instead of {size}"
+
+        return judge
+
+    def _exchanged(self, messages: dict[str, Array], judges: dict[str, Judge]) -> dict[str, Array]:
         if not self._is_open:
             self._is_open = True
-            self._links.open()
-        arrived = self._links.exchange(messages, dict.fromkeys(messages, _WHATEVER))
+            self._links.open(deadline=self._meet)
+        arrived = self._links.exchange(messages, judges)
         if self._records:
             self._opening.append(arrived)
         return arrived
@@ -124,7 +124,7 @@ class Rounds:
         rule = "a run among peers goes on from a checkpoint that was there when its network was made"
         require(self._replayed is not None, rule, "a later one", "make a new network, or give another path")
         self._replayed, self._is_open = None, True
-        self._links.open(memory["round"], kept=unpacked(memory["kept"]))
+        self._links.open(memory["round"], kept=unpacked(memory["kept"]), deadline=self._meet)
 
     def saved(self) -> None:
         """The last memory is on disk."""

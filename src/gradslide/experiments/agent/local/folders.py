@@ -44,6 +44,7 @@ def lay_out(spec: Spec, run: str, graph: Graph, rows: Rows, place: Path) -> list
             "run": run,
             "diameter": graph.diameter,
             "deadline": _DEADLINE,
+            "meet": _DEADLINE,
             "neighbour": neighbours,
             "problem": {"builder": _BUILDER, "mu": spec.problem.get("mu", 0.0)},
             "method": spec.method,
