@@ -6,6 +6,7 @@ Arguments: a JSON file with a list of tasks, and a folder for what the first pro
 import json
 import os
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,13 @@ def perform(task, folder):
     if task.get("old MPI"):
         # As mpi4py does where the library has no persistent neighbourhood collectives.
         exchange.Exchange._at_once = _not_implemented
+        exchange.Exchange._to_everybody = lambda self, own, place: exchange._Anew(
+            lambda: self._comm.Iallgatherv(own, place)
+        )
     graph = GRAPHS[task["graph"]]
     network = gs.network.MPI(graph, exact_norm=task.get("exact_norm", True), timeout=20.0)
     rank = network.place[0]
+    assert network._exchange.sends_all == (task["graph"] == "complete" and network.place[1] > 2)
     problem = whole_problem(task).take(network.agents)
     solution = gs.solve(
         problem,
@@ -51,13 +56,15 @@ def _method(task, agents):
     if "stream" not in task:
         return method
     # Of agent 5 the stream ends early.
-    sources = partial(_samples, length=task["stream"])
+    sources = partial(_samples, length=task["stream"], slow=task.get("slow"))
     return replace(method, oracle=gs.oracles.Stream(sources))
 
 
-def _samples(agent, length):
+def _samples(agent, length, slow=None):
     rng = np.random.default_rng(agent)
-    for _ in range(length if agent == 5 else 100 * length):
+    for number in range(length if agent == 5 else 100 * length):
+        if agent == slow and number == length:
+            time.sleep(3600)
         yield rng.normal(size=(4, 6)), rng.choice([-1, 1], size=4)
 
 

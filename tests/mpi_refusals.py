@@ -23,9 +23,12 @@ refused = {
     "whole problem": lambda: gs.solve(whole, network),
     "too few agents": lambda: gs.network.MPI(gs.Graph.from_edges(1, [])),
     "own sets": lambda: gs.solve(own_sets, network, stop=gs.Stop(gap=1e-3)),
+    "other method": lambda: gs.solve(here, network, gs.PDS() if network.place[0] == 0 else gs.NIDS()),
+    "other stop": lambda: gs.solve(here, network, stop=gs.Stop(iterations=3 + network.place[0])),
     "other graph": lambda: gs.network.MPI(graph if network.place[0] == 0 else gs.Graph.path(12)),
 }
 said = {}
+assert bool(network.agree(np.array([[network.place[0] == 1]] * len(network.agents)), "max")[0])
 for name, call in refused.items():
     try:
         call()

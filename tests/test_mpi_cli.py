@@ -14,6 +14,7 @@ from mpi_tasks import MPIEXEC, needs_mpi
 
 import gradslide as gs
 from gradslide.cli import _without_n
+from gradslide.network.mpi.launch import launch
 
 pytestmark = needs_mpi
 
@@ -133,6 +134,17 @@ def test_processes_that_do_not_find_each_other_are_an_error():
     assert "Traceback" not in done.stderr
 
 
+def test_the_world_must_be_as_large_as_was_asked_for():
+    done = run([MPIEXEC, "-n", "2", *gradslide("run", "-q")], GRADSLIDE_PROCESSES="3")
+    assert done.returncode != 0
+    assert "2 of 3" in done.stderr
+
+
+def test_an_exit_code_is_not_trusted():
+    """Processes that end with 0, but do not say that all is done."""
+    assert launch(["--version"], 2) is None
+
+
 def test_mistakes_are_said_once_and_without_a_traceback(tmp_path):
     spec = write_spec(tmp_path)
     spec.write_text(spec.read_text().replace('"auto"', '"nonsense"'))
@@ -143,6 +155,16 @@ def test_mistakes_are_said_once_and_without_a_traceback(tmp_path):
     done = run(gradslide("run", write_spec(tmp_path), "-n", 13))
     assert done.returncode == 1
     assert "start fewer processes" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistake_that_one_process_finds_ends_all(tmp_path):
+    """Only the first one needs all data, for the optimum, and does not find them."""
+    spec = write_spec(tmp_path, targets="objective = { relative = 1e-3 }")
+    spec.write_text(spec.read_text().replace('name = "misfire"', 'file = "missing.svm"'))
+    done = run(gradslide("run", spec, "-n", 2))
+    assert done.returncode == 1
+    assert "missing.svm" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -233,10 +255,30 @@ def test_a_rank_that_dies_or_hangs_ends_all_and_the_run_can_be_resumed(how, tmp_
     assert "rank" in errors
     assert "in round" in errors
     assert all(is_gone(pid) for pid in ranks)
-    # Half as many iterations will do to see that it goes on.
-    done = run(gradslide("run", write_spec(tmp_path, iterations=60, checkpoint="true"), "-q", "-n", 2, "--resume"))
+    # With one iteration to go it is there already: it went on from where it was.
+    done = run(gradslide("run", write_spec(tmp_path, iterations=1, checkpoint="true"), "-q", "-n", 2, "--resume"))
     assert done.returncode == 0, done.stderr
-    assert answers(tmp_path / "out")["ring.solution.npz"].history[-1].iteration >= 60
+    assert answers(tmp_path / "out")["ring.solution.npz"].history[-1].iteration > 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("how", ["terminated", "pressed twice"])
+def test_what_else_ends_it_leaves_no_process_behind(how, tmp_path):
+    process = started(write_spec(tmp_path, iterations=10**6, checkpoint="true"), 2, "-q", "--timeout", 5)
+    ranks = ranks_of(process, 2, tmp_path / "out")
+    if how == "terminated":
+        process.terminate()
+    else:
+        # The second one, in one process, is not waited with until the iteration is over.
+        for _ in range(2):
+            os.kill(ranks[1], signal.SIGINT)
+            time.sleep(0.002)
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+    deadline = time.monotonic() + 10
+    while not all(is_gone(pid) for pid in ranks):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

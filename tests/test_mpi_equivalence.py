@@ -30,7 +30,9 @@ OTHERS = tasks(
     ("AutoPDS", "weighted", {"float32": True}),
     ("AutoPDS exact", "complete", {}),
     ("AutoPDS none", "random", {}),
+    # The last ones: an old MPI stays one.
     ("PDS", "random", {"old MPI": True}),
+    ("PDS", "complete", {"old MPI": True}),
 )
 # Those that need mu > 0 or have no set get it.
 UNCONSTRAINED = {"DLM", "AcceleratedTracking", "OPAPC", "ChocoSGD", "GradientTracking"}

@@ -1,5 +1,7 @@
 """What the MPI network is made of: blocks that cut few edges, rows that travel, sums without an order, file parts."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -99,8 +101,6 @@ def test_sums_do_not_depend_on_order_or_pieces(scale):
 
 
 def test_sums_are_as_good_as_exact_ones():
-    import math
-
     rng = np.random.default_rng(4)
     values = rng.normal(size=(1000, 5)) * 10.0 ** rng.integers(-8, 8, size=(1000, 5))
     values[500:] = -values[:500] * (1 + 1e-13)
@@ -116,6 +116,25 @@ def test_what_is_not_finite_stays_so(odd):
     values[4, 1] = odd
     found, plain = exact_sum(values, 7, np.asarray, np.asarray), np.sum(values, axis=0)
     np.testing.assert_array_equal(found, plain)
+
+
+def test_sums_leave_room_for_many_large_values():
+    values = np.full((5000, 2), np.nextafter(1.0, 0.0))
+    values[:, 1] *= np.linspace(0.9, 1.0, 5000)
+    rng = np.random.default_rng(5)
+    expected = exact_sum(values, 5000, np.asarray, np.asarray)
+    for _ in range(5):
+        assert np.array_equal(exact_sum(values[rng.permutation(5000)], 5000, np.asarray, np.asarray), expected)
+    assert expected[0] == math.fsum(values[:, 0])
+
+
+def test_a_column_that_is_not_finite_spoils_no_other():
+    rng = np.random.default_rng(6)
+    values = rng.normal(size=(200, 3)) * 10.0 ** rng.integers(-9, 9, size=(200, 3))
+    values[7, 1] = np.nan
+    found = [exact_sum(values[rng.permutation(200)], 200, np.asarray, np.asarray) for _ in range(8)]
+    assert all(np.array_equal(each[[0, 2]], found[0][[0, 2]]) for each in found)
+    assert all(np.isnan(each[1]) for each in found)
 
 
 def test_sums_keep_their_precision_and_shape():
@@ -152,10 +171,40 @@ def test_the_last_two_are_kept_and_those_of_other_sizes_go_when_they_are_older(t
     for iteration in (10, 20, 30):
         for rank in range(3):
             write_part(path, iteration, rank, 3)
-            parts.forget(path, rank, 3)
+            parts.forget(path, iteration, rank, 3)
     assert sorted(other.name for other in tmp_path.iterdir()) == sorted(
         f"run.{iteration}.{rank}-of-3.npz" for iteration in (20, 30) for rank in range(3)
     )
+
+
+def test_what_a_run_that_was_killed_left_behind_is_not_taken_for_its_successors(tmp_path):
+    """The first process had written 30, the second had not: the next run goes on from 20, and is killed as well."""
+    path = tmp_path / "run.npz"
+    for iteration, rank in ((10, 0), (10, 1), (20, 0), (20, 1), (30, 0)):
+        write_part(path, iteration, rank, 2)
+    for rank in range(2):
+        write_part(path, 25, rank, 2)
+        parts.forget(path, 25, rank, 2)
+    write_part(path, 28, 0, 2)
+    assert parts.newest(path) == 25
+    # A run that starts anew, with another number of processes.
+    for iteration in (3, 6):
+        for rank in range(3):
+            write_part(path, iteration, rank, 3)
+            parts.forget(path, iteration, rank, 3)
+    assert parts.newest(path) == 6
+    path.write_bytes(b"x")
+    parts.forget(path, 0, 0, 1)
+    assert parts.newest(path) == -1
+    assert not parts.found(path)
+
+
+def test_parts_of_two_runs_are_not_mixed_and_missing_ones_are_named(tmp_path):
+    files = [({"agents": [agent], "run": {"R": agent}}, {"state.x": np.zeros((1, 1))}) for agent in range(2)]
+    with pytest.raises(InputError, match="parts of a checkpoint must be of one run"):
+        parts.merged(files, [0, 1])
+    with pytest.raises(InputError, match="not all of iteration 7"):
+        parts.parts_of(tmp_path / "run.npz", 7)
 
 
 def test_rows_come_from_whichever_part_has_them():
@@ -180,6 +229,8 @@ def test_rows_come_from_whichever_part_has_them():
         ({"PMI_SIZE": "4", "PMI_RANK": "1"}, 4),
         ({"OMPI_COMM_WORLD_SIZE": "3"}, 3),
         ({"SLURM_STEP_NUM_TASKS": "8"}, 8),
+        ({"SLURM_STEP_NUM_TASKS": "1"}, 0),
+        ({"GRADSLIDE_PROCESSES": "1"}, 1),
         ({"SLURM_NTASKS": "8"}, 0),
         ({"GRADSLIDE_PROCESSES": "2", "PMI_SIZE": "2"}, 2),
         ({"PMI_SIZE": "many"}, 0),

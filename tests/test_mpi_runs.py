@@ -62,6 +62,25 @@ def test_a_callback_in_one_process_and_the_time_limit_end_all(tmp_path):
     assert np.array_equal(late.x, alone({**AUTO, "stop": {"iterations": late.history[-1].iteration}}).x)
 
 
+def test_streams_that_fail_in_different_ways_end_all_alike(tmp_path):
+    """One ends where another is still waited for when time is up."""
+    task = {**AUTO, "name": "stream", "method": "SPDS", "stream": 500, "slow": 9, "stop": {"seconds": 3.0}}
+    many, owners = together([task], 3, tmp_path, timeout=60)["stream"]
+    assert owners[5] != owners[9]
+    assert many.status is gs.Status.TIME_LIMIT
+
+
+def test_what_stops_a_run_comes_before_what_limits_it():
+    solution = gs.solve(
+        whole_problem(AUTO),
+        GRAPHS["random"],
+        gs.PDS(),
+        stop=gs.Stop(gradients=3),
+        callback=lambda record, x: record.gradients >= 3,
+    )
+    assert solution.status is gs.Status.STOPPED
+
+
 def test_a_run_that_diverges_in_one_place_ends_everywhere(tmp_path):
     task = {**AUTO, "method": "DGD wild", "domain": "free", "name": "wild"}
     many, _ = together([task], 3, tmp_path)["wild"]
@@ -177,6 +196,8 @@ def test_what_cannot_be_done_in_several_processes_is_refused(tmp_path):
         "whole problem": ["12 and 6", "problem.take(network.agents)"],
         "too few agents": ["1 agents, 2 processes", "start fewer"],
         "other graph": ["the same graph"],
+        "other method": ["the same method"],
+        "other stop": ["the same method, stop"],
         "own sets": ["one domain for all agents", "use kkt"],
     }.items():
         for word in words:

@@ -5,6 +5,7 @@ import json
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from gradslide.errors import InputError
 from gradslide.history import History
 from gradslide.network.base import Network
 
-_KIND, _VERSION = "checkpoint", 2
+_KIND, _VERSION = "checkpoint", 3
 
 
 @dataclass
@@ -60,6 +61,12 @@ class Checkpoint:
         """The newest outer iteration that is on disk as a whole."""
         return parts.newest(self.path)
 
+    def warn_of_missing_parts(self) -> None:
+        """There is no whole checkpoint, but some parts."""
+        if some := parts.found(self.path):
+            text = f"of the checkpoint {self.path} only {len(some)} parts are here: the run starts anew"
+            warnings.warn(f"{text}; put it into a folder that all processes share", RuntimeWarning, stacklevel=4)
+
     def write(self, snapshot: Snapshot, run: dict[str, Any]) -> bool:
         """Write the snapshot, and say whether it is on disk: one that fails costs the checkpoint, not the run. run:
         what it is known again by."""
@@ -67,13 +74,17 @@ class Checkpoint:
         path = parts.part_of(self.path, snapshot.iteration, *self._place)
         try:
             storage.write(path, _KIND, _VERSION, {"run": run, **meta}, arrays)
-            parts.forget(self.path, *self._place)
         except OSError as error:
             warnings.warn(f"the checkpoint {path} could not be written: {error}", RuntimeWarning, stacklevel=2)
             return False
         finally:
             self._written = time.monotonic()
         return True
+
+    def forget(self, iteration: int) -> None:
+        """The parts of this iteration are on disk, everywhere: older ones are not needed."""
+        with suppress(OSError):
+            parts.forget(self.path, iteration, *self._place)
 
     def require_storable(self, snapshot: Snapshot) -> None:
         """Refuse a method whose state cannot be written, before the run starts."""

@@ -64,12 +64,14 @@ def run(
     `gradslide run --quiet` prints nothing; `gradslide run --json | jq .` is for programs. The format of a spec
     is shown by `gradslide info --spec`.
     """
+    from contextlib import nullcontext
     from dataclasses import replace
 
     from gradslide.experiments.files import to_json, write_results
     from gradslide.experiments.run import checked, run_spec
     from gradslide.experiments.spec import main_job, read_spec
     from gradslide.experiments.tables import legend, results_table, spread
+    from gradslide.interrupts import expect_interrupts
     from gradslide.network.mpi.launch import launch, mark_done
     from gradslide.network.mpi.world import this_world
 
@@ -79,14 +81,19 @@ def run(
     if processes is not None:
         checked(parsed, processes)
         raise typer.Exit(_launched(launch(_without_n(sys.argv[1:]), processes)))
+    expect_interrupts()
     world = this_world(timeout)
+    # MPI has taken the signal for itself.
+    expect_interrupts()
     is_shown = not quiet and (world is None or world.is_first)
     say = note if is_shown else lambda text: None
-    results = run_spec(parsed, data_dir=data_dir, progress=is_shown, resume=not fresh, say=say, places=world)
-    code = OK if results.fulfilled else STOPPED_SHORT
-    written = write_results(results) if world is None or world.is_first else []
+    with nullcontext() if world is None else world.guarded(lambda: mark_done(USER_ERROR)):
+        results = run_spec(parsed, data_dir=data_dir, progress=is_shown, resume=not fresh, say=say, places=world)
+        code = OK if results.fulfilled else STOPPED_SHORT
+        written = write_results(results) if world is None or world.is_first else []
+        if world is not None:
+            world.end()
     if world is not None:
-        world.end()
         if not world.is_first:
             raise typer.Exit(code)
         mark_done(code)

@@ -11,8 +11,8 @@ from types import FrameType
 class Interrupt:
     """Whether Ctrl-C was pressed. The second press raises KeyboardInterrupt at once."""
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, requested: bool = False) -> None:
+        self.requested = requested
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.requested:
@@ -20,10 +20,19 @@ class Interrupt:
         self.requested = True
 
 
+_early = Interrupt()
+
+
+def expect_interrupts() -> None:
+    """From now on Ctrl-C that comes before a run starts ends it, where a launcher of MPI passes it on."""
+    for number in _signals()[1:]:
+        signal.signal(number, _early._handle)
+
+
 @contextmanager
 def deferred_interrupt() -> Iterator[Interrupt]:
     """Defer Ctrl-C while the block runs (in the main thread; elsewhere signals do not arrive)."""
-    interrupt = Interrupt()
+    interrupt = Interrupt(requested=_early.requested)
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._random import Streams
+from gradslide._random import ForSome
 from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.methods.base import Context, Method
@@ -45,8 +45,8 @@ def identity(context: Context, setting: Setting, method: str, output: str) -> di
     """What a checkpoint must have in common with the run that goes on from it, wherever its agents lived."""
     problem, network = context.problem, setting.network
     # Data and sets are told apart by what they do to fixed points, to digits that do not hang on the machine.
-    streams = Streams(0, network.agents)
-    probe = np.stack([streams.at(i, 0).normal(size=problem.d) for i in range(problem.m)]).astype(problem.dtype)
+    drawn = ForSome([0], network.agents, network.m).random((problem.m, problem.d))
+    probe = (4 * drawn - 2).astype(problem.dtype)
     inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
     rows = {
         "domain": np.vecdot(probe, inside),

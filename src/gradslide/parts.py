@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.errors import InputError
+from gradslide.errors import InputError, require
 
 _KEPT = 2
 
@@ -54,23 +54,30 @@ def newest(path: Path) -> int | None:
 
 
 def parts_of(path: Path, iteration: int) -> list[Path]:
-    return [path] if iteration < 0 else _whole(path)[iteration]
+    """The files of that iteration."""
+    if iteration < 0:
+        return [path]
+    parts = _whole(path).get(iteration)
+    if parts is None:
+        rule = f"all parts of the checkpoint {path} must be where every process sees them"
+        raise InputError(rule, f"not all of iteration {iteration}", "put it into a folder that all share")
+    return parts
 
 
-def forget(path: Path, rank: int, size: int) -> None:
-    """Keep the last two of this process; the first one clears away what runs of another size left."""
-    if size == 1:
-        for part in found(path) if rank == 0 else ():
-            part.path.unlink(missing_ok=True)
-        return
-    own = sorted(part for part in found(path) if (part.rank, part.size) == (rank, size))
-    for part in own[:-_KEPT]:
+def forget(path: Path, iteration: int, rank: int, size: int) -> None:
+    """Keep the last two of this process up to that iteration: what is later was left by a run that ended there, or by
+    another one. The first process clears away what is left of other numbers of processes."""
+    parts = found(path)
+    own = sorted(part for part in parts if (part.rank, part.size) == (rank, size))
+    past = [part for part in own if part.iteration <= iteration][-_KEPT:]
+    old = [part for part in own if part not in past]
+    if rank == 0 and (size == 1 or len(past) == _KEPT):
+        oldest = iteration if size == 1 else past[0].iteration
+        old += [part for part in parts if part.size != size and not oldest < part.iteration <= iteration]
+        if size > 1:
+            path.unlink(missing_ok=True)
+    for part in old:
         part.path.unlink(missing_ok=True)
-    if rank == 0 and len(own) >= _KEPT:
-        path.unlink(missing_ok=True)
-        for part in found(path):
-            if part.size != size and part.iteration <= own[-_KEPT].iteration:
-                part.path.unlink(missing_ok=True)
 
 
 def merged(
@@ -83,6 +90,10 @@ def merged(
     filled = np.zeros(len(agents), dtype=bool)
     for header, content in files:
         meta = meta or header
+        one = header.get("run") == meta.get("run")
+        require(
+            one, "the parts of a checkpoint must be of one run", "those of two", "start afresh (resume=False, --fresh)"
+        )
         there = header.get("agents") or []
         rows = [row for row, agent in enumerate(there) if agent in place]
         here = [place[there[row]] for row in rows]

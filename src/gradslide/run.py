@@ -231,11 +231,11 @@ class Run:
         checked = self._checks is not None and self._checks.is_due(now.iteration)
         if checked:
             self._check()
+            self._settle(self._own_limit())
         exhausted = self._exhausted()
         observed = now.iteration % self._record_every == 0 or exhausted is not None
         record = self._record(x, observed or (checked and self._stop.observes))
         if record is None:
-            # Where only neighbours are known the wish is on its way.
             return Status.DIVERGED if self._context.network.sees_all or exhausted else None
         self._take_stock()
         if observed:

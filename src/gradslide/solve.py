@@ -1,11 +1,12 @@
 """The one loop: it steps a method, stops it, records, shows progress and writes checkpoints."""
 
+import hashlib
 import os
 import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from gradslide._types import Array
 from gradslide.checkpoint import Checkpoint
@@ -24,6 +25,8 @@ from gradslide.saddle.problem import Saddle
 from gradslide.solution import Solution
 from gradslide.status import Status
 from gradslide.stop import Stop
+
+_MARKS = 1 << 56
 
 
 def solve(
@@ -64,6 +67,7 @@ def solve(
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
     _check_clock(problem, network, clock)
+    _check_alike(problem, network, method, stop, output, record_every, checkpoint is None)
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
     saver = None if checkpoint is None else Checkpoint(Path(checkpoint), network, checkpoint_seconds)
@@ -88,7 +92,7 @@ def solve(
                 try:
                     status = run.advance(line.show, lambda: saver is not None and saver.is_due)
                     if saver is not None and run.is_to_be_saved:
-                        run.saved(saver.write(run.snapshot(), run_id))
+                        run.saved(_saved(saver, run, run_id, network))
                 except KeyboardInterrupt:
                     if is_shared:
                         # The others wait for this process, and would do so for ever.
@@ -98,7 +102,7 @@ def solve(
                     failures.append(error)
                     status = Status.STREAM_FAILED
             if saver is not None and run.is_whole:
-                run.saved(saver.write(run.snapshot(), run_id))
+                run.saved(_saved(saver, run, run_id, network))
             try:
                 status = run.conclude(status)
             except KeyboardInterrupt:
@@ -116,11 +120,24 @@ def solve(
     raise failures.pop()
 
 
+def _saved(saver: Checkpoint, run: Run, run_id: dict[str, Any], network: Network | None) -> bool:
+    """Write a checkpoint; whether it is on disk, in all places."""
+    snapshot = run.snapshot()
+    is_written = saver.write(snapshot, run_id)
+    if network is not None and network.place[1] > 1:
+        is_written = network.settle(not is_written) == 0
+    if is_written:
+        saver.forget(snapshot.iteration)
+    return is_written
+
+
 def _last_saved(saver: Checkpoint | None, network: Network | None) -> int | None:
     """The outer iteration that the run goes on from, if there is one on disk: the first process says which."""
     found = None if saver is None else saver.found()
     if network is None or network.place[1] == 1:
         return found
+    if found is None and network.place[0] == 0 and saver is not None:
+        saver.warn_of_missing_parts()
     # Counted from 2, since 0 is no wish and -1 stands for a single file.
     said = network.settle(found + 2 if found is not None and network.place[0] == 0 else 0)
     return said - 2 if said else None
@@ -154,6 +171,17 @@ def _check(
     require_number("record_every", record_every, "1 records every outer iteration", least=1, whole=True)
     if stop is not None:
         _check_targets(cast(Problem | Saddle, problem), method, stop)
+
+
+def _check_alike(problem: Problem | Saddle, network: Network | None, *settings: object) -> None:
+    """What all processes of a run must have alike, or they would wait for each other."""
+    if network is None or network.place[1] == 1:
+        return
+    told = [problem.domain.norm, problem.mu, problem.d, problem.dtype, problem.loss.has_value, *settings]
+    mark = int.from_bytes(hashlib.blake2b(repr(told).encode(), digest_size=7).digest())
+    largest, smallest = network.settle(mark), _MARKS - network.settle(_MARKS - mark)
+    rule = "all processes must be given the same method, stop, mu, dimension, precision and kind of loss"
+    require(largest == smallest, rule, "others in another process", "run the same program everywhere")
 
 
 def _check_clock(problem: object, network: object, clock: object) -> None:

@@ -4,13 +4,13 @@ from enum import IntEnum
 
 
 class Wish(IntEnum):
-    """SAVE: write checkpoints. INTERRUPT: Ctrl-C. STOP: a callback. GRADIENTS, TIME: their limits, which not all
-    processes reach alike. DIVERGED: values overflowed."""
+    """SAVE: write checkpoints. INTERRUPT: Ctrl-C. GRADIENTS, TIME: their limits, which not all processes reach alike.
+    STOP: a callback. DIVERGED: values overflowed."""
 
     NONE = 0
     SAVE = 1
     INTERRUPT = 2
-    STOP = 3
-    GRADIENTS = 4
-    TIME = 5
+    GRADIENTS = 3
+    TIME = 4
+    STOP = 5
     DIVERGED = 6

@@ -15,6 +15,7 @@ _PIECES = 2
 _BITS = 52
 # Beyond this the grids themselves would overflow.
 _HUGE = 2.0**900
+_BLOCK = 1 << 14
 
 Reduce = Callable[[Array], Array]
 
@@ -25,20 +26,27 @@ def exact_sum(values: Array, count: int, largest: Reduce, add: Reduce) -> Array:
 
     largest, add: the entrywise maximum, and sum, over all processes.
     """
-    dtype, values = values.dtype, values.astype(np.float64, copy=False)
-    size = np.max(np.abs(values), axis=0, initial=0.0)
+    blocks = [slice(start, start + _rows(values)) for start in range(0, len(values), _rows(values))]
+    sizes = [np.max(np.abs(values[block]), axis=0) for block in blocks] or [np.zeros(values.shape[1:])]
+    size = np.max(np.asarray(sizes, dtype=np.float64), axis=0)
     # Not a number counts as infinite: no maximum over processes would show it for certain.
     size = largest(np.where(np.isfinite(size), size, np.inf))
-    if not np.all(size <= _HUGE):
-        return add(np.sum(values, axis=0)).astype(dtype)
-    exponent = np.frexp(size)[1]
+    is_plain = ~(size <= _HUGE)
+    exponent = np.frexp(np.where(is_plain, 0.0, size))[1]
     room = int(count).bit_length() + 1
-    pieces = []
-    for _ in range(_PIECES):
-        grid = np.ldexp(1.5, exponent + room)
-        piece = (values + grid) - grid
-        pieces.append(np.sum(piece, axis=0))
-        values = values - piece
-        exponent = exponent + room - _BITS
-    first, second = add(np.stack(pieces))
-    return np.asarray(first + second, dtype=dtype)
+    grids = [np.where(is_plain, 0.0, np.ldexp(1.5, exponent + k * (room - _BITS) + room)) for k in range(_PIECES)]
+    pieces = np.zeros((_PIECES, *values.shape[1:]))
+    for block in blocks:
+        rest = values[block].astype(np.float64)
+        for number, grid in enumerate(grids):
+            piece = (rest + grid) - grid
+            pieces[number] += np.sum(piece, axis=0)
+            with np.errstate(invalid="ignore"):
+                rest = np.where(is_plain, 0.0, rest - piece)
+    first, second = add(pieces)
+    return np.asarray(first + second, dtype=values.dtype)
+
+
+def _rows(values: Array) -> int:
+    """Of a block that stays in the cache."""
+    return max(1, _BLOCK // max(1, int(values[:1].size)))

@@ -18,8 +18,10 @@ def together(draw: Callable[[], _Samples], settle: Callable[[int], int]) -> _Sam
         samples = draw()
     except (StreamEnded, WaitEnded, StreamError) as error:
         troubles.append(error)
-    worst = settle(_code(troubles))
-    if troubles:
+    own = _code(troubles)
+    worst = settle(own)
+    # All raise alike, whatever else happened here: what follows depends on it.
+    if troubles and own >> 40 == worst >> 40:
         # Popped: an error and the frames that name it would keep each other, and the streams, alive.
         raise troubles.pop()
     kind, agent = worst >> 40 << 40, worst & ((1 << 40) - 1)

@@ -2,16 +2,15 @@
 
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradslide._types import Array
 from gradslide.graph import Graph
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from gradslide.network.mpi.company import Company
 
 # From this share of all rows on they are sent to everybody.
 _NEARLY_ALL = 0.75
@@ -74,18 +73,18 @@ class Exchange:
     known: the agents elsewhere whose rows come.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", layout: Layout, counts: list[int], wait: "Wait") -> None:
+    def __init__(self, company: Company, layout: Layout, counts: list[int], wait: "Wait") -> None:
         """counts: how many agents live in each process."""
         from mpi4py import MPI
 
+        comm = company.comm
         self._comm, self._layout, self._counts, self._wait = comm, layout, counts, wait
         elsewhere = sum(counts) - len(layout.agents)
         crowded = elsewhere == 0 or len(layout.ghosts) >= _NEARLY_ALL * elsewhere
         self.sends_all = comm.size > 2 and bool(comm.allreduce(int(crowded), MPI.MIN))
         self._links: Any = None
         if not self.sends_all:
-            others = list(layout.outgoing)
-            self._links = comm.Create_dist_graph_adjacent(others, others, reorder=False)
+            self._links = company.linked(tuple(layout.outgoing))
         self._traffic: dict[tuple[int, str], Traffic] = {}
         # MPI wants requests back before the end; communicators too, but that would wait for others.
         weakref.finalize(self, _free, self._traffic)
@@ -108,7 +107,7 @@ class Exchange:
         if self.sends_all:
             own = np.empty((len(layout.agents), width), dtype=dtype)
             counts = [width * count for count in self._counts]
-            requests = [self._comm.Allgatherv_init(own, (rows, counts))]
+            requests = [self._to_everybody(own, (rows, counts))]
             return _Persistent(own, None, around, layout.near, self._wait, requests)
         place = {agent: row for row, agent in enumerate(layout.agents.tolist())}
         chosen = [[place[agent] for agent in agents.tolist()] for agents in layout.outgoing.values()]
@@ -124,6 +123,12 @@ class Exchange:
 
     def _at_once(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
         return [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
+
+    def _to_everybody(self, own: Array, place: tuple[Array, list[int]]) -> Any:
+        try:
+            return self._comm.Allgatherv_init(own, place)
+        except NotImplementedError:
+            return _Anew(lambda: self._comm.Iallgatherv(own, place))
 
     def _one_by_one(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
         """For an MPI without persistent neighbourhood collectives."""
@@ -172,6 +177,25 @@ class _Persistent:
     def free(self) -> None:
         for request in self._requests:
             request.Free()
+
+
+class _Anew:
+    """Stands for a persistent request where MPI has none: a new one each time."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    def Start(self) -> None:
+        self._request = self._make()
+
+    def Wait(self) -> None:
+        self._request.Wait()
+
+    def Test(self) -> bool:
+        return bool(self._request.Test())
+
+    def Free(self) -> None:
+        return
 
 
 class Wait:

@@ -13,7 +13,7 @@ from types import FrameType
 
 from gradslide import storage
 from gradslide.errors import InputError, require, require_number
-from gradslide.network.mpi.network import mpi_library
+from gradslide.network.mpi.company import mpi_library
 from gradslide.network.mpi.world import ASKED, declared_size
 
 # Where the first process says that all is done, and with what exit code: that of a launcher is not to be trusted.
@@ -32,9 +32,7 @@ def launch(arguments: Sequence[str], processes: int) -> int | None:
         marker = Path(folder) / "done.json"
         environment = {**os.environ, ASKED: str(processes), MARKER: str(marker)}
         command = [str(_mpiexec()), "-n", str(processes), sys.executable, "-m", "gradslide", *arguments]
-        # In a session of its own, so that Ctrl-C reaches the processes through us only: mpiexec would kill them.
-        child = subprocess.Popen(command, env=environment, start_new_session=True)
-        _wait(child)
+        _watched(command, environment)
         with suppress(OSError, ValueError):
             return int(json.loads(marker.read_text(encoding="utf-8"))["code"])
     return None
@@ -54,21 +52,31 @@ def _mpiexec() -> Path:
     return path
 
 
-def _wait(child: "subprocess.Popen[bytes]") -> None:
-    """Until the processes are gone. Ctrl-C asks them to stop; the third time they are killed."""
+def _watched(command: Sequence[str], environment: dict[str, str]) -> None:
+    """Run it until its processes are gone. Ctrl-C asks them to stop; the third time, and with whatever else would end
+    this process, they are killed."""
+    child: list[subprocess.Popen[bytes]] = []
     presses = 0
 
     def pressed(number: int, frame: FrameType | None) -> None:
         nonlocal presses
         presses += 1
         with suppress(ProcessLookupError):
-            if presses < 3:
-                child.send_signal(STOP_SIGNAL)
-            else:
-                os.killpg(child.pid, signal.SIGKILL)
+            for each in child:
+                if number == signal.SIGINT and presses < 3:
+                    each.send_signal(STOP_SIGNAL)
+                else:
+                    os.killpg(each.pid, signal.SIGTERM if presses < 3 else signal.SIGKILL)
 
-    before = signal.signal(signal.SIGINT, pressed)
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, pressed) for number in numbers}
     try:
-        child.wait()
+        # In a session of its own, so that Ctrl-C reaches the processes through us only: mpiexec would kill them.
+        child.append(subprocess.Popen(command, env=environment, start_new_session=True))
+        if presses:
+            child[0].terminate()
+        child[0].wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -10,18 +10,17 @@ import scipy.sparse as sp
 
 from gradslide._types import Array
 from gradslide.compressors import Compressor
-from gradslide.errors import InputError, require, require_number
+from gradslide.errors import require, require_number
 from gradslide.graph import Graph
 from gradslide.network.base import Reduction, WorkOut
 from gradslide.network.exact_sums import exact_sum
+from gradslide.network.mpi.company import company_of, mpi_library
 from gradslide.network.mpi.exchange import Exchange, Wait, layout_of
 from gradslide.network.mpi.partition import partition
 from gradslide.network.on_graph import OnGraph, require_reduction
 
 if TYPE_CHECKING:
     from mpi4py import MPI as Library
-
-    from gradslide.network.mpi.watchdog import Watchdog
 
 
 class MPI(OnGraph):
@@ -42,8 +41,8 @@ class MPI(OnGraph):
         comm = self._library.COMM_WORLD if comm is None else comm
         rule = "MPI needs at least one agent for each process"
         require(comm.size <= graph.m, rule, f"{graph.m} agents, {comm.size} processes", "start fewer processes")
-        self._comm = comm.Dup()
-        self._watchdog = watchdog_of(comm, timeout)
+        company = company_of(comm, timeout)
+        self._comm, self._watchdog = company.comm, company.watchdog
         self._is_aside = False
         self._wait = Wait(self._is_crowded())
         self._require_same_graph()
@@ -51,7 +50,7 @@ class MPI(OnGraph):
         layout = layout_of(graph, self._owner, comm.rank)
         self._layout = layout
         counts = np.bincount(self._owner, minlength=comm.size).tolist()
-        self._exchange = Exchange(self._comm, layout, counts, self._wait)
+        self._exchange = Exchange(company, layout, counts, self._wait)
         self._counts = counts
         self._weights: dict[tuple[int, str], Any] = {}
 
@@ -62,9 +61,6 @@ class MPI(OnGraph):
     @property
     def place(self) -> tuple[int, int]:
         return self._comm.rank, self._comm.size
-
-    def __repr__(self) -> str:
-        return repr(self.graph)
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         self._move()
@@ -167,6 +163,8 @@ class MPI(OnGraph):
     def _largest(self, values: Array) -> Array:
         """The entrywise maximum; not a number where one of them is not."""
         values = np.asarray(values)
+        if values.dtype.kind == "b":
+            return self._reduced(values.astype(np.uint8), self._library.MAX) > 0
         if values.dtype.kind != "f":
             return self._reduced(values, self._library.MAX)
         unknown = np.isnan(values)
@@ -205,30 +203,3 @@ def _renumbered(rows: Array, agents: Array, m: int) -> Array:
     rule = "weights must join neighbours only"
     require(bool(np.all(indices >= 0)), rule, "a weight between agents without a link", "build them from the graph")
     return sp.csr_array((rows.data, indices, rows.indptr), shape=(rows.shape[0], len(agents)))
-
-
-def mpi_library() -> Any:
-    """mpi4py's MPI."""
-    try:
-        from mpi4py import MPI as library
-    # mpi4py is there, but no library that it could load: a RuntimeError.
-    except (ImportError, RuntimeError) as error:
-        remedy = "install gradslide[mpi], or gradslide[mpi-local] where there is no MPI"
-        got = " ".join(str(error).split())
-        raise InputError("MPI needs mpi4py and an MPI library", got, remedy) from None
-    return library
-
-
-_watchdogs: dict[int, "Watchdog"] = {}
-
-
-def watchdog_of(comm: Any, timeout: float) -> "Watchdog | None":
-    """The watchdog of these processes, as patient as the first who asked for it; nobody watches a lone one."""
-    if comm.size == 1:
-        return None
-    from gradslide.network.mpi.watchdog import Watchdog
-
-    if comm.py2f() not in _watchdogs:
-        _watchdogs[comm.py2f()] = Watchdog(comm, timeout)
-        _watchdogs[comm.py2f()].start()
-    return _watchdogs[comm.py2f()]

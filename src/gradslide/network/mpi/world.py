@@ -1,14 +1,18 @@
 """The processes of one run: how many there are, whether they found each other, and what the first one says."""
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.errors import require
+from gradslide.errors import InputError, require
 from gradslide.graph import Graph
-from gradslide.network.mpi.network import MPI, mpi_library, watchdog_of
+from gradslide.network.mpi.company import company_of, mpi_library
+from gradslide.network.mpi.network import MPI
 
 # What launchers tell their processes: how many there are.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
@@ -18,8 +22,13 @@ ASKED = "GRADSLIDE_PROCESSES"
 
 def declared_size(environment: Mapping[str, str] = os.environ) -> int:
     """How many processes a launcher says that there are; 0 where nobody launched this one."""
-    numbers = (environment.get(name, "") for name in (ASKED, *_SIZES))
-    return next((int(number) for number in numbers if number.isdigit() and int(number) > 0), 0)
+    asked, *numbers = [_number(environment.get(name, "")) for name in (ASKED, *_SIZES)]
+    # An interactive shell of Slurm is a job of one.
+    return asked or next((number for number in numbers if number > 1), 0)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 class World:
@@ -38,7 +47,7 @@ class World:
         )
         rule, remedy = "there must be as many processes as were asked for", "start them anew"
         require(not os.environ.get(ASKED) or asked == size, rule, f"{size} of {asked}", remedy)
-        self._watchdog = watchdog_of(self._comm, timeout)
+        self._watchdog = company_of(self._comm, timeout).watchdog
 
     @property
     def is_first(self) -> bool:
@@ -53,6 +62,7 @@ class World:
 
     def told(self, numbers: Callable[[], Array]) -> Array:
         """What the first process works out, for all: numbers, as many as it likes."""
+        self._enter()
         found = np.asarray(numbers(), dtype=np.float64) if self.is_first else np.empty(0)
         size = np.array([found.size])
         self._comm.Bcast(size, root=0)
@@ -62,9 +72,34 @@ class World:
 
     def end(self) -> None:
         """All is done, everywhere: nobody has to be watched any more."""
+        self._enter()
         self._comm.Barrier()
         if self._watchdog is not None:
             self._watchdog.stop()
+
+    def _enter(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.calls += 1
+
+    @contextmanager
+    def guarded(self, mistake: Callable[[], None]) -> Iterator[None]:
+        """What goes wrong in here, in whichever process, ends all of them. mistake: called where it is the user's."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, InputError):
+                mistake()
+            if self._watchdog is not None:
+                self._show(error)
+                self._watchdog.failed(error)
+            raise
+
+    def _show(self, error: BaseException) -> None:
+        if not isinstance(error, InputError | KeyboardInterrupt):
+            traceback.print_exception(error)
+        elif isinstance(error, InputError) and self.is_first:
+            # What others find is said when the watchdog names them.
+            print(f"error: {error}", file=sys.stderr)
 
 
 def this_world(timeout: float) -> World | None:
