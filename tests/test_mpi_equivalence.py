@@ -66,7 +66,7 @@ def test_main_methods_give_the_same_on_any_number_of_ranks(ranks, expected, tmp_
 
 def test_every_method_runs_unchanged_under_all_circumstances(tmp_path):
     every = [*EVERY, *OTHERS]
-    found = together(every, 3, tmp_path)
+    found = together(every, 3, tmp_path, timeout=120)
     for task in every:
         check_same(found[task["name"]][0], alone(task), task["name"])
 

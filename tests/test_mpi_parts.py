@@ -65,6 +65,8 @@ def test_only_rows_that_a_neighbour_elsewhere_needs_travel(name, count):
     layouts = [layout_of(graph, owner, rank) for rank in range(count)]
     everybody = np.concatenate([layout.agents for layout in layouts])
     assert sorted(everybody.tolist()) == list(range(graph.m))
+    assert len({layout.borders for layout in layouts}) == 1
+    assert all([v for u, v in layouts[0].borders if u == rank] == list(layouts[rank].outgoing) for rank in range(count))
     for rank, layout in enumerate(layouts):
         links = graph.adjacency[layout.agents]
         elsewhere = [np.setdiff1d(row.indices, layout.agents) for row in links]

@@ -8,23 +8,25 @@ from gradslide.errors import InputError
 if TYPE_CHECKING:
     from gradslide.network.mpi.watchdog import Watchdog
 
+# All pairs of processes that have neighbours in each other, both ways, ascending: the same everywhere.
+Borders = tuple[tuple[int, int], ...]
+
 
 @dataclass
 class Company:
-    """comm: a communicator of our own. links: those with neighbours, by who these are; there are only so many
+    """comm: a communicator of our own. links: those of neighbours, by all pairs of them; there are only so many
     communicators, and to give one back takes everybody."""
 
     comm: Any
     watchdog: "Watchdog | None"
-    links: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    links: dict[Borders, Any] = field(default_factory=dict)
 
-    def linked(self, others: tuple[int, ...]) -> Any:
-        """A communicator whose neighbours are these processes, which have this one as theirs."""
-        from mpi4py import MPI
-
-        if self.comm.allreduce(int(others not in self.links), MPI.MAX):
-            self.links[others] = self.comm.Create_dist_graph_adjacent(others, others, reorder=False)
-        return self.links[others]
+    def linked(self, borders: Borders) -> Any:
+        """A communicator in which these pairs of processes are neighbours."""
+        if borders not in self.links:
+            others = [v for u, v in borders if u == self.comm.rank]
+            self.links[borders] = self.comm.Create_dist_graph_adjacent(others, others, reorder=False)
+        return self.links[borders]
 
 
 _attribute: list[int] = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.graph import Graph
-from gradslide.network.mpi.company import Company
+from gradslide.network.mpi.company import Borders, Company
 
 # From this share of all rows on they are sent to everybody.
 _NEARLY_ALL = 0.75
@@ -20,13 +20,14 @@ _NEARLY_ALL = 0.75
 class Layout:
     """Where the rows of a process are. agents: those here, those without a neighbour elsewhere first; interior: how
     many these are; near: the places of those that the others need, themselves and their neighbours. outgoing, incoming:
-    by process, the agents whose rows are sent to it and come from it."""
+    by process, the agents whose rows are sent to it and come from it. borders: of all processes."""
 
     agents: Array
     interior: int
     near: Array
     outgoing: dict[int, Array]
     incoming: dict[int, Array]
+    borders: Borders
 
     @property
     def ghosts(self) -> Array:
@@ -37,6 +38,8 @@ class Layout:
 def layout_of(graph: Graph, owner: Array, rank: int) -> Layout:
     """owner: the process of every agent."""
     pairs = np.concatenate([graph.edges, graph.edges[:, ::-1]])
+    owners = owner[pairs]
+    borders = np.unique(owners[owners[:, 0] != owners[:, 1]], axis=0)
     here = pairs[(owner[pairs[:, 0]] == rank) & (owner[pairs[:, 1]] != rank)]
     others = np.unique(owner[here[:, 1]]).tolist()
     boundary = np.unique(here[:, 0])
@@ -49,6 +52,7 @@ def layout_of(graph: Graph, owner: Array, rank: int) -> Layout:
         near=np.flatnonzero(np.isin(agents, beside)),
         outgoing={other: np.unique(here[owner[here[:, 1]] == other, 0]) for other in others},
         incoming={other: np.unique(here[owner[here[:, 1]] == other, 1]) for other in others},
+        borders=tuple(map(tuple, borders.tolist())),
     )
 
 
@@ -84,7 +88,7 @@ class Exchange:
         self.sends_all = comm.size > 2 and bool(comm.allreduce(int(crowded), MPI.MIN))
         self._links: Any = None
         if not self.sends_all:
-            self._links = company.linked(tuple(layout.outgoing))
+            self._links = company.linked(layout.borders)
         self._traffic: dict[tuple[int, str], Traffic] = {}
         # MPI wants requests back before the end; communicators too, but that would wait for others.
         weakref.finalize(self, _free, self._traffic)

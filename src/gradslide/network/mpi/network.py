@@ -22,6 +22,9 @@ from gradslide.network.on_graph import OnGraph, require_reduction
 if TYPE_CHECKING:
     from mpi4py import MPI as Library
 
+# Matrices whose parts are kept.
+_MOST_WEIGHTS = 16
+
 
 class MPI(OnGraph):
     """A network over the processes of MPI; all of them must make it, with the same graph, and call `solve` alike.
@@ -132,6 +135,8 @@ class MPI(OnGraph):
         the border. Columns keep their order, and so do sums."""
         key = (id(weights), str(dtype))
         if key not in self._weights:
+            if len(self._weights) >= _MOST_WEIGHTS:
+                self._weights.pop(next(iter(self._weights)))
             # The original is kept beside its parts: its id stays taken as long as the entry lives.
             self._weights[key] = (weights, self._split(sp.csr_array(weights), dtype))
         parts: tuple[Array, Array] = self._weights[key][1]
