@@ -104,6 +104,7 @@ def test_under_mpiexec_the_same_command_uses_mpi(tmp_path, expected):
     check_same_answers(tmp_path / "out", expected)
 
 
+@pytest.mark.slow
 def test_theory_and_the_optimum_are_known_to_all_processes(tmp_path):
     targets = "objective = { relative = 1e-3 }\ndisagreement = { relative = 1e-2 }"
     specs = {}

@@ -212,6 +212,7 @@ def undisturbed(method):
     ]
 
 
+SAMPLED = pytest.param("sampled", marks=pytest.mark.slow)
 KILLS = {
     "once": (gs.AutoPDS(), 0.05, [(2, 12)]),
     "before the first checkpoint": (gs.AutoPDS(agreement="none"), 1000.0, [(1, 3)]),
@@ -220,7 +221,7 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("name", KILLS)
+@pytest.mark.parametrize("name", ["once", "before the first checkpoint", "several", SAMPLED])
 def test_an_agent_that_is_killed_and_started_again_leads_to_the_same(name, tmp_path):
     method, seconds, kills = KILLS[name]
     stop = gs.Stop(iterations=ITERATIONS)

@@ -214,6 +214,8 @@ def test_a_wrong_shape_or_dtype_is_rejected_and_asked_for_again(tmp_path, conten
 
         def inject(round):
             if round == 3:
+                # The victim is in this round once its own array of it is here.
+                wait_until(lambda: round in partner.links._engine.peers["a0"].inbox, 10, "the victim")
                 partner.injector.send(partner.frame(round=round + ahead, content=content))
                 time.sleep(0.1)
 

@@ -34,6 +34,7 @@ def deblurring():
     return load("tv_deblurring")
 
 
+@pytest.mark.slow
 def test_deblurring_takes_fewer_gradients_than_the_best_of_its_rivals(tmp_path):
     printed = run("tv_deblurring", tmp_path, "picture.png")
     rows = table(printed)
