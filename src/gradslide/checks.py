@@ -40,9 +40,9 @@ class Check:
 class Checks:
     """Asks the agents whether the targets hold, where iterations have grown by about a half since they did."""
 
-    def __init__(self, stop: Stop, examiner: Examiner, start: Array, *, is_all: bool = False) -> None:
-        """start: x_0. is_all: nobody else finds out how far apart the agents are."""
-        self._stop, self._examiner, self._start, self._is_all = stop, examiner, start, is_all
+    def __init__(self, stop: Stop, examiner: Examiner, start: Array, *, finds_apart: bool = False) -> None:
+        """start: x_0. finds_apart: always find out how far apart the agents are, since nobody else does."""
+        self._stop, self._examiner, self._start, self._finds_apart = stop, examiner, start, finds_apart
         self._lower = -math.inf
         self.last: Check | None = None
 
@@ -51,7 +51,7 @@ class Checks:
 
     def take(self, iteration: int, x: Array, evidence: Sequence[Evidence]) -> None:
         stop = self._stop
-        apart = stop.disagreement is not None or self._is_all
+        apart = stop.disagreement is not None or self._finds_apart
         asked = {"gap": stop.gap is not None, "apart": apart, "kkt": stop.kkt is not None}
         found = self._examiner.examine(x, evidence, **asked, start=self._start)
         if found.lower is not None:

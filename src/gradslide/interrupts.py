@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+# Set for processes that `gradslide run -n` starts: how many it asked for.
+ASKED = "GRADSLIDE_PROCESSES"
+# What their launcher passes on to them, where Ctrl-C would kill them.
+STOP_SIGNAL = signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else signal.SIGINT
+
 
 class Interrupt:
     """Whether Ctrl-C was pressed. The second press raises KeyboardInterrupt at once."""
@@ -50,4 +55,4 @@ def deferred_interrupt() -> Iterator[Interrupt]:
 
 def _signals() -> list[signal.Signals]:
     """Ctrl-C; and what a launcher of MPI passes on in its place, where one started this process."""
-    return [signal.SIGINT] + ([signal.SIGUSR1] if "GRADSLIDE_PROCESSES" in os.environ else [])
+    return [signal.SIGINT, STOP_SIGNAL] if ASKED in os.environ else [signal.SIGINT]

@@ -179,7 +179,7 @@ class Networked:
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
         require(is_proof, rule, "agents elsewhere for which that does not hold", "use kkt")
         examiner = Examiner(self._problem, self.network, self.network.agree, values, known=self._agreed)
-        checks = Checks(stop, examiner, start, is_all=not self.network.sees_all)
+        checks = Checks(stop, examiner, start, finds_apart=not self.network.sees_all)
         if isinstance(self.observer, OwnObserver):
             self.observer.checks = checks
         return checks

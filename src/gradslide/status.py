@@ -22,6 +22,10 @@ class Status(Enum):
     UNBOUNDED = "the objective falls without end along a direction that the constraints allow"
     DIVERGED = "values stopped being finite; this is the last good output"
 
+    def fulfils(self, has_targets: bool) -> bool:
+        """Whether a run did what was asked: reached its targets, or its limit where it had none."""
+        return self is Status.CONVERGED if has_targets else self not in (Status.DIVERGED, Status.INTERRUPTED)
+
     @property
     def short(self) -> str:
         return self.name.lower().replace("_", " ")

@@ -65,12 +65,8 @@ class Results:
 
     @property
     def fulfilled(self) -> bool:
-        """Whether every run did what was asked: reached its targets, or its limit where it had no targets."""
-        cut_short = {Status.DIVERGED, Status.INTERRUPTED}
-        return all(
-            run.solution.status is Status.CONVERGED if self.has_targets else run.solution.status not in cut_short
-            for run in self.runs
-        )
+        """Whether every run did what was asked."""
+        return all(run.solution.status.fulfils(self.has_targets) for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:
         return {

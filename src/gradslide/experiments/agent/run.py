@@ -15,7 +15,6 @@ from gradslide.network.peers.network import Peers
 from gradslide.run import Callback
 from gradslide.solution import Solution
 from gradslide.solve import solve
-from gradslide.status import Status
 
 LOG = "agent.log"
 CHECKPOINT = "checkpoint.npz"
@@ -35,11 +34,8 @@ class AgentRun:
 
     @property
     def fulfilled(self) -> bool:
-        """Whether the run reached its targets, or its limit where it had no targets."""
-        status = self.solution.status
-        if self.has_targets:
-            return status is Status.CONVERGED
-        return status not in (Status.DIVERGED, Status.INTERRUPTED)
+        """Whether the run did what was asked."""
+        return self.solution.status.fulfils(self.has_targets)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradslide.errors import InputError, require, require_number
 from gradslide.experiments.section import Section
-from gradslide.experiments.spec import parse_method, read_text, tables_of, versioned
+from gradslide.experiments.spec import OutputSpec, parse_method, read_text, tables_of, versioned
 
 
 @dataclass(frozen=True)
@@ -17,15 +17,6 @@ class NeighbourSpec:
     name: str
     address: str | None
     public_key: str
-
-
-@dataclass(frozen=True)
-class AgentOutput:
-    """dir: where results go. checkpoint: keep what is needed to go on after an interruption, every so many seconds."""
-
-    dir: Path
-    checkpoint: bool = True
-    checkpoint_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class AgentSpec:
     mu: float
     method: dict[str, Any]
     stop: dict[str, Any] | None
-    output: AgentOutput
+    output: OutputSpec
     folder: Path = field(default_factory=Path)
 
 
@@ -100,10 +91,11 @@ def _problem(top: Section) -> tuple[str, float]:
     return builder, mu
 
 
-def _output(top: Section, folder: Path) -> AgentOutput:
+def _output(top: Section, folder: Path) -> OutputSpec:
+    """As in other specs, but there is nothing to plot, and a checkpoint unless none is wanted."""
     section = Section("output", top.take("output", dict, {}))
     where = folder / section.take("dir", str, "results")
     checkpoint, seconds = section.take("checkpoint", bool, True), section.take("checkpoint_seconds", float, 60.0)
     section.finish()
     require_number("checkpoint_seconds", seconds, "0 writes after every outer iteration", least=0)
-    return AgentOutput(where, checkpoint, seconds)
+    return OutputSpec(where, plot=False, checkpoint=checkpoint, checkpoint_seconds=seconds)

@@ -1,8 +1,12 @@
 """The processes that work together: what they share as long as their communicator lives."""
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gradslide._types import Array
 from gradslide.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,6 +25,24 @@ class Company:
     watchdog: "Watchdog | None"
     links: dict[Borders, Any] = field(default_factory=dict)
 
+    def enter(self, is_round: bool = False) -> None:
+        """All processes are about to exchange something, in a round of the run or beside it."""
+        if self.watchdog is None:
+            return
+        if is_round:
+            self.watchdog.round += 1
+        else:
+            self.watchdog.calls += 1
+
+    def told(self, values: Array) -> Array:
+        """What the first process says: a list of numbers, of which the others need know the type only."""
+        self.enter()
+        size = np.array([values.size])
+        self.comm.Bcast(size, root=0)
+        values = np.ascontiguousarray(values) if self.comm.rank == 0 else np.empty(int(size[0]), dtype=values.dtype)
+        self.comm.Bcast(values, root=0)
+        return values
+
     def linked(self, borders: Borders) -> Any:
         """A communicator in which these pairs of processes are neighbours."""
         if borders not in self.links:
@@ -29,19 +51,20 @@ class Company:
         return self.links[borders]
 
 
-_attribute: list[int] = []
+@cache
+def _attribute() -> int:
+    """Where a communicator keeps its company."""
+    from mpi4py import MPI
+
+    return MPI.Comm.Create_keyval()
 
 
 def company_of(comm: Any, timeout: float) -> Company:
     """That of a communicator, as patient as the first who asked for it. All its processes must ask for it."""
-    from mpi4py import MPI
-
-    if not _attribute:
-        _attribute.append(MPI.Comm.Create_keyval())
-    found: Company | None = comm.Get_attr(_attribute[0])
+    found: Company | None = comm.Get_attr(_attribute())
     if found is None:
         found = Company(comm.Dup(), _watchdog(comm, timeout))
-        comm.Set_attr(_attribute[0], found)
+        comm.Set_attr(_attribute(), found)
     return found
 
 

@@ -4,7 +4,8 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -56,21 +57,6 @@ def layout_of(graph: Graph, owner: Array, rank: int) -> Layout:
     )
 
 
-class Traffic(Protocol):
-    """Rows on their way. `around`: the rows here that are near the border, once `fill` is over, then those that came,
-    once `finish` is."""
-
-    around: Array
-
-    def start(self, v: Array) -> None: ...
-
-    def fill(self, v: Array) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def free(self) -> None: ...
-
-
 class Exchange:
     """The exchanges of one process, with buffers and persistent requests for every shape that was asked for.
 
@@ -82,7 +68,7 @@ class Exchange:
         from mpi4py import MPI
 
         comm = company.comm
-        self._comm, self._layout, self._counts, self._wait = comm, layout, counts, wait
+        self._company, self._comm, self._layout, self._counts, self._wait = company, comm, layout, counts, wait
         elsewhere = sum(counts) - len(layout.agents)
         crowded = elsewhere == 0 or len(layout.ghosts) >= _NEARLY_ALL * elsewhere
         self.sends_all = comm.size > 2 and bool(comm.allreduce(int(crowded), MPI.MIN))
@@ -92,19 +78,24 @@ class Exchange:
         self._traffic: dict[tuple[int, str], Traffic] = {}
         # MPI wants requests back before the end; communicators too, but that would wait for others.
         weakref.finalize(self, _free, self._traffic)
-        self.known = layout.ghosts
-        if self.sends_all:
-            self.known = np.empty(sum(counts), dtype=np.int64)
-            comm.Allgatherv(layout.agents.astype(np.int64), (self.known, counts))
+        self.known = self.everybody if self.sends_all else layout.ghosts
 
-    def traffic(self, width: int, dtype: Any) -> Traffic:
+    @cached_property
+    def everybody(self) -> Array:
+        """All agents, in the order of their processes. All of these must ask for it."""
+        self._company.enter()
+        agents = np.empty(sum(self._counts), dtype=np.int64)
+        self._comm.Allgatherv(self._layout.agents.astype(np.int64), (agents, self._counts))
+        return agents
+
+    def traffic(self, width: int, dtype: Any) -> "Traffic":
         """For rows of so many numbers."""
         key = (width, np.dtype(dtype).str)
         if key not in self._traffic:
             self._traffic[key] = self._make(width, np.dtype(dtype))
         return self._traffic[key]
 
-    def _make(self, width: int, dtype: Any) -> Traffic:
+    def _make(self, width: int, dtype: Any) -> "Traffic":
         layout = self._layout
         around = np.empty((len(layout.near) + len(self.known), width), dtype=dtype)
         rows = around[len(layout.near) :]
@@ -112,7 +103,7 @@ class Exchange:
             own = np.empty((len(layout.agents), width), dtype=dtype)
             counts = [width * count for count in self._counts]
             requests = [self._to_everybody(own, (rows, counts))]
-            return _Persistent(own, None, around, layout.near, self._wait, requests)
+            return Traffic(own, None, around, layout.near, self._wait, requests)
         place = {agent: row for row, agent in enumerate(layout.agents.tolist())}
         chosen = [[place[agent] for agent in agents.tolist()] for agents in layout.outgoing.values()]
         index = np.array([row for rows_to in chosen for row in rows_to], dtype=np.intp)
@@ -123,7 +114,7 @@ class Exchange:
             requests = self._at_once(packed, out, rows, into)
         except NotImplementedError:
             requests = self._one_by_one(packed, out, rows, into)
-        return _Persistent(packed, index, around, layout.near, self._wait, requests)
+        return Traffic(packed, index, around, layout.near, self._wait, requests)
 
     def _at_once(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
         return [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
@@ -146,13 +137,14 @@ class Exchange:
         return requests
 
 
-def _free(traffic: dict[tuple[int, str], Traffic]) -> None:
+def _free(traffic: dict[tuple[int, str], "Traffic"]) -> None:
     for each in traffic.values():
         each.free()
 
 
-class _Persistent:
-    """One kind of exchange, over and over from and into the same buffers."""
+class Traffic:
+    """Rows of one shape on their way, over and over from and into the same buffers. `around`: the rows here that are
+    near the border, once `fill` is over, then those that came, once `finish` is."""
 
     def __init__(
         self, packed: Array, index: Array | None, around: Array, near: Array, wait: "Wait", requests: list[Any]

@@ -13,13 +13,12 @@ from types import FrameType
 
 from gradslide import storage
 from gradslide.errors import InputError, require, require_number
+from gradslide.interrupts import ASKED, STOP_SIGNAL
 from gradslide.network.mpi.company import mpi_library
-from gradslide.network.mpi.world import ASKED, declared_size
+from gradslide.network.mpi.world import declared_size
 
 # Where the first process says that all is done, and with what exit code: that of a launcher is not to be trusted.
 MARKER = "GRADSLIDE_MARKER"
-# What launchers pass on to their processes, where Ctrl-C would kill them.
-STOP_SIGNAL = signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else signal.SIGINT
 
 
 def launch(arguments: Sequence[str], processes: int) -> int | None:

@@ -44,17 +44,15 @@ class MPI(OnGraph):
         comm = self._library.COMM_WORLD if comm is None else comm
         rule = "MPI needs at least one agent for each process"
         require(comm.size <= graph.m, rule, f"{graph.m} agents, {comm.size} processes", "start fewer processes")
-        company = company_of(comm, timeout)
-        self._comm, self._watchdog = company.comm, company.watchdog
+        self._company = company_of(comm, timeout)
+        self._comm = self._company.comm
         self._is_aside = False
         self._wait = Wait(self._is_crowded())
         self._require_same_graph()
-        self._owner = self._told(partition(graph, comm.size) if comm.rank == 0 else np.empty(graph.m, dtype=np.int64))
-        layout = layout_of(graph, self._owner, comm.rank)
-        self._layout = layout
-        counts = np.bincount(self._owner, minlength=comm.size).tolist()
-        self._exchange = Exchange(company, layout, counts, self._wait)
-        self._counts = counts
+        owner = self._company.told(partition(graph, comm.size) if comm.rank == 0 else np.empty(0, dtype=np.int64))
+        self._layout = layout_of(graph, owner, comm.rank)
+        self._counts = np.bincount(owner, minlength=comm.size).tolist()
+        self._exchange = Exchange(self._company, self._layout, self._counts, self._wait)
         self._weights: dict[tuple[int, str], Any] = {}
 
     @cached_property
@@ -67,7 +65,7 @@ class MPI(OnGraph):
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         self._move()
-        self._enter(is_round=not self._is_aside)
+        self._company.enter(is_round=not self._is_aside)
         inside, border = self._parts(weights, v.dtype)
         if self._comm.size == 1:
             return inside @ v
@@ -97,38 +95,29 @@ class MPI(OnGraph):
     def survey(self, values: Array, work_out: WorkOut) -> Array:
         rows = self.gather(np.asarray(values, dtype=np.float64))
         answer = np.asarray(work_out(self.graph, rows), dtype=np.float64) if self._comm.rank == 0 else np.empty(0)
-        size = self._told(np.array([answer.size]))
-        return self._told(answer if self._comm.rank == 0 else np.empty(int(size[0])))
+        return self._company.told(answer)
 
     def norm_bound(self) -> float:
         """That of the first process: machines may differ in the last digit."""
-        return float(self._told(np.array([super().norm_bound() if self._comm.rank == 0 else 0.0]))[0])
+        return float(self._company.told(np.array([super().norm_bound()] if self._comm.rank == 0 else []))[0])
 
     def settle(self, wish: int) -> int:
         return int(self._reduced(np.array([wish], dtype=np.int64), self._library.MAX)[0])
 
     def gather(self, rows: Array) -> Array:
-        self._enter()
+        self._company.enter()
         rows = np.ascontiguousarray(rows)
         width = rows[0].size
         everything = np.empty((self.m, *rows.shape[1:]), dtype=rows.dtype)
         self._comm.Allgatherv(rows, (everything, [width * count for count in self._counts]))
         ordered = np.empty_like(everything)
-        ordered[self._everybody] = everything
+        ordered[self._exchange.everybody] = everything
         return ordered
 
     def aside(self) -> Self:
         other = super().aside()
         other._is_aside = True
         return other
-
-    @cached_property
-    def _everybody(self) -> Array:
-        """The agents in the order of their processes."""
-        self._enter()
-        agents = np.empty(self.m, dtype=np.int64)
-        self._comm.Allgatherv(self._layout.agents.astype(np.int64), (agents, self._counts))
-        return agents
 
     def _parts(self, weights: Array, dtype: Any) -> tuple[Array, Array]:
         """The rows of agents without neighbours elsewhere, on the rows here; and those of the others, on what is around
@@ -150,17 +139,8 @@ class MPI(OnGraph):
         around = np.concatenate([layout.agents[layout.near], self._exchange.known])
         return _renumbered(inside, layout.agents, self.m), _renumbered(border, around, self.m)
 
-    def _enter(self, is_round: bool = False) -> None:
-        """All processes are about to exchange something."""
-        if self._watchdog is None:
-            return
-        if is_round:
-            self._watchdog.round += 1
-        else:
-            self._watchdog.calls += 1
-
     def _reduced(self, values: Array, operation: Any) -> Array:
-        self._enter()
+        self._company.enter()
         result = np.empty_like(values)
         self._wait(self._comm.Iallreduce(np.ascontiguousarray(values), result, operation))
         return result
@@ -177,16 +157,9 @@ class MPI(OnGraph):
         largest, was_unknown = self._reduced(both.astype(np.float64), self._library.MAX)
         return np.where(was_unknown > 0, np.nan, largest).astype(values.dtype)
 
-    def _told(self, values: Array) -> Array:
-        """What the first process says."""
-        self._enter()
-        values = np.ascontiguousarray(values)
-        self._comm.Bcast(values, root=0)
-        return values
-
     def _require_same_graph(self) -> None:
         mark = np.frombuffer(bytes.fromhex(self.graph.fingerprint), dtype=np.uint8)
-        differs = not np.array_equal(mark, self._told(mark.copy()))
+        differs = not np.array_equal(mark, self._company.told(mark))
         rule = "all processes must have the same graph"
         # All refuse, or none: the others would wait for those that do.
         require(self.settle(differs) == 0, rule, repr(self.graph), "give random ones the same seed")

@@ -11,13 +11,12 @@ import numpy as np
 from gradslide._types import Array
 from gradslide.errors import InputError, require
 from gradslide.graph import Graph
+from gradslide.interrupts import ASKED
 from gradslide.network.mpi.company import company_of, mpi_library
 from gradslide.network.mpi.network import MPI
 
 # What launchers tell their processes: how many there are.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
-# Set by `launch`: how many processes it asked for.
-ASKED = "GRADSLIDE_PROCESSES"
 
 
 def declared_size(environment: Mapping[str, str] = os.environ) -> int:
@@ -47,7 +46,7 @@ class World:
         )
         rule, remedy = "there must be as many processes as were asked for", "start them anew"
         require(not os.environ.get(ASKED) or asked == size, rule, f"{size} of {asked}", remedy)
-        self._watchdog = company_of(self._comm, timeout).watchdog
+        self._company = company_of(self._comm, timeout)
 
     @property
     def is_first(self) -> bool:
@@ -62,24 +61,14 @@ class World:
 
     def told(self, numbers: Callable[[], Array]) -> Array:
         """What the first process works out, for all: numbers, as many as it likes."""
-        self._enter()
-        found = np.asarray(numbers(), dtype=np.float64) if self.is_first else np.empty(0)
-        size = np.array([found.size])
-        self._comm.Bcast(size, root=0)
-        found = found if self.is_first else np.empty(int(size[0]))
-        self._comm.Bcast(found, root=0)
-        return found
+        return self._company.told(np.asarray(numbers(), dtype=np.float64) if self.is_first else np.empty(0))
 
     def end(self) -> None:
         """All is done, everywhere: nobody has to be watched any more."""
-        self._enter()
+        self._company.enter()
         self._comm.Barrier()
-        if self._watchdog is not None:
-            self._watchdog.stop()
-
-    def _enter(self) -> None:
-        if self._watchdog is not None:
-            self._watchdog.calls += 1
+        if self._company.watchdog is not None:
+            self._company.watchdog.stop()
 
     @contextmanager
     def guarded(self, mistake: Callable[[], None]) -> Iterator[None]:
@@ -89,9 +78,9 @@ class World:
         except BaseException as error:
             if isinstance(error, InputError):
                 mistake()
-            if self._watchdog is not None:
+            if self._company.watchdog is not None:
                 self._show(error)
-                self._watchdog.failed(error)
+                self._company.watchdog.failed(error)
             raise
 
     def _show(self, error: BaseException) -> None:
