@@ -1,5 +1,7 @@
 """Losses given by functions: per agent or for all agents at once."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -206,3 +208,12 @@ def test_a_value_and_gradient_that_do_not_fit_are_refused(returned):
     loss = Custom(value_and_gradient=[lambda x: returned], smoothness=1.0, agents=1, dimension=2)
     with pytest.raises(InputError, match="value_and_gradient must return"):
         loss.value_and_gradient(np.ones((1, 2)))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_device_needs_pytorch(device, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    loss = Custom(gradient=lambda x: x, agents=2, dimension=3)
+    assert loss.device is None
+    with pytest.raises(InputError, match=r"a device needs PyTorch; got .*; install gradslide\[torch\]"):
+        loss.to(device)

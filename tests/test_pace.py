@@ -64,8 +64,8 @@ def test_the_ratio_is_one_of_averages():
     for seconds in (1.0, 3.0):
         pace.add_gradient(seconds)
     assert pace.ratio() == 1.0
-    for seconds in (0.25, 0.25, 1.0):
-        pace.add_exchange(seconds)
+    for count, seconds in ((1, 0.25), (2, 1.25)):
+        pace.add_exchanges(count, seconds)
     assert pace == Pace(gradients=2, gradient_seconds=4.0, exchanges=3, exchange_seconds=1.5)
     assert pace.ratio() == 4.0
 

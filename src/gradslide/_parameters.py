@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.arrays import on_device, to_numpy
 from gradslide.errors import InputError, require
 
 
 def checked(name: str, value: Array, *, infinite: bool = False) -> Array:
     """The value as a float64 array; refuses what is no number, NaN and (unless allowed) infinity."""
     try:
-        numbers = np.asarray(value, dtype=np.float64)
+        numbers = np.asarray(to_numpy(value), dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number or an array of numbers", repr(value), "pass numbers") from None
     require(not np.isnan(numbers).any(), f"{name} must not be NaN", value, "remove the missing values")
@@ -48,11 +49,11 @@ class Fit:
 
     def number(self, name: str, value: Array) -> Array:
         """A number or (m,) as (1, 1) or (m, 1)."""
-        values = np.asarray(value)
+        values = to_numpy(value)
         return self._rows(name, values[:, None] if values.ndim == 1 else values, 1, f"a number or ({self.m},)")
 
     def _rows(self, name: str, value: Array, width: int, shapes: str) -> Array:
-        values = np.asarray(value)
+        values = to_numpy(value)
         rows = np.atleast_2d(values)
         fits = rows.ndim == 2 and rows.shape[0] in (1, self.m) and rows.shape[1] in (1, width)
         require(
@@ -69,6 +70,8 @@ class Stacked:
 
     row_fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields with that axis (or which are Stacked themselves, or None)."""
+    other_arrays: ClassVar[tuple[str, ...]] = ()
+    """Names of further fields that hold arrays (or Stacked, or tuples of either)."""
 
     @property
     def common(self) -> bool:
@@ -88,6 +91,18 @@ class Stacked:
         for name, value in values.items():
             object.__setattr__(new, name, value)
         return new
+
+    def to(self, device: Any) -> Self:
+        """The same parameters, once bound, on that device (as `arrays.on_device` has it)."""
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, Stacked):
+                return value.to(device)
+            if isinstance(value, tuple):
+                return tuple(moved(part) for part in value)
+            return None if value is None else on_device(value, device)
+
+        return self.replaced(**{name: moved(getattr(self, name)) for name in (*self.row_fields, *self.other_arrays)})
 
     def rows_of(self, agents: Array) -> Self:
         """The parameters of these agents, in this order."""

@@ -20,6 +20,11 @@ class Evidence(NamedTuple):
     dual: Dual
     averaged: int | None = None
 
+    def rows(self, rows: slice) -> "Evidence":
+        """That of some of the agents."""
+        dual = Dual(self.dual.s[rows], self.dual.w[rows])
+        return Evidence(self.y[rows], self.conjugate[rows], dual, self.averaged)
+
 
 @dataclass(frozen=True)
 class Certificate:

@@ -112,8 +112,8 @@ class Checkpoint:
         }
         return meta, arrays
 
-    def read(self, iteration: int, template: Any, run: dict[str, Any]) -> Snapshot:
-        """The snapshot of that iteration; `template` is a fresh state of the same method."""
+    def read(self, iteration: int, template: Any, run: dict[str, Any], device: Any = None) -> Snapshot:
+        """The snapshot of that iteration; `template` is a fresh state of the same method, on that device."""
         meta, arrays = self._read(parts.parts_of(self.path, iteration))
         for key, here in run.items():
             if meta["run"].get(key) != here:
@@ -124,7 +124,7 @@ class Checkpoint:
                 )
         return Snapshot(
             iteration=meta["iteration"],
-            state=storage.restore(template, meta["state"], arrays),
+            state=storage.restore(template, meta["state"], arrays, device),
             costs=Costs(**meta["costs"]),
             history=History.from_dict(meta["history"]),
             memory=storage.restore(None, meta.get("memory"), arrays),

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide.certificate import KKT, Certificate, Evidence
-from gradslide.history import Record
+from gradslide.history import History, Record
 from gradslide.proof import Examiner
 from gradslide.stop import Stop
 
@@ -95,6 +95,12 @@ class Checks:
         last = memory["last"]
         kkt = None if last is None or last["kkt"] is None else KKT(**last["kkt"])
         self.last = None if last is None else Check(**{**last, "kkt": kkt})
+
+
+def has_doubled(history: History) -> bool:
+    """Whether the iterations have passed a power of 2 since the record before the last."""
+    before = history[-2].iteration if len(history) > 1 else 0
+    return history[-1].iteration.bit_length() > before.bit_length()
 
 
 def has_grown(iteration: int, share: float) -> bool:

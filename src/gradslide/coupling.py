@@ -1,14 +1,18 @@
 """The linear map A whose kernel is consensus: the only part of a method that communicates."""
 
 import math
+from collections.abc import Iterator
 from typing import ClassVar, NamedTuple, Protocol
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import dot, is_numpy, like
 from gradslide.errors import unknown_name
 from gradslide.network.base import Network
+
+# Entries of an array from which on columns are looked at a few at a time, but no fewer than these.
+_LARGE, _NARROWEST = 1 << 16, 16
 
 
 class Dual(NamedTuple):
@@ -84,13 +88,21 @@ class _NodeForm:
         """Lap v: one exchange."""
         return self._network.combine(v, self._network.laplacian)
 
+    def _columns(self, x: Array) -> Iterator[Array]:
+        """x, a few columns at a time where it is so large that more arrays of its size would be felt; not where other
+        processes would have to take as many steps."""
+        if not (self._network.is_together and is_numpy(x)):
+            return iter((x,))
+        width = max(_NARROWEST, _LARGE // max(1, len(x)))
+        return (x[:, first : first + width] for first in range(0, x.shape[1], width))
+
     def _centred(self, v: Array) -> Array:
         """v less its mean over all agents: an observation."""
-        return v - self._network.observe(v, "sum") / self._network.m
+        return v - like(self._network.observe(v, "sum") / self._network.m, v)
 
     def _inner(self, a: Array, b: Array) -> float:
         """<a, b> over all agents, in double precision: an observation."""
-        return float(self._network.observe(np.sum(a * b, axis=1, dtype=np.float64), "sum"))
+        return float(self._network.observe(dot(a, b), "sum"))
 
 
 class Incidence(_NodeForm):
@@ -105,7 +117,8 @@ class Incidence(_NodeForm):
     def start(self, x: Array, s: Array | None = None) -> Dual:
         # s gathers the mean of all u as well, which w = Lap s does not see: it needs digits to spare.
         s, w = super().start(x, s)
-        return Dual(array_namespace(s).astype(s, np.float64), w)
+        xp = array_namespace(s)
+        return Dual(xp.astype(s, xp.float64), w)
 
     def smallest_singular_value(self) -> float:
         return math.sqrt(self._network.graph.algebraic_connectivity)
@@ -116,8 +129,8 @@ class Incidence(_NodeForm):
 
     def residual(self, x: Array) -> float:
         # <x, Lap x> loses half the digits near consensus unless the mean is taken off first.
-        x = self._centred(x)
-        return math.sqrt(max(0.0, self._inner(x, self._laplace(x))))
+        parts = map(self._centred, self._columns(x))
+        return math.sqrt(max(0.0, sum(self._inner(part, self._laplace(part)) for part in parts)))
 
     def dual_norm(self, dual: Dual) -> float:
         return math.sqrt(max(0.0, self._inner(self._centred(dual.s), dual.w)))
@@ -140,8 +153,8 @@ class Laplacian(_NodeForm):
         return Dual(z, self._laplace(z))
 
     def residual(self, x: Array) -> float:
-        Ax = self._laplace(x)
-        return math.sqrt(self._inner(Ax, Ax))
+        products = map(self._laplace, self._columns(x))
+        return math.sqrt(sum(self._inner(Ax, Ax) for Ax in products))
 
     def dual_norm(self, dual: Dual) -> float:
         return math.sqrt(self._inner(dual.s, dual.s))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.arrays import doubles, lengths
 from gradslide.costs import Costs
 from gradslide.errors import InputError
 from gradslide.network.base import Network
@@ -24,7 +25,7 @@ class Balance:
 
     def look(self, rows: Array) -> None:
         """At the rows of one outer iteration."""
-        total = float(np.linalg.norm(self._network.observe(np.asarray(rows, dtype=np.float64), "sum")))
+        total = float(np.linalg.norm(self._network.observe(doubles(rows), "sum")))
         self._sum = max(total, _MEMORY * self._sum)
         self._size = max(self._size, self._total(rows))
 
@@ -50,7 +51,7 @@ class Balance:
         )
 
     def _total(self, rows: Array) -> float:
-        return float(self._network.observe(np.linalg.norm(np.asarray(rows, dtype=np.float64), axis=1), "sum"))
+        return float(self._network.observe(lengths(rows), "sum"))
 
     def _smoothness(self) -> float:
         """Iterates have roundings, too, which a step of 1/L turns into those of gradients. 0 where L is unknown."""

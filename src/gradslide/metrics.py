@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import doubles, dtype_of, like
 from gradslide.certificate import KKT, Certificate, Evidence
 from gradslide.checks import Checks
 from gradslide.coupling import NetworkCoupling
@@ -79,7 +81,7 @@ class NetworkObserver:
         return self._network.observe(x, "sum") / self._network.m
 
     def objective(self, x: Array) -> float:
-        return float(self._network.observe(np.asarray(self._problem.objective(x), dtype=np.float64), "sum"))
+        return float(self._network.observe(doubles(self._problem.objective(x)), "sum"))
 
     def certificate(self, x: Array, lower: float) -> Certificate | None:
         if not math.isfinite(lower):
@@ -129,11 +131,11 @@ class NetworkObserver:
 
     def _at_mean(self, x: Array, found: Found) -> float:
         """Sum of all f_i at the mean."""
-        mean = np.asarray(found.mean, dtype=x.dtype)
+        mean = np.asarray(found.mean, dtype=dtype_of(x))
         if found.point is not None and np.array_equal(found.point, mean):
             objective = found.upper or 0.0
         else:
-            objective = self.objective(np.broadcast_to(mean, x.shape))
+            objective = self.objective(array_namespace(x).broadcast_to(like(mean, x), x.shape))
         # Where the agents have sets of their own, their mean may lie outside of what a loss is defined on.
         return objective if math.isfinite(objective) else math.inf
 
@@ -176,4 +178,4 @@ def _known(value: float | None) -> float | None:
 
 def is_finite(x: Array) -> bool:
     """Past the root of the largest number not even |x|^2 is."""
-    return float(np.max(np.abs(x))) < math.sqrt(float(np.finfo(x.dtype).max))
+    return float(array_namespace(x).max(abs(x))) < math.sqrt(float(np.finfo(dtype_of(x)).max))

@@ -17,8 +17,8 @@ class Pace:
         self.gradients += 1
         self.gradient_seconds += seconds
 
-    def add_exchange(self, seconds: float) -> None:
-        self.exchanges += 1
+    def add_exchanges(self, count: int, seconds: float) -> None:
+        self.exchanges += count
         self.exchange_seconds += seconds
 
     def ratio(self) -> float:

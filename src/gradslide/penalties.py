@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from gradslide._parameters import Fit, Stacked, check_nonnegative, checked
 from gradslide._types import Array
+from gradslide.arrays import at_least, dtype_of, is_numpy, on_device, sparse_like, to_numpy
 from gradslide.errors import require
 
 
@@ -19,6 +21,11 @@ class Penalty(Stacked, abc.ABC):
     """r(x) = h(x) + l2/2 |x|_2^2, where h is convex and positively homogeneous."""
 
     l2: Array = 0.0
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether r is strongly convex, for all agents."""
+        return bool(np.all(to_numpy(self.l2) > 0))
 
     @abc.abstractmethod
     def bind(self, fit: Fit) -> Self:
@@ -81,7 +88,7 @@ class ElasticNet(Penalty):
         require(np.ndim(self.l2) == 0, "ElasticNet's l2 must be one number", self.l2, "weigh coordinates with l1")
 
     def kind(self) -> Hashable:
-        return type(self), bool(np.all(self.l2 > 0))
+        return type(self), self.is_strong
 
     def bind(self, fit: Fit) -> Self:
         return self.replaced(l1=fit.vector("ElasticNet's l1", self.l1), l2=fit.number("ElasticNet's l2", self.l2))
@@ -108,8 +115,11 @@ class GroupL1(Penalty):
 
     _order: Array = field(init=False, repr=False, default=None)
     _starts: Array = field(init=False, repr=False, default=None)
+    # Where reduceat is not to be had: sums over each group as a matrix, by precision.
+    _sums: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
 
     row_fields: ClassVar[tuple[str, ...]] = ("weight",)
+    other_arrays: ClassVar[tuple[str, ...]] = ("groups", "_order", "_starts")
 
     def __post_init__(self) -> None:
         check_nonnegative("GroupL1's weight", self.weight)
@@ -148,16 +158,27 @@ class GroupL1(Penalty):
         )
 
     def value(self, x: Array) -> Array:
-        return np.sum(self.weight * self.norms(x), axis=-1)
+        return array_namespace(x).sum(self.weight * self.norms(x), axis=-1)
 
     def shrink(self, v: Array, step: Array) -> Array:
         norms = self.norms(v)
-        kept = np.maximum(norms - step * self.weight, 0) / np.where(norms > 0, norms, 1)
+        kept = at_least(norms - step * self.weight, 0) / array_namespace(v).where(norms > 0, norms, 1)
         return v * kept[:, self.groups]
 
     def norms(self, x: Array) -> Array:
         """|x_g|_2 of every group, (m, groups)."""
-        return np.sqrt(np.add.reduceat((x * x)[:, self._order], self._starts, axis=1))
+        if is_numpy(x):
+            return np.sqrt(np.add.reduceat((x * x)[:, self._order], self._starts, axis=1))
+        return array_namespace(x).sqrt((self._sums[dtype_of(x).name] @ (x * x).T).T)
+
+    def to(self, device: Any) -> Self:
+        moved = super().to(device)
+        if device is None:
+            return moved
+        labels = to_numpy(self.groups)
+        sums = sp.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
+        precisions = {name: on_device(np.zeros(0, dtype=name), device) for name in ("float32", "float64")}
+        return moved.replaced(_sums={name: sparse_like(sums, other) for name, other in precisions.items()})
 
     def _index_arrays(self) -> list[Array]:
         """The groups, where they are given as lists of coordinates; else nothing."""
@@ -183,7 +204,7 @@ class GroupL1(Penalty):
 
 
 def _integers(values: Array) -> Array:
-    integers = np.asarray(values)
+    integers = to_numpy(values)
     flat = integers.ndim == 1 and (integers.size == 0 or np.issubdtype(integers.dtype, np.integer))
     require(flat, "GroupL1's groups must hold integers", values, "give index arrays or one label per coordinate")
     return integers

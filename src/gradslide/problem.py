@@ -1,13 +1,15 @@
 """What is to be minimised: sum_i f_i(x) over x in X, with f_i = ft_i + mu nu + r."""
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from gradslide import losses
 from gradslide._types import Array
+from gradslide.arrays import on_device, row_by_row, to_numpy
 from gradslide.domains import Domain, Free, PerAgent
 from gradslide.errors import InputError, kind_of, require, require_number
 from gradslide.graph import Graph
@@ -27,7 +29,7 @@ class Objective:
         require_number("mu", mu, "use mu=0 for convex problems", least=0)
         self.loss = loss
         self.mu = float(mu)
-        self.domain = domain.bind(loss.m, loss.d, loss.dtype)
+        self.domain = domain.bind(loss.m, loss.d, loss.dtype).to(self.device)
 
     @property
     def m(self) -> int:
@@ -42,6 +44,20 @@ class Objective:
     def dtype(self) -> Any:
         return self.loss.dtype
 
+    @property
+    def device(self) -> Any:
+        """Where its arrays are; None for NumPy's."""
+        return self.loss.device
+
+    def placed(self, values: Array) -> Array:
+        """The values in its precision, among its arrays."""
+        return on_device(np.asarray(to_numpy(values), dtype=self.dtype), self.device)
+
+    @property
+    def rows_per_agent(self) -> Array | None:
+        """Rows of data of each agent here, (agents,); None where the loss is no sum over rows."""
+        return self.loss.rows_per_agent
+
     def objective(self, x: Array, values: Array | None = None) -> Array:
         """f_i(x_i) for every agent here, shape (agents,). values: ft_i(x_i), if they are known already."""
         values = (self.loss.value(x) if values is None else values) + self.domain.r(x)
@@ -51,7 +67,7 @@ class Objective:
         """The smoothness constants of ft_i, per agent, in nu's norm."""
         constants = self.loss.smoothness(self.domain.norm)
         weights = self.domain.weights
-        return constants if weights is None else constants / float(np.min(weights))
+        return constants if weights is None else constants / float(np.min(to_numpy(weights)))
 
     @cached_property
     def has_lower_bound(self) -> bool:
@@ -59,18 +75,18 @@ class Objective:
 
         So it is where X is bounded, mu > 0, or an elastic net makes r strongly convex.
         """
-        c = 1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype)
-        minima = [self.domain.linear_minimum(sign * c, self.mu) for sign in (1, -1)]
+        c = self.placed(1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype))
+        minima = [to_numpy(self.domain.linear_minimum(sign * c, self.mu)) for sign in (1, -1)]
         return self.loss.has_value and bool(np.all(np.isfinite(minima)))
 
     def start(self, x0: Array | None = None) -> Array:
         """x0 as an (agents, d) array, checked to lie in X; by default the minimiser of nu."""
         if x0 is None:
-            return self.domain.start()
-        x0 = np.asarray(x0)
+            return row_by_row(self.domain.start())
+        x0 = to_numpy(x0)
         require(x0.dtype.kind in "fiu", "x0 must hold real numbers", f"type {x0.dtype}", "convert it to float")
         try:
-            x = np.array(np.broadcast_to(x0, (self.m, self.d)), dtype=self.dtype)
+            x = np.array(np.broadcast_to(x0, (self.m, self.d)), dtype=self.dtype, order="C")
         except ValueError:
             raise InputError(
                 f"x0 must have shape ({self.d},) or ({self.m}, {self.d})",
@@ -79,7 +95,8 @@ class Objective:
             ) from None
         require(bool(np.all(np.isfinite(x))), "x0 must be finite", "NaN or infinity", "check x0")
         tolerance = float(np.sqrt(np.finfo(self.dtype).eps)) * max(1.0, float(np.max(np.abs(x))))
-        outside = np.flatnonzero(~self.domain.contains(x, tolerance))
+        x = self.placed(x)
+        outside = np.flatnonzero(~to_numpy(self.domain.contains(x, tolerance)))
         require(
             outside.size == 0,
             "x0 must lie in the domain",
@@ -126,6 +143,13 @@ class Problem(Objective):
                 "return agent i's own",
             )
         return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
+
+    def to(self, device: Any) -> Self:
+        """The same problem with its data on a device of PyTorch's, such as "cuda"; for one that is solved often."""
+        new = copy.copy(self)
+        new.loss = self.loss.to(device)
+        new.domain = self.domain.to(new.device)
+        return new
 
     def take(self, agents: Sequence[int]) -> "Problem":
         """The problem of some of the agents."""

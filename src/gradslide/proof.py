@@ -8,11 +8,13 @@ Each agent has its part of that. What must be added up is written once, for deci
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import dot, doubles, is_numpy, lengths, like, row_blocks, to_numpy
 from gradslide.certificate import KKT, Evidence
 from gradslide.domains import Domain
 from gradslide.network.base import Network, Reduction
@@ -26,6 +28,8 @@ _OPERATIONS = 16
 # A mean that is no further outside of X is there by rounding.
 _OUTSIDE = 64
 _EPS = float(np.finfo(np.float64).eps)
+# Entries of an array from which on agents are looked at a few at a time.
+_LARGE = 1 << 18
 
 
 class Values(Protocol):
@@ -92,37 +96,50 @@ class Examiner:
     ) -> Found:
         """gap: lower and upper bounds. apart: max_i |x_i - mean|. kkt: residuals, from `start` if they have no scale
         yet. One sum of vectors, one of numbers, and one maximum; one value, or one gradient (two the first time)."""
-        problem, d = self._problem, x.shape[1]
-        gradient = _doubles(self._values.gradient(x)) if kkt else None
+        problem, xp = self._problem, array_namespace(x)
+        gradient = doubles(self._values.gradient(x)) if kkt else None
         proves = gap and self.traits.has_lower_bound
-        pulls = [_doubles(each.dual.w) for each in evidence] if proves or kkt else []
+        pulls = [doubles(each.dual.w) for each in evidence] if proves or kkt else []
         if gradient is not None and not pulls:
             # Without multipliers those that fit best at consensus: mean gradient - own gradient.
             pulls = [-gradient]
-        sums = self._reduce(np.hstack([_doubles(x), *pulls]), "sum") / self._m
-        mean = sums[:d]
-        # Rounding and lost messages leave a sum of multipliers, which no bound may use.
-        pulls = [pull - sums[d * k : d * (k + 1)] for k, pull in enumerate(pulls, start=1)]
+        mean, *excesses = self._means([doubles(x), *pulls])
+
+        def centred(k: int, rows: slice) -> Array:
+            # Rounding and lost messages leave a sum of multipliers, which no bound may use.
+            return pulls[k][rows] - like(excesses[k], x)
 
         columns: dict[str, list[Array]] = {}
         point = None
         if proves:
             length = float(np.linalg.norm(mean))
-            pairs = zip(evidence, pulls, strict=False)
-            columns["lower"] = [lower_part(problem, each, pull, x, length, self._m) for each, pull in pairs]
+
+            def lower(k: int) -> Array:
+                def part(piece: Objective | Piece, rows: slice) -> Array:
+                    each, pull = evidence[k].rows(rows), centred(k, rows)
+                    return lower_part(piece, each, pull, x[rows], length, self._m)
+
+                return _in_pieces(problem, x, part)
+
+            columns["lower"] = [lower(k) for k in range(len(evidence))]
         if gap and self.traits.is_common:
             point = feasible(problem, mean)
-            at = np.broadcast_to(point, x.shape)
+            at = xp.broadcast_to(like(point, x), x.shape)
             columns["upper"] = [problem.objective(at, self._values.value(at))]
         if gradient is not None:
-            columns["kkt"] = [stationarity_part(problem, x, gradient + pull) for pull in pulls]
+            columns["kkt"] = [
+                _stationarity(problem, x, lambda rows, k=k: gradient[rows] + centred(k, rows))  # type: ignore[misc]
+                for k in range(len(pulls))
+            ]
             if self.scale is None:
                 assert start is not None
-                columns["start"] = [stationarity_part(problem, start, _doubles(self._values.gradient(start)))]
+                slope = doubles(self._values.gradient(start))
+                columns["start"] = [_stationarity(problem, start, lambda rows: slope[rows])]
         totals = self._totals(columns)
         distance = None
         if apart or kkt:
-            distance = float(self._reduce(np.linalg.norm(x - mean, axis=1), "max"))
+            away = _in_pieces(problem, x, lambda piece, rows: lengths(x[rows] - like(mean, x)))
+            distance = float(self._reduce(away, "max"))
         if "start" in totals:
             self.scale = math.sqrt(totals["start"][0])
         return Found(
@@ -139,12 +156,20 @@ class Examiner:
         assert self.scale is not None
         return KKT(math.sqrt(min(squares)), distance, self.scale)
 
+    def _means(self, arrays: list[Array]) -> list[Array]:
+        """Their means over all agents, by one agreement; or one by one, where nobody counts and memory is saved."""
+        if self._reduce == self._network.observe:
+            return [self._reduce(each, "sum") / self._m for each in arrays]
+        sums = self._reduce(array_namespace(arrays[0]).concat(arrays, axis=1), "sum") / self._m
+        return np.split(sums, len(arrays))
+
     def _totals(self, columns: dict[str, list[Array]]) -> dict[str, list[float]]:
         """The sums of all columns over all agents, by one agreement."""
         every = [column for group in columns.values() for column in group]
         if not every:
             return {name: [] for name in columns}
-        sums = iter(self._reduce(np.stack([_doubles(column) for column in every], axis=1), "sum").tolist())
+        rows = array_namespace(*every).stack([doubles(column) for column in every], axis=1)
+        sums = iter(self._reduce(rows, "sum").tolist())
         return {name: [next(sums) for _ in group] for name, group in columns.items()}
 
 
@@ -164,7 +189,7 @@ def traits(problem: Objective, network: Network) -> Traits:
     probe = np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d))
     marks = [domain.prox(size * probe, 1.0) for size in (1.0, 1e6)]
     marks += [f(marks[0])[:, None] for f in (domain.nu, domain.r)]
-    rows = np.hstack([_doubles(mark) for mark in marks])
+    rows = np.hstack([doubles(mark) for mark in marks])
     missing = np.broadcast_to([float(not trait) for trait in here], (m, len(here)))
     largest = presumed(network, np.hstack([missing, rows, -rows]), "max")
     most, least = largest[len(here) :].reshape(2, -1)
@@ -172,7 +197,30 @@ def traits(problem: Objective, network: Network) -> Traits:
     return Traits(same and not largest[0], not largest[1])
 
 
-def lower_part(problem: Objective, evidence: Evidence, pull: Array, x: Array, mean: float, m: int) -> Array:
+class Piece(NamedTuple):
+    """A few agents of a problem."""
+
+    domain: Domain
+    mu: float
+    d: int
+    dtype: Any
+    rows_per_agent: Array | None
+
+
+def _in_pieces(problem: Objective, x: Array, part: Callable[[Objective | Piece, slice], Array]) -> Array:
+    """What each agent adds to a sum, (agents,); a few agents at a time, where arrays are so large that others of their
+    size would be felt."""
+    if not is_numpy(x) or x.size <= _LARGE:
+        return part(problem, slice(None))
+    counts, parts = problem.rows_per_agent, []
+    for rows in row_blocks(x):
+        domain = problem.domain.take(np.arange(problem.m)[rows])
+        piece = Piece(domain, problem.mu, problem.d, problem.dtype, None if counts is None else counts[rows])
+        parts.append(part(piece, rows))
+    return np.concatenate(parts)
+
+
+def lower_part(problem: Objective | Piece, evidence: Evidence, pull: Array, x: Array, mean: float, m: int) -> Array:
     """What each agent here adds to the lower bound, less what rounding may have added to it, (agents,).
 
     pull: w_i, which add up to 0 over all m agents. x, mean: the agents' points, and the length of their mean, for the
@@ -184,29 +232,34 @@ def lower_part(problem: Objective, evidence: Evidence, pull: Array, x: Array, me
     which bounds the value that ft_i* was made from, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x|
     where it lies. Sums over the agents are in double precision, at worst m + d errors of that.
     """
-    domain, y, conjugate = problem.domain, _doubles(evidence.y), _doubles(evidence.conjugate)
+    domain, y, conjugate = problem.domain, doubles(evidence.y), doubles(evidence.conjugate)
     c = y + pull
     least, terms = _minimum(domain, c, problem.mu, x)
-    size, y_size = _lengths(x) + mean, _lengths(y)
-    rows = problem.loss.rows_per_agent
-    lengths = math.sqrt(problem.d) + (0.0 if rows is None else np.sqrt(rows))
-    errors = _OPERATIONS + lengths + (evidence.averaged or 0) / 4
-    rounding = float(np.finfo(problem.dtype).eps) * errors * (np.abs(conjugate) + y_size * size + terms)
-    rounding += _EPS * (m + problem.d) * ((y_size + _lengths(pull)) * size + terms)
+    size, y_size = lengths(x) + mean, lengths(y)
+    rows = problem.rows_per_agent
+    sums = math.sqrt(problem.d) + (0.0 if rows is None else like(np.sqrt(rows), x))
+    errors = _OPERATIONS + sums + (evidence.averaged or 0) / 4
+    rounding = float(np.finfo(problem.dtype).eps) * errors * (abs(conjugate) + y_size * size + terms)
+    rounding += _EPS * (m + problem.d) * ((y_size + lengths(pull)) * size + terms)
     return least - conjugate - rounding
 
 
-def stationarity_part(problem: Objective, x: Array, slope: Array) -> Array:
+def stationarity_part(problem: Objective | Piece, x: Array, slope: Array) -> Array:
     """|x_i - argmin over X_i of mu nu + r + <slope_i, .> + V(x_i, .)|^2, (agents,)."""
-    x = _doubles(x)
-    step = problem.domain.prox(problem.domain.grad_nu(x) - slope, problem.mu + 1.0)
-    return np.sum((x - step) ** 2, axis=1)
+    x = doubles(x)
+    step = x - problem.domain.prox(problem.domain.grad_nu(x) - slope, problem.mu + 1.0)
+    return dot(step, step)
+
+
+def _stationarity(problem: Objective, x: Array, slope: Callable[[slice], Array]) -> Array:
+    """slope: of the agents in these rows."""
+    return _in_pieces(problem, x, lambda piece, rows: stationarity_part(piece, x[rows], slope(rows)))
 
 
 def feasible(problem: Objective, mean: Array) -> Array:
     """The mean itself, if only rounding keeps it outside of the common X; else the point of X nearest to it."""
     mean = np.asarray(mean, dtype=problem.dtype)
-    nearest = problem.domain.project(mean[None])[0]
+    nearest = to_numpy(problem.domain.project(problem.placed(mean[None])))[0]
     rounding = _OUTSIDE * float(np.finfo(problem.dtype).eps)
     outside = float(np.max(np.abs(nearest - mean)))
     return mean if outside <= rounding * float(np.max(np.abs(mean))) else nearest
@@ -215,28 +268,21 @@ def feasible(problem: Objective, mean: Array) -> Array:
 def _minimum(domain: Domain, c: Array, mu: float, x: Array) -> tuple[Array, Array]:
     """min over X of mu nu + r + <c, .>, and the size of what was added up and rounded for it, (agents,)."""
     penalty = getattr(domain, "penalty", None)
-    is_strong = mu > 0 or (penalty is not None and bool(np.all(penalty.l2 > 0)))
+    is_strong = mu > 0 or (penalty is not None and penalty.is_strong)
+    xp = array_namespace(c)
     if not (domain.euclidean and is_strong):
         least = domain.linear_minimum(c, mu)
-        size, far = _lengths(x), np.sqrt(2 * domain.distance_bound(_doubles(x)))
-        return least, np.abs(least) + _lengths(c) * (size + np.where(np.isfinite(far), far, size))
+        size, far = lengths(x), xp.sqrt(2 * domain.distance_bound(doubles(x)))
+        return least, abs(least) + lengths(c) * (size + xp.where(xp.isfinite(far), far, size))
     # A small mu sends the first step far out, and what is left of X then has errors of that size; a second, short step
     # from where it led has not.
     first = domain.prox(-c, mu)
-    size, slope = _lengths(first), _lengths(c)
-    short = np.where(size > 0, slope / np.where(size > 0, size, 1.0), mu)[:, None]
+    size, slope = lengths(first), lengths(c)
+    short = xp.where(size > 0, slope / xp.where(size > 0, size, 1.0), mu)[:, None]
     at = domain.prox(short * domain.grad_nu(first) - c, mu + short)
-    least = mu * domain.nu(at) + domain.r(at) + np.vecdot(c, at)
-    return least, np.abs(least) + (slope + mu * _lengths(domain.grad_nu(at))) * (_lengths(at) + size)
-
-
-def _doubles(values: Array) -> Array:
-    return np.asarray(values, dtype=np.float64)
+    least = mu * domain.nu(at) + domain.r(at) + xp.vecdot(c, at)
+    return least, abs(least) + (slope + mu * lengths(domain.grad_nu(at))) * (lengths(at) + size)
 
 
 def _finite(numbers: Iterable[float]) -> list[float]:
     return [number for number in numbers if math.isfinite(number)]
-
-
-def _lengths(rows: Array) -> Array:
-    return np.linalg.norm(_doubles(rows), axis=1)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide._version import __version__
+from gradslide.arrays import copied, in_one_row, is_numpy, on_host, to_numpy, wait_for
 from gradslide.certificate import Evidence
 from gradslide.checkpoint import Snapshot
-from gradslide.checks import has_grown
+from gradslide.checks import has_doubled, has_grown
 from gradslide.clock import Clock
 from gradslide.costs import Costs
 from gradslide.errors import StreamEnded, StreamError, WaitEnded, unknown_name
@@ -20,12 +20,12 @@ from gradslide.last_steps import LastSteps
 from gradslide.methods.base import Context, Method
 from gradslide.metrics import Metrics, is_finite
 from gradslide.network import Network
-from gradslide.opening import identity, oracle_of, setting_of
+from gradslide.opening import identity, oracle_of, setting_of, settings
 from gradslide.problem import Problem
 from gradslide.saddle.problem import Saddle
 from gradslide.solution import Solution
 from gradslide.statement import Statement
-from gradslide.status import Status
+from gradslide.status import ENDS, LIMITS, Status
 from gradslide.stop import Stop
 from gradslide.stopwatch import Stopwatch
 from gradslide.wishes import Wish
@@ -34,10 +34,6 @@ from gradslide.wishes import Wish
 _TENTH = 0.1
 # Outer iterations before the first look for signs that there is no solution.
 _FIRST_LOOK = 16
-# Limits: a run that ends at one may have reached its targets all the same.
-_LIMITS = {status for status in Status if status.name.endswith("_LIMIT")} | {Status.COMPLETED}
-# How a run ends by itself, with an answer that is worth finishing.
-_ENDS = _LIMITS | {Status.CONVERGED, Status.STOPPED, Status.STREAM_ENDED}
 Callback = Callable[[Record, Array], bool | None]
 
 
@@ -74,9 +70,8 @@ class Run:
             network=setting.network,
             coupling=setting.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
-            s0=None if dual is None else setting.dual_start(np.array(dual, dtype=problem.dtype)),
+            s0=None if dual is None else problem.placed(setting.dual_start(on_host(dual))),
         )
-        self._last_steps = LastSteps(method, self._context, setting.quiet)
         try:
             self._context.oracle.is_blank = resumes
             self._start(costs, output)
@@ -92,6 +87,8 @@ class Run:
         """The state before the first outer iteration, and what follows from it."""
         with self._watch.running():
             state = self._method.init(self._context)
+        self._context = replace(self._context, x0=in_one_row(self._context.x0))
+        self._last_steps = LastSteps(self._method, self._context, self._setting.quiet)
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         self._plan()
         self._lower = -math.inf
@@ -134,7 +131,8 @@ class Run:
 
     def _take_stock(self) -> None:
         """What stays valid if the next step tears the state."""
-        self._good = np.array(self._x())
+        x = self._x()
+        self._good = x if self._says.keeps(self._output) else copied(x)
         self._parameters = self._says.parameters(self.now.state)
         self.is_whole = True
 
@@ -225,28 +223,30 @@ class Run:
             raise
         now.iteration += 1
 
-        x = self._x()
-        if self._settle(self._own_limit() if is_finite(x) else Wish.DIVERGED) is Wish.DIVERGED:
+        x, due = self._x(), now.iteration % self._record_every == 0
+        if self._settle(Wish.DIVERGED if self._is_lost(x, due) else self._own_limit()) is Wish.DIVERGED:
             return Status.DIVERGED
         checked = self._checks is not None and self._checks.is_due(now.iteration)
         if checked:
             self._check()
             self._settle(self._own_limit())
         exhausted = self._exhausted()
-        observed = now.iteration % self._record_every == 0 or exhausted is not None
+        observed = due or exhausted is not None
         record = self._record(x, observed or (checked and self._stop.observes))
         if record is None:
             return Status.DIVERGED if self._context.network.sees_all or exhausted else None
-        self._take_stock()
+        self.is_whole = True
+        if self._looks_at(x, observed):
+            self._take_stock()
         if observed:
             now.history.append(record)
         show(record)
         # A copy: what a callback keeps or changes is its own.
-        asked_to_stop = self._callback is not None and self._callback(record, np.array(x))
+        asked_to_stop = self._callback is not None and self._callback(record, on_host(x))
         wish = Wish.STOP if asked_to_stop else Wish.INTERRUPT if self._interrupted() else Wish.NONE
         if self._reached(record) or (has_grown(now.iteration, _TENTH) and self._switch_output()):
             return Status.CONVERGED
-        if observed and self._doubled():
+        if observed and now.iteration >= _FIRST_LOOK and has_doubled(now.history):
             with self._watch.running():
                 verdict = self._setting.observer.verdict(x, self._evidence(), now.history)
             if verdict is not None:
@@ -276,11 +276,10 @@ class Run:
     def _reached(self, record: Record) -> bool:
         """Whether all targets hold: by what the agents found out where they must, else by what was observed, of the
         answer as it is or as the last steps would make it."""
+        state, stop = self.now.state, self._stop
         if self._checks is not None:
             return self._checks.hold(record)
-        return self._stop.reached(record) or self._last_steps.suffice(
-            self.now.state, record, self._stop, self._measured
-        )
+        return stop.reached(record) or self._last_steps.suffice(state, record, stop, self._measured)
 
     def _measured(self, state: Any) -> Metrics | None:
         return self._setting.observer.metrics(self._says.outputs(state)[self._output], self._lower)
@@ -289,9 +288,9 @@ class Run:
         """What is done once at the end: a last check, and the method's own last steps. A run that goes on later has
         not done it: checkpoints are written before."""
         now, last_steps = self.now, self._last_steps
-        if not (self.is_whole and now.iteration and status in _ENDS):
+        if not (self.is_whole and now.iteration and status in ENDS):
             return status
-        unchecked = self._checks is not None and status in _LIMITS and not self._checks.taken(now.iteration)
+        unchecked = self._checks is not None and status in LIMITS and not self._checks.taken(now.iteration)
         if unchecked:
             self._check()
         if unchecked and len(now.history) and self._reached(now.history[-1]):
@@ -312,7 +311,7 @@ class Run:
         for name, x in self._says.outputs(self.now.state).items():
             record = self._record(x, observed=True)
             if record is not None and self._stop.reached(record):
-                self._output, self._good = name, np.array(x)
+                self._output, self._good = name, copied(x)
                 if self._is_recorded:
                     self.now.history = self.now.history[:-1]
                 self.now.history.append(record)
@@ -320,20 +319,19 @@ class Run:
         return False
 
     def solution(self, status: Status) -> Solution:
-        # A torn or diverged state has no outputs worth showing, but the last good one.
-        outputs: Mapping[str, Array] = {self._output: self._good}
-        if self.is_whole:
-            outputs = {name: np.array(x) for name, x in self._says.outputs(self.now.state).items()}
+        # A torn or diverged state has no outputs worth showing, but the last good one. Nobody else needs them any more.
+        found = self._says.outputs(self.now.state) if self.is_whole else {self._output: self._good}
+        outputs, x = {name: to_numpy(output) for name, output in found.items()}, found[self._output]
         context = self._context
         evidence = self._evidence() if self.is_whole else ()
         if self.is_whole:
             self._watch_invariant()
         observer, name = self._setting.observer, self._says.name
-        certificate = observer.certificate(outputs[self._output], self._lower)
+        certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(name)
         kkt = None
         if (reason or self._stop.kkt is not None) and self.is_whole and not self._says.is_sampled:
-            kkt = observer.kkt(outputs[self._output], evidence, context.x0)
+            kkt = observer.kkt(x, evidence, context.x0)
         return Solution(
             x=outputs[self._output],
             agents=context.network.agents,
@@ -343,19 +341,13 @@ class Run:
             costs=self._setting.largest(self.now.costs),
             history=self.now.history,
             dual=self._dual() if self.is_whole else None,
-            y=np.array(evidence[0].y) if evidence else None,
+            y=on_host(evidence[0].y) if evidence else None,
             certificate=certificate,
             certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,
             parameters=self._parameters,
-            settings={
-                "method": repr(self._method),
-                "problem": context.problem.described(context.network.m),
-                **self._setting.names,
-                "version": __version__,
-                **({"ended_by": self._ended_by} if self._ended_by else {}),
-            },
-            warnings=self._setting.doubts(self._context.x0, outputs[self._output], name),
+            settings=settings(context, self._setting, repr(self._method), self._ended_by),
+            warnings=self._setting.doubts(context.x0, x, name),
             **self._setting.everybody(outputs[self._output]),
         )
 
@@ -378,14 +370,22 @@ class Run:
         if (rows := self._says.invariant(self.now.state)) is not None:
             self._setting.watch(rows)
 
-    def _doubled(self) -> bool:
-        """Whether the iterations have passed a power of 2 since the record before the last."""
-        before = self.now.history[-2].iteration if len(self.now.history) > 1 else 0
-        return self.now.iteration >= _FIRST_LOOK and self.now.iteration.bit_length() > before.bit_length()
+    def _looks_at(self, x: Array, observed: bool) -> bool:
+        """Whether numbers in x are looked at. A device would have to be waited for: only for a record or a callback."""
+        return observed or self._callback is not None or is_numpy(x)
+
+    def _is_lost(self, x: Array, observed: bool) -> bool:
+        """Whether x is seen to be no longer finite. What a device has still to do for it takes the method's time."""
+        if not self._looks_at(x, observed):
+            return False
+        if not is_numpy(x):
+            with self._watch.running():
+                wait_for(x)
+        return not is_finite(x)
 
     def _record(self, x: Array, observed: bool) -> Record | None:
         """The record of this iteration; None where the run has diverged."""
-        if not is_finite(x):
+        if self._is_lost(x, observed):
             return None
         spent = Record.of(self.now.iteration, self.now.costs)
         if not observed:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradslide import coupling as couplings
 from gradslide._types import Array
+from gradslide.arrays import to_numpy
 from gradslide.checks import Checks
 from gradslide.clock import Clock
 from gradslide.costs import Costs
@@ -16,6 +17,7 @@ from gradslide.errors import require
 from gradslide.invariant import Balance
 from gradslide.metrics import NetworkObserver, Observer, OwnObserver
 from gradslide.network import Counted, Network
+from gradslide.network.base import Reduction
 from gradslide.network.wrapper import Wrapper
 from gradslide.problem import Problem
 from gradslide.proof import Examiner, Traits, Values, traits
@@ -178,11 +180,15 @@ class Networked:
         is_proof = stop.gap is None or all(self._traits())
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
         require(is_proof, rule, "agents elsewhere for which that does not hold", "use kkt")
-        examiner = Examiner(self._problem, self.network, self.network.agree, values, known=self._agreed)
+        examiner = Examiner(self._problem, self.network, self._agree, values, known=self._agreed)
         checks = Checks(stop, examiner, start, finds_apart=not self.network.sees_all)
         if isinstance(self.observer, OwnObserver):
             self.observer.checks = checks
         return checks
+
+    def _agree(self, values: Array, reduction: Reduction) -> Array:
+        """Sums that decide are exact, and are worked out on the host."""
+        return self.network.agree(to_numpy(values), reduction)
 
     def largest(self, costs: Costs) -> Costs:
         network = self._network

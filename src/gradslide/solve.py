@@ -18,6 +18,7 @@ from gradslide.methods.auto import AutoPDS
 from gradslide.methods.base import Method
 from gradslide.methods.pds import PDS
 from gradslide.network import Local, Network
+from gradslide.opening import moved
 from gradslide.problem import Problem, checked_problem
 from gradslide.progress import progress_line
 from gradslide.run import Callback, Run
@@ -66,6 +67,7 @@ def solve(
     method = _default_method(problem) if method is None else method
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
+    problem = moved(problem, network)
     _check_clock(problem, network, clock)
     _check_alike(problem, network, method, stop, output, record_every, checkpoint is None)
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
@@ -82,7 +84,7 @@ def solve(
             run_id = run.identity()
             saver.require_storable(run.snapshot())
             if found is not None:
-                run.resume(saver.read(found, run.now.state, run_id))
+                run.resume(saver.read(found, run.now.state, run_id, problem.device))
 
         label = progress if isinstance(progress, str) else type(method).__name__
         with deferred_interrupt() as interrupt, progress_line(bool(progress) and speaks, label, run.length) as line:

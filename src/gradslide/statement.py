@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from gradslide._types import Array
+from gradslide.arrays import to_numpy
 from gradslide.certificate import Evidence
 from gradslide.methods.base import Method
 
@@ -26,6 +25,10 @@ class Statement:
     def stops_itself(self) -> bool:
         return getattr(self._method, "stops_itself", False)
 
+    def keeps(self, output: str) -> bool:
+        """Whether later steps leave the array of that output as it is."""
+        return output in getattr(self._method, "keeps", ())
+
     def outputs(self, state: Any) -> Mapping[str, Array]:
         """By name, the recommended one first."""
         outputs = self._method.output(state)
@@ -36,7 +39,7 @@ class Statement:
         if not hasattr(self._method, "dual"):
             return None
         found = self._method.dual(state)
-        return np.asarray(found[output] if isinstance(found, Mapping) else found)
+        return to_numpy(found[output] if isinstance(found, Mapping) else found)
 
     def evidence(self, state: Any, iteration: int) -> Sequence[Evidence]:
         given: Sequence[Evidence] = self._method.evidence(state) if hasattr(self._method, "evidence") else ()

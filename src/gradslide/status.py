@@ -29,3 +29,9 @@ class Status(Enum):
     @property
     def short(self) -> str:
         return self.name.lower().replace("_", " ")
+
+
+# Limits: a run that ends at one may have reached its targets all the same.
+LIMITS = {status for status in Status if status.name.endswith("_LIMIT")} | {Status.COMPLETED}
+# How a run ends by itself, with an answer that is worth finishing.
+ENDS = LIMITS | {Status.CONVERGED, Status.STOPPED, Status.STREAM_ENDED}

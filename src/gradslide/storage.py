@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradslide.arrays import like, on_device, to_numpy
 from gradslide.errors import InputError
 
 _META = "meta.json"
@@ -59,7 +60,7 @@ def write(
     """Write arrays (npz) with a JSON header that names kind and version."""
     header = json.dumps({"kind": kind, "version": version, **meta}).encode()
     buffer = io.BytesIO()
-    columns = {name: np.asarray(array) for name, array in arrays.items()}
+    columns = {name: to_numpy(array) for name, array in arrays.items()}
     np.savez(buffer, allow_pickle=False, **{_META: np.frombuffer(header, dtype=np.uint8)}, **columns)
     return write_atomically(path, buffer.getvalue())
 
@@ -109,21 +110,23 @@ def flatten(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     return value
 
 
-def restore(template: Any, saved: Any, arrays: Mapping[str, Any]) -> Any:
-    """What `flatten` saved; the template lends its dataclasses and named tuples."""
+def restore(template: Any, saved: Any, arrays: Mapping[str, Any], device: Any = None) -> Any:
+    """What `flatten` saved; the template lends its dataclasses and named tuples. device: of
+    the arrays that the template has none for."""
     if not isinstance(saved, dict):
         return saved
     ((tag, content),) = saved.items()
     if tag == "array":
-        return arrays[content]
+        return on_device(arrays[content], device) if template is None else like(arrays[content], template)
     if tag == "fields":
-        leaves = {key: restore(getattr(template, key, None), item, arrays) for key, item in content.items()}
+        leaves = {key: restore(getattr(template, key, None), item, arrays, device) for key, item in content.items()}
         return dataclasses.replace(template, **leaves)
     if tag == "items":
         known = template if isinstance(template, dict) else {}
-        return {key: restore(known.get(key), item, arrays) for key, item in content}
+        return {key: restore(known.get(key), item, arrays, device) for key, item in content}
     templates = template if isinstance(template, tuple | list) else ()
-    parts = [restore(part, item, arrays) for part, item in itertools.zip_longest(templates, content)][: len(content)]
+    pairs = list(itertools.zip_longest(templates, content))[: len(content)]
+    parts = [restore(part, item, arrays, device) for part, item in pairs]
     if tag == "list":
         return parts
     return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)

@@ -11,6 +11,7 @@ from array_api_compat import array_namespace
 
 from gradslide._parameters import Fit, checked, share
 from gradslide._types import Array
+from gradslide.arrays import at_least, to_numpy
 from gradslide.domains.euclidean import Euclidean, half_square, length
 from gradslide.errors import require
 
@@ -39,7 +40,7 @@ class Halfspace(Euclidean):
     def _project(self, v: Array) -> Array:
         xp = array_namespace(v)
         excess = xp.vecdot(v, self.a)[:, None] - self.b
-        return v - xp.maximum(excess, 0) * self.a
+        return v - at_least(excess, 0) * self.a
 
     def _linear_minimum(self, c: Array) -> Array:
         xp = array_namespace(c)
@@ -71,7 +72,7 @@ class Affine(Euclidean):
         return super().kind(), self.A.shape[1]
 
     def _bound(self, fit: Fit) -> dict[str, Any]:
-        A, b = np.asarray(self.A, dtype=np.float64), np.atleast_2d(np.asarray(self.b, dtype=np.float64))
+        A, b = checked("A", self.A), np.atleast_2d(checked("b", self.b))
         A = A if A.ndim == 3 else A[None]
         agree = A.shape[2] == fit.d and {len(A), len(b)} <= {1, fit.m}
         shapes = f"{np.shape(self.A)} and {np.shape(self.b)}"
@@ -83,7 +84,8 @@ class Affine(Euclidean):
     @property
     def bounded(self) -> bool:
         # The squares of k orthonormal rows sum to k; X is a point where k = d.
-        return bool(np.all(np.sum(self.A * self.A, axis=(1, 2)) > self.d - 0.5))
+        A = to_numpy(self.A)
+        return bool(np.all(np.sum(A * A, axis=(1, 2)) > self.d - 0.5))
 
     def _project(self, v: Array) -> Array:
         return v - self._pull(self._apply(v) - self.b)
@@ -98,10 +100,12 @@ class Affine(Euclidean):
         return half_square(self._project(x0) - x0) if self.bounded else super().distance_bound(x0)
 
     def _apply(self, x: Array) -> Array:
-        return x @ self.A[0].T if len(self.A) == 1 else (self.A @ x[:, :, None])[:, :, 0]
+        xp = array_namespace(x)
+        return xp.matmul(x, self.A[0].T) if len(self.A) == 1 else xp.matmul(self.A, x[:, :, None])[:, :, 0]
 
     def _pull(self, z: Array) -> Array:
-        return z @ self.A[0] if len(self.A) == 1 else (z[:, None, :] @ self.A)[:, 0, :]
+        xp = array_namespace(z)
+        return xp.matmul(z, self.A[0]) if len(self.A) == 1 else xp.matmul(z[:, None, :], self.A)[:, 0, :]
 
 
 def orthonormal_rows(A: Array, b: Array, eps: float) -> tuple[Array, Array]:

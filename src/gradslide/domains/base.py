@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._parameters import Fit, Stacked
 from gradslide._types import Array
+from gradslide.arrays import like
 from gradslide.errors import require
 
 
@@ -28,12 +29,17 @@ class Domain(Stacked, abc.ABC):
     dtype: Any = field(init=False, repr=False, default=None)
     weights: Array = field(init=False, repr=False, default=None)
     """Where coordinates are weighted: nu(x) = 1/2 sum_j weights_j (x_j - center_j)^2."""
+    device: Any = field(init=False, repr=False, default=None)
+    """Where its arrays are; None for NumPy's."""
 
     def bind(self, m: int, d: int, dtype: Any) -> Domain:
         """The domain checked against m agents in d dimensions, its parameters arrays of a floating dtype."""
         dtype = np.dtype(dtype)
         require(dtype.kind == "f", "dtype must be floating", dtype, "use float64 or float32")
         return self.replaced(m=m, d=d, dtype=dtype, **self._bound(Fit(m, d, dtype)))
+
+    def to(self, device: Any) -> Self:
+        return super().to(device).replaced(device=device)
 
     def take(self, agents: Sequence[int] | Array) -> Domain:
         """The domain of these agents, in this order."""
@@ -108,9 +114,8 @@ class Domain(Stacked, abc.ABC):
         return xp.all(xp.abs(x - self.project(x)) <= tolerance, axis=-1)
 
 
-def in_dtype(scale: Array, like: Array) -> Array:
-    """A number or array of weights that does not raise the precision of `like`."""
+def in_dtype(scale: Array, other: Array) -> Array:
+    """A number or array of weights that does not raise the precision of the other, and is where that is."""
     if isinstance(scale, int | float):
         return float(scale)
-    xp = array_namespace(like)
-    return xp.astype(xp.asarray(scale), like.dtype, copy=False)
+    return array_namespace(other).astype(like(scale, other), other.dtype, copy=False)

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 
 from gradslide._parameters import Fit, checked
 from gradslide._types import Array
+from gradslide.arrays import to_numpy
 from gradslide.domains.euclidean import Euclidean
 from gradslide.errors import InputError, require
 from gradslide.penalties import L1, ElasticNet, Penalty
@@ -42,7 +43,7 @@ class Box(Euclidean):
 
     @property
     def bounded(self) -> bool:
-        return bool(np.all(np.isfinite(self.lo)) and np.all(np.isfinite(self.hi)))
+        return all(bool(np.all(np.isfinite(to_numpy(side)))) for side in (self.lo, self.hi))
 
     def _project(self, v: Array) -> Array:
         xp = array_namespace(v)

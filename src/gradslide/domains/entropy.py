@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 
 from gradslide._parameters import Fit, checked
 from gradslide._types import Array
+from gradslide.arrays import at_least
 from gradslide.domains.base import Domain, in_dtype
 from gradslide.domains.simplex import project_on_simplex
 from gradslide.errors import require
@@ -66,7 +67,7 @@ class EntropySimplex(Domain):
     def V(self, a: Array, x: Array) -> Array:
         xp = array_namespace(x)
         terms = x * (safe_log(x) - safe_log(a)) - x + a
-        return xp.maximum(xp.sum(terms, axis=-1), 0)
+        return at_least(xp.sum(terms, axis=-1), 0)
 
     def r(self, x: Array) -> Array:
         return array_namespace(x).zeros_like(x[:, 0])
@@ -92,11 +93,12 @@ class EntropySimplex(Domain):
         """The Euclidean projection, moved inside by a rounding error where it has zeros."""
         xp = array_namespace(x)
         nearest = project_on_simplex(x, 1)
-        inside = xp.maximum(nearest, float(xp.finfo(x.dtype).eps) / self.d)
+        inside = at_least(nearest, float(xp.finfo(x.dtype).eps) / self.d)
         return inside / xp.sum(inside, axis=-1, keepdims=True)
 
     def start(self) -> Array:
-        return np.array(np.broadcast_to(self.center, (self.m, self.d)))
+        xp = array_namespace(self.center)
+        return xp.asarray(xp.broadcast_to(self.center, (self.m, self.d)), copy=True)
 
     def distance_bound(self, x0: Array) -> Array:
         return -array_namespace(x0).min(safe_log(x0), axis=-1)
@@ -105,4 +107,4 @@ class EntropySimplex(Domain):
 def safe_log(x: Array) -> Array:
     """log x, with x no smaller than the smallest normal number, so that x = 0 gives a finite number."""
     xp = array_namespace(x)
-    return xp.log(xp.maximum(x, float(xp.finfo(x.dtype).smallest_normal)))
+    return xp.log(at_least(x, float(xp.finfo(x.dtype).smallest_normal)))

@@ -33,7 +33,7 @@ class GroupBall(Euclidean):
 
     def _bound(self, fit: Fit) -> dict[str, Any]:
         # Bound before, it keeps the radii of its agents.
-        norm = self._norm or GroupL1(self.radius, self.groups).bind(fit)
+        norm = self._norm.to(None) if self._norm else GroupL1(self.radius, self.groups).bind(fit)
         return {**super()._bound(fit), "_norm": norm}
 
     def kind(self) -> Hashable:

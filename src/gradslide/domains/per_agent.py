@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._parameters import Fit
 from gradslide._types import Array
+from gradslide.arrays import to_numpy
 from gradslide.domains.base import Domain
 from gradslide.errors import InputError, require
 
@@ -29,6 +30,8 @@ class PerAgent(Domain):
     _parts: tuple[Domain, ...] = field(init=False, repr=False, default=())
     _members: tuple[Array, ...] = field(init=False, repr=False, default=())
     _place: Array = field(init=False, repr=False, default=None)
+
+    other_arrays: ClassVar[tuple[str, ...]] = ("_parts", "_members", "_place")
 
     def __post_init__(self) -> None:
         require(len(self.domains) > 0, "PerAgent needs a domain", "none", "give one per agent")
@@ -68,9 +71,14 @@ class PerAgent(Domain):
             _place=np.argsort(order),
         )
 
+    @property
+    def parts(self) -> tuple[tuple[Domain, Array], ...]:
+        """Once bound: one stacked domain for each kind, with its agents."""
+        return tuple(zip(self._parts, self._members, strict=True))
+
     def take(self, agents: Sequence[int] | Array) -> Domain:
         chosen = np.asarray(agents, dtype=np.intp)
-        place = self._place[chosen]
+        place = to_numpy(self._place)[chosen]
         parts, members, first = [], [], 0
         for part in self._parts:
             here = np.flatnonzero((place >= first) & (place < first + part.m))
@@ -78,7 +86,8 @@ class PerAgent(Domain):
                 parts.append(part.take(place[here] - first))
                 members.append(here)
             first += part.m
-        return self.replaced(domains=tuple(self.domains[i] for i in chosen.tolist()))._joined(parts, members)
+        taken = self.replaced(domains=tuple(self.domains[i] for i in chosen.tolist()))._joined(parts, members)
+        return taken if self.device is None else taken.to(self.device)
 
     def _bound(self, fit: Fit) -> dict[str, Any]:
         raise NotImplementedError("PerAgent binds its parts")

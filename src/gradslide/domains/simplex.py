@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from gradslide._parameters import Fit, checked
 from gradslide._types import Array
+from gradslide.arrays import at_least
 from gradslide.domains.euclidean import Euclidean, half_square
 from gradslide.errors import require
 
@@ -52,9 +53,9 @@ def project_on_simplex(v: Array, total: Array) -> Array:
     # A constant added to a row does not move its projection; with the largest entry at 0 no digits are lost.
     v = v - xp.max(v, axis=-1, keepdims=True)
     descending = -xp.sort(-v, axis=-1)
-    count = xp.arange(1, v.shape[-1] + 1, dtype=v.dtype)
+    count = xp.arange(1, v.shape[-1] + 1, dtype=v.dtype, device=device(v))
     thresholds = (xp.cumulative_sum(descending, axis=-1) - total) / count
     positive = xp.sum(xp.astype(descending > thresholds, xp.int64), axis=-1, keepdims=True)
     # For total = 0 no entry exceeds its threshold: the first threshold, the largest entry, is right.
-    threshold = xp.take_along_axis(thresholds, xp.maximum(positive - 1, 0), axis=-1)
-    return xp.maximum(v - threshold, 0)
+    threshold = xp.take_along_axis(thresholds, at_least(positive - 1, 0), axis=-1)
+    return at_least(v - threshold, 0)

@@ -7,26 +7,42 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.errors import InputError, require
+from gradslide.arrays import as_dtype, is_numpy
+from gradslide.errors import InputError, kind_of, require
+from gradslide.losses.devices import device_of, moved, torch_home
 
 
 class Loss(abc.ABC):
     """The convex, smooth losses ft_i of m agents; row i of x, of shape (m, d), belongs to agent i.
 
     m: number of agents. d: dimension of one agent's x_i. dtype: float32 or float64, in which it computes.
-    has_value: whether the value is known; a live stream may have gradients only.
+    has_value: whether the value is known; a live stream may have gradients only. device: where the data lives, and x
+    must; None for NumPy.
     """
 
     has_value = True
 
-    def __init__(self, m: int, d: int, dtype: Any) -> None:
+    def __init__(self, m: int, d: int, dtype: Any, home: Array | None = None) -> None:
+        """home: any array of the library and on the device where the data is; None for NumPy."""
         self.m = m
         self.d = d
         self.dtype = np.dtype(dtype)
+        self._home = home
         self._constants: dict[int, Array] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(m={self.m}, d={self.d}, {self.dtype})"
+
+    @property
+    def device(self) -> Any:
+        """The device of PyTorch, CuPy or JAX where the data lives; None for NumPy."""
+        return device_of(self._home)
+
+    def to(self, device: Any) -> "Loss":
+        """The same loss with its data as PyTorch tensors on that device: "cpu", "cuda", "cuda:1", a torch.device."""
+        other = self._moved(torch_home(device))
+        other._constants = dict(self._constants)
+        return other
 
     @abc.abstractmethod
     def value(self, x: Array) -> Array:
@@ -130,12 +146,22 @@ class Loss(abc.ABC):
     @abc.abstractmethod
     def _take(self, agents: Array) -> "Loss": ...
 
+    def _moved(self, home: Array) -> "Loss":
+        """With all data where `home` is."""
+        raise InputError("this loss cannot move to a device", type(self).__name__, "leave its data where it is")
+
     def _checked(self, x: Array) -> Array:
-        x = np.asarray(x, dtype=self.dtype)
+        """x in the dtype of the loss, where its data is; a NumPy array is brought there."""
+        if self._home is not None:
+            x = as_dtype(moved(x, self._home) if is_numpy(x) else x, self.dtype)
+        elif is_numpy(x):
+            x = np.asarray(x, dtype=self.dtype)
+        else:
+            raise InputError("x must be NumPy's, as the data of the loss is", kind_of(x), "move it: loss.to(device)")
         if x.shape != (self.m, self.d):
             raise InputError(
                 f"x must have shape (m, d) = ({self.m}, {self.d})",
-                x.shape,
+                tuple(x.shape),
                 "give one row per agent of this loss",
             )
         return x

@@ -1,13 +1,17 @@
 """Losses given by functions of one's own."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import as_dtype, dtype_of, is_numpy, to_numpy
 from gradslide.errors import InputError, require
 from gradslide.losses.base import Loss, checked_sampling
+from gradslide.losses.devices import home_of, moved
 from gradslide.losses.inputs import numeric_array, working_dtype
 
 Functions = Callable[..., Any] | Sequence[Callable[..., Any]]
@@ -22,7 +26,8 @@ class Custom(Loss):
     whichever norm is asked, or a function norm -> (m,); None if unknown. sample_gradient: list of (x_i, batch, rng) ->
     (d,), or (x, batch, streams) -> (m, d); unbiased. agents, dimension: m and d. dtype: float32 or float64.
     Give what there is: without value no objective is reported, without gradient only methods that sample run.
-    `take` needs lists: a function for all agents cannot be restricted to some.
+    `take` needs lists: a function for all agents cannot be restricted to some. On a device (`to`) functions get, and
+    return, tensors there.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class Custom(Loss):
         def smoothness(norm: int) -> Array:
             return self.smoothness(norm)[agents]
 
-        return Custom(
+        part = Custom(
             gradient=self._gradient and self._gradient.taken(agents),
             value=self._value and self._value.taken(agents),
             smoothness=None if self._given is None else smoothness,
@@ -98,6 +103,18 @@ class Custom(Loss):
             dimension=self.d,
             dtype=self.dtype,
         )
+        part._home = self._home
+        return part
+
+    def _checked(self, x: Array) -> Array:
+        """There is no data here: without `to`, x may be of any library."""
+        home = home_of(x) if self._home is None else None
+        return super()._checked(x) if home is None else self._moved(home)._checked(x)
+
+    def _moved(self, home: Array) -> "Custom":
+        other = copy.copy(self)
+        other._home = home
+        return other
 
     def _evaluator(self, name: str, functions: Functions | None, shape: tuple[int, ...]) -> "_Evaluator | None":
         return None if functions is None else _Evaluator(name, functions, shape, self.dtype)
@@ -130,24 +147,25 @@ class _Evaluator:
 
     def __call__(self, x: Array, *sampling: Any) -> Array:
         if self._all_at_once is not None:
-            return self._checked(self._joined(self._all_at_once(x, *sampling)), self._shape, "for all agents")
-        out = np.empty(self._shape, dtype=self._dtype)
+            return self._checked(self._joined(self._all_at_once(x, *sampling), x), x, self._shape, "for all agents")
+        results = []
         for i, function in enumerate(self._each):
             own = (sampling[0], sampling[1][i]) if sampling else ()
-            out[i] = self._checked(self._joined(function(x[i], *own)), self._shape[1:], f"for agent {i}")
-        return out
+            result = self._joined(function(x[i], *own), x)
+            results.append(self._checked(result, x, self._shape[1:], f"for agent {i}"))
+        return array_namespace(x).stack(results)
 
-    def _joined(self, result: Any) -> Any:
+    def _joined(self, result: Any, x: Array) -> Any:
         """A value and a gradient in one array, the value first."""
         if self._name != "value_and_gradient":
             return result
         pair = isinstance(result, tuple | list) and len(result) == 2
         require(pair, "value_and_gradient must return a value and a gradient", type(result).__name__, "return both")
-        value, gradient = (np.asarray(part) for part in result)
+        value, gradient = (_beside(part, x) for part in result)
         fits = value.ndim == gradient.ndim - 1 and value.shape == gradient.shape[:-1]
         rule = "value_and_gradient must return a value for each gradient"
-        require(fits, rule, f"shapes {value.shape} and {gradient.shape}", "correct that function")
-        return np.concatenate([value[..., None], gradient], axis=-1)
+        require(fits, rule, f"shapes {tuple(value.shape)} and {tuple(gradient.shape)}", "correct that function")
+        return array_namespace(x).concat([value[..., None], gradient], axis=-1)
 
     def taken(self, agents: Array) -> list[Callable[..., Any]]:
         """The functions of these agents."""
@@ -159,15 +177,22 @@ class _Evaluator:
         )
         return [self._each[i] for i in agents]
 
-    def _checked(self, result: Any, shape: tuple[int, ...], whose: str) -> Array:
-        array = np.asarray(result)
-        if array.shape != shape or array.dtype.kind not in "biuf":
+    def _checked(self, result: Any, x: Array, shape: tuple[int, ...], whose: str) -> Array:
+        array = _beside(result, x)
+        if array.shape != shape or dtype_of(array).kind not in "biuf":
             raise InputError(
                 f"{self._name} must return real numbers of shape {shape} {whose}",
-                f"type {array.dtype} and shape {array.shape}",
+                f"type {array.dtype} and shape {tuple(array.shape)}",
                 "correct that function",
             )
-        return array.astype(self._dtype, copy=False)
+        return as_dtype(array, self._dtype)
+
+
+def _beside(result: Any, x: Array) -> Array:
+    """What a function returned, in the library of x."""
+    if is_numpy(x):
+        return to_numpy(result)
+    return moved(result, x) if is_numpy(result) else result
 
 
 def _given(name: str, evaluator: _Evaluator | None) -> _Evaluator:

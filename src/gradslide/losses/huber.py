@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gradslide._types import Array
+from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row, positive
 from gradslide.losses.linear_model import LinearModel, Reduction
 
@@ -16,6 +15,8 @@ class Huber(LinearModel):
     targets: the n numbers b. delta: residual where h turns linear. The other parameters are those of
     LinearModel: features (n, p), agents or splits, sample_weight, reduction.
     """
+
+    kernel = RESIDUAL
 
     def __init__(
         self,
@@ -40,12 +41,12 @@ class Huber(LinearModel):
         return 1.0
 
     def row_values(self, scores: Array, targets: Array) -> Array:
-        residuals = np.abs(scores - targets)
-        clipped = np.minimum(residuals, self.delta)  # one formula for both pieces, which cannot overflow
+        residuals = abs(scores - targets)
+        clipped = residuals.clip(None, self.delta)  # one formula for both pieces, which cannot overflow
         return clipped * (residuals - 0.5 * clipped)
 
     def row_slopes(self, scores: Array, targets: Array) -> Array:
-        return np.clip(scores - targets, -self.delta, self.delta)
+        return (scores - targets).clip(-self.delta, self.delta)
 
     def _settings(self) -> float:
         return self.delta

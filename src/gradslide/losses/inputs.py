@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+import array_api_compat as compat
 import numpy as np
 import scipy.sparse as sp
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import is_numpy, to_numpy
 from gradslide.errors import InputError, require, require_number
+from gradslide.losses.devices import TorchRows
 
 
 def working_dtype(dtype: Any) -> np.dtype[Any]:
@@ -16,15 +20,15 @@ def working_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def is_sparse(values: Any) -> bool:
-    """Whether it is a scipy sparse array or matrix."""
-    return bool(sp.issparse(values))
+    """Whether it is a scipy sparse array or matrix, or one of these on a device."""
+    return bool(sp.issparse(values)) or isinstance(values, TorchRows)
 
 
 def numeric_array(name: str, values: Any) -> Array:
-    """Values as a dense array of real, finite numbers, in the type they came in."""
+    """Values as a dense NumPy array of real, finite numbers, in the type they came in."""
     require(not is_sparse(values), f"{name} must be dense", "a sparse array", "convert it with .toarray()")
     try:
-        array = np.asarray(values)
+        array = to_numpy(values)
     except ValueError as error:
         raise InputError(f"{name} must be a full array", str(error), "give rows of equal length") from None
     if array.dtype.kind not in "biuf":
@@ -34,9 +38,23 @@ def numeric_array(name: str, values: Any) -> Array:
 
 
 def float_array(name: str, values: Any) -> Array:
-    """Values as a C-ordered dense array of finite floats; not copied if it is one already."""
-    array = numeric_array(name, values)
-    return np.asarray(array, dtype=working_dtype(array.dtype), order="C")
+    """Values as a C-ordered dense array of finite floats; not copied if it is one already, and on its device."""
+    if is_numpy(values) or is_sparse(values):
+        array = numeric_array(name, values)
+        return np.asarray(array, dtype=working_dtype(array.dtype), order="C")
+    layout = str(getattr(values, "layout", ""))
+    remedy = "give a scipy sparse array, and move the loss: loss.to(device)"
+    require("sparse" not in layout, f"{name} must be dense on a device", layout, remedy)
+    dtype = str(values.dtype).rpartition(".")[2]
+    require(
+        dtype in ("float32", "float64"),
+        f"{name} on a device must be float32 or float64",
+        dtype,
+        "convert it to one of them",
+    )
+    xp = array_namespace(values)
+    require(bool(xp.all(xp.isfinite(values))), f"{name} must be finite", "NaN or infinity", "remove or replace them")
+    return values.detach().contiguous() if compat.is_torch_array(values) else values
 
 
 def feature_rows(features: Any) -> Array:
@@ -62,8 +80,12 @@ def feature_rows(features: Any) -> Array:
 
 
 def stack_rows(parts: Sequence[Array]) -> Array:
-    """Rows of features below each other, dense or CSR."""
-    return sp.vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
+    """Rows of features below each other, dense or CSR, on their device."""
+    if isinstance(parts[0], TorchRows):
+        return TorchRows.stacked(parts)
+    if is_sparse(parts[0]):
+        return sp.vstack(parts, format="csr")
+    return np.concatenate(parts) if is_numpy(parts[0]) else array_namespace(parts[0]).concat(parts)
 
 
 def per_row(name: str, values: Any, n: int) -> Array:

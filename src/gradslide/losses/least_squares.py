@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradslide._types import Array
+from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row
 from gradslide.losses.linear_model import LinearModel, Reduction
 
@@ -14,6 +15,8 @@ class LeastSquares(LinearModel):
     targets: the n numbers b. The other parameters are those of LinearModel: features (n, p), agents or
     splits, sample_weight, reduction.
     """
+
+    kernel = RESIDUAL
 
     def __init__(
         self,

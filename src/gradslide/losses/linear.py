@@ -4,11 +4,14 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NoReturn, Self
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import dtype_of
 from gradslide.errors import InputError, require
 from gradslide.losses.base import Loss
-from gradslide.losses.inputs import float_array
+from gradslide.losses.devices import home_of, moved, rows_at
+from gradslide.losses.inputs import float_array, stack_rows
 
 
 class Linear(Loss):
@@ -19,29 +22,33 @@ class Linear(Loss):
 
     def __init__(self, c: Any) -> None:
         c = float_array("c", c)
-        require(c.ndim in (1, 2) and c.size > 0, "c must have shape (d,) or (m, d)", f"shape {c.shape}", "reshape it")
-        self._c = np.atleast_2d(c)
+        full = c.ndim in (1, 2) and 0 not in c.shape
+        require(full, "c must have shape (d,) or (m, d)", f"shape {tuple(c.shape)}", "reshape it")
+        self._c = c.reshape((1, *c.shape)[-2:])
         m, d = self._c.shape
-        super().__init__(m, d, c.dtype)
+        super().__init__(m, d, dtype_of(c), home_of(c))
 
     def value(self, x: Array) -> Array:
-        return np.vecdot(self._c, self._checked(x))
+        return array_namespace(self._c).vecdot(self._c, self._checked(x))
 
     def gradient(self, x: Array) -> Array:
         self._checked(x)
-        return self._c.copy()
+        return array_namespace(self._c).asarray(self._c, copy=True)
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> NoReturn:
         raise InputError("a sampled gradient needs a loss with rows", "Linear", "use its exact gradient")
 
     def merge_key(self) -> Hashable:
-        return type(self), self.d, self.dtype
+        return type(self), self.d, self.dtype, str(self.device)
 
     def merged(self, others: Sequence[Self]) -> Self:
-        return type(self)(np.concatenate([self._c, *(other._c for other in others)]))
+        return type(self)(stack_rows([self._c, *(other._c for other in others)]))
 
     def _smoothness(self, norm: int) -> Array:
         return np.zeros(self.m)
 
     def _take(self, agents: Array) -> Self:
-        return type(self)(self._c[agents])
+        return type(self)(rows_at(self._c, agents))
+
+    def _moved(self, home: Array) -> Self:
+        return type(self)(moved(self._c, home))

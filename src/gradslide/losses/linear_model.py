@@ -2,15 +2,20 @@
 
 import abc
 import copy
+import math
 from collections.abc import Hashable, Sequence
-from typing import Any, Literal, Self
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from gradslide._types import Array
+from gradslide.arrays import as_dtype, dtype_of, to_numpy
 from gradslide.errors import InputError, kind_of, require, unknown_name
 from gradslide.losses.base import Loss, checked_sampling
+from gradslide.losses.compiled import pays
+from gradslide.losses.devices import home_of, moved, rows_at
 from gradslide.losses.draws import with_replacement
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
 from gradslide.losses.partition import partition
@@ -23,12 +28,20 @@ class LinearModel(Loss):
     """ft_i(x) = sum over agent i's rows a of w_row phi(a x, target), with phi convex and smooth.
 
     features: (n, p), dense or scipy sparse; kept without a copy where their rows are in order, so do not change
-    them afterwards. agents: number of contiguous blocks of rows, as equal as
-    possible. splits: instead of agents, each agent's row numbers or mask. sample_weight: w >= 0 per row, 1 by
-    default. reduction: "sum", or "mean" for the weighted mean over each agent's rows.
+    them afterwards. An array of PyTorch, CuPy or JAX stays on its device, where all is computed then. agents: number of
+    contiguous blocks of rows, as equal as possible. splits: instead of agents, each agent's row numbers or mask.
+    sample_weight: w >= 0 per row, 1 by default. reduction: "sum", or "mean" for the weighted mean over each agent's
+    rows.
     """
 
     outputs = 1  # K: scores per row
+    kernel: ClassVar[int | None] = None  # phi's number in compiled code
+    _compiled = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kernel" not in vars(cls) and {"row_values", "row_slopes"} & vars(cls).keys():
+            cls.kernel = None  # compiled code would not know another phi
 
     def __init__(
         self,
@@ -44,9 +57,10 @@ class LinearModel(Loss):
             raise unknown_name("reduction", str(reduction), ("sum", "mean"))
         features = feature_rows(features)
         n, p = features.shape
-        targets = self.read_targets(targets, n, features.dtype)
+        dtype = dtype_of(features)
+        targets = self.read_targets(targets, n, dtype)
         selected, sizes = partition(n, agents, splits)
-        super().__init__(len(sizes), self.outputs * p, features.dtype)
+        super().__init__(len(sizes), self.outputs * p, dtype, home_of(features))
         weights = None
         if sample_weight is not None:
             weights = per_row("sample_weight", sample_weight, n)
@@ -57,15 +71,39 @@ class LinearModel(Loss):
                 "drop rows by weight 0",
             )
             weights = weights[selected].astype(self.dtype)
-        blocks = RowBlocks(features[selected], sizes)
         if reduction == "mean":
-            weights = _mean_weights(blocks, weights, self.dtype)
-        self._set_rows(blocks, targets[selected], weights)
+            weights = _mean_weights(sizes, weights, self.dtype)
+        weights = None if weights is None else moved(weights, self._home)
+        self._set_rows(RowBlocks(rows_at(features, selected), sizes), moved(targets[selected], self._home), weights)
+        self._compiled = self._can_be_compiled and pays(self._blocks.entries)
 
     @property
     def rows_per_agent(self) -> Array:
         """Number of rows n_i of each agent, shape (m,)."""
         return self._blocks.sizes
+
+    @property
+    def compiled(self) -> bool:
+        """Whether values and gradients come from compiled code: in one pass over the data, and on several threads.
+
+        By default for features with 2^24 stored numbers or more; `take` keeps the choice. Both ways agree to rounding:
+        set it where parts that were built apart must give the same bits as the whole.
+        """
+        return self._compiled
+
+    @compiled.setter
+    def compiled(self, choice: bool) -> None:
+        require(
+            not choice or self._can_be_compiled,
+            "compiled code is for losses with one score per row, and data of NumPy or scipy",
+            f"{type(self).__name__} on {self.device or 'NumPy'}",
+            "leave it out",
+        )
+        self._compiled = bool(choice)
+
+    @property
+    def _can_be_compiled(self) -> bool:
+        return self.kernel is not None and self._home is None
 
     @abc.abstractmethod
     def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
@@ -84,13 +122,19 @@ class LinearModel(Loss):
         """Derivative of phi in the scores, of their shape."""
 
     def value(self, x: Array) -> Array:
+        if self._compiled:
+            return self._by_compiled_code(x, value=True)[0]
         return self._sums(self._scores(self._blocks, self._checked(x)))
 
     def gradient(self, x: Array) -> Array:
+        if self._compiled:
+            return self._by_compiled_code(x, gradient=True)[1]
         scores = self._scores(self._blocks, self._checked(x))
         return self._pulled(self._blocks, scores, self._targets, self._weights)
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        if self._compiled:
+            return self._by_compiled_code(x, value=True, gradient=True)
         scores = self._scores(self._blocks, self._checked(x))
         return self._sums(scores), self._pulled(self._blocks, scores, self._targets, self._weights)
 
@@ -99,10 +143,11 @@ class LinearModel(Loss):
         chosen, sizes = self._blocks.row_numbers(rows)
         weights = np.ones(sizes.sum()) if counts is None else np.concatenate(counts)
         scales = self.rows_per_agent / np.add.reduceat(weights, np.cumsum(sizes) - sizes)
-        weights = (weights * np.repeat(scales, sizes)).astype(self.dtype)
+        weights = moved((weights * np.repeat(scales, sizes)).astype(self.dtype), self._home)
         if self._weights is not None:
-            weights *= self._weights[chosen]
-        return self._gradient_on(RowBlocks(self._blocks.features[chosen], sizes), self._targets[chosen], weights, x)
+            weights = weights * rows_at(self._weights, chosen)
+        blocks = RowBlocks(rows_at(self._blocks.features, chosen), sizes)
+        return self._gradient_on(blocks, rows_at(self._targets, chosen), weights, x)
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         checked_sampling(self.m, batch, streams)
@@ -118,9 +163,10 @@ class LinearModel(Loss):
                 "yield for example (features, labels), of shapes (b, p) and (b,)",
             )
         features, targets = batch
-        if np.ndim(features) == 1 and np.ndim(targets) == 0:
-            features, targets = np.asarray(features)[None, :], [targets]
-        features = feature_rows(features).astype(self.dtype, copy=False)
+        if _ndim(features) == 1 and _ndim(targets) == 0:
+            features, targets = to_numpy(features)[None, :], [to_numpy(targets)]
+        features = feature_rows(features)
+        features = features.astype(self.dtype, copy=False) if is_sparse(features) else as_dtype(features, self.dtype)
         n, p = features.shape
         require(
             p == self._blocks.p,
@@ -129,44 +175,54 @@ class LinearModel(Loss):
             "yield one row per sample",
         )
         if is_sparse(features) != is_sparse(self._blocks.features):
-            features = features.toarray() if is_sparse(features) else sp.csr_array(features)
-        return features, self.read_targets(targets, n, self.dtype)
+            features = features.toarray() if is_sparse(features) else sp.csr_array(to_numpy(features))
+        return moved(features, self._home), moved(self.read_targets(targets, n, self.dtype), self._home)
 
     def gradient_of_samples(self, x: Array, batches: Sequence[tuple[Array, Array]]) -> Array:
         x = self._checked(x)
         features, targets = ([batch[part] for batch in batches] for part in (0, 1))
         sizes = np.array([len(own) for own in targets])
         # On the scale of ft_i: as if the samples were drawn from rows with the agent's total weight.
-        scales = self._blocks.sums(self._weights_or_ones().astype(np.float64)) / sizes
-        weights = np.repeat(scales, sizes).astype(self.dtype)
-        return self._gradient_on(RowBlocks(stack_rows(features), sizes), np.concatenate(targets), weights, x)
+        weights = moved(np.repeat(self._totals / sizes, sizes).astype(self.dtype), self._home)
+        return self._gradient_on(RowBlocks(stack_rows(features), sizes), stack_rows(targets), weights, x)
 
     def merge_key(self) -> Hashable:
         kind = "sparse" if is_sparse(self._blocks.features) else "dense"
-        return type(self), self._settings(), self.d, self.dtype, kind
+        return type(self), self._settings(), self.d, self.dtype, kind, str(self.device)
 
     def merged(self, others: Sequence[Self]) -> Self:
         parts = [self, *others]
         stacked = stack_rows([part._blocks.features for part in parts])
         weights = None
         if any(part._weights is not None for part in parts):
-            weights = np.concatenate([part._weights_or_ones() for part in parts])
+            weights = stack_rows([part._weights_or_ones() for part in parts])
         blocks = RowBlocks(stacked, np.concatenate([part.rows_per_agent for part in parts]))
-        return self._with_rows(blocks, np.concatenate([part._targets for part in parts]), weights)
+        whole = self._with_rows(blocks, stack_rows([part._targets for part in parts]), weights)
+        whole._compiled = whole._can_be_compiled and (any(part.compiled for part in parts) or pays(blocks.entries))
+        return whole
 
     def _settings(self) -> Hashable:
         """The parameters of phi; two losses of a class are alike if these are equal."""
         return ()
 
     def _smoothness(self, norm: int) -> Array:
-        weights = self._weights_or_ones().astype(np.float64)
-        norms = self._blocks.column_norms(weights) if norm == 1 else self._blocks.spectral_norms(weights)
+        weights = to_numpy(self._weights_or_ones()).astype(np.float64)
+        blocks = self._blocks.on_host()
+        norms = blocks.column_norms(weights) if norm == 1 else blocks.spectral_norms(weights)
         return self.curvature(norm) * norms
 
     def _take(self, agents: Array) -> Self:
         rows = self._blocks.rows_of(agents)
-        blocks = RowBlocks(self._blocks.features[rows], self.rows_per_agent[agents])
-        return self._with_rows(blocks, self._targets[rows], None if self._weights is None else self._weights[rows])
+        blocks = RowBlocks(rows_at(self._blocks.features, rows), self.rows_per_agent[agents])
+        weights = None if self._weights is None else rows_at(self._weights, rows)
+        return self._with_rows(blocks, rows_at(self._targets, rows), weights)
+
+    def _moved(self, home: Array) -> Self:
+        weights = None if self._weights is None else moved(self._weights, home)
+        blocks = RowBlocks(moved(self._blocks.features, home), self.rows_per_agent)
+        other = self._with_rows(blocks, moved(self._targets, home), weights)
+        other._home, other._compiled = home, False
+        return other
 
     def _set_rows(self, blocks: RowBlocks, targets: Array, weights: Array | None) -> None:
         self.m = blocks.m
@@ -174,6 +230,7 @@ class LinearModel(Loss):
         self._targets = targets
         self._weights = weights
         self._constants = {}
+        self.__dict__.pop("_totals", None)
 
     def _with_rows(self, blocks: RowBlocks, targets: Array, weights: Array | None) -> Self:
         other = copy.copy(self)
@@ -181,7 +238,20 @@ class LinearModel(Loss):
         return other
 
     def _weights_or_ones(self) -> Array:
-        return np.ones(self._blocks.n, dtype=self.dtype) if self._weights is None else self._weights
+        if self._weights is not None:
+            return self._weights
+        return moved(np.ones(self._blocks.n, dtype=self.dtype), self._home)
+
+    @cached_property
+    def _totals(self) -> Array:
+        """The total weight of each agent's rows, on the host."""
+        return np.add.reduceat(to_numpy(self._weights_or_ones()).astype(np.float64), self._blocks.starts)
+
+    def _by_compiled_code(self, x: Array, **wanted: bool) -> tuple[Array, Array]:
+        settings = self._settings()
+        width = settings if isinstance(settings, float) else math.inf
+        given = self.kernel, width, self._targets, self._weights, self._checked(x)
+        return self._blocks.compiled.evaluate(*given, **wanted)
 
     def _scores(self, blocks: RowBlocks, x: Array) -> Array:
         scores = blocks.apply(x.reshape(self.m, self.outputs, blocks.p).swapaxes(1, 2))
@@ -201,14 +271,18 @@ class LinearModel(Loss):
         return blocks.pull(slopes).swapaxes(1, 2).reshape(self.m, self.d)
 
 
-def _mean_weights(blocks: RowBlocks, weights: Array | None, dtype: Any) -> Array:
+def _ndim(values: Any) -> int:
+    return int(values.ndim) if hasattr(values, "ndim") else np.ndim(values)
+
+
+def _mean_weights(sizes: Array, weights: Array | None, dtype: Any) -> Array:
     if weights is None:
-        return np.repeat(1 / blocks.sizes, blocks.sizes).astype(dtype)
-    totals = blocks.sums(weights)
+        return np.repeat(1 / sizes, sizes).astype(dtype)
+    totals = np.add.reduceat(weights, np.cumsum(sizes) - sizes)
     require(
         bool((totals > 0).all()),
         'reduction="mean" needs rows of positive weight at every agent',
         f"total weight 0 at agent {int(totals.argmin())}",
         'give that agent weight or use reduction="sum"',
     )
-    return weights / np.repeat(totals, blocks.sizes)
+    return weights / np.repeat(totals, sizes)

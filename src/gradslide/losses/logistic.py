@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.losses.compiled import LOGISTIC
 from gradslide.losses.inputs import is_sparse, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
 from gradslide.losses.rows import RowBlocks
@@ -18,6 +19,7 @@ class Logistic(LinearModel):
     features (n, p), agents or splits, sample_weight, reduction.
     """
 
+    kernel = LOGISTIC
     _signed: Array | None  # a copy of the rows that `steps` makes
 
     def __init__(
@@ -41,17 +43,19 @@ class Logistic(LinearModel):
         return 0.25
 
     def row_values(self, scores: Array, targets: Array) -> Array:
+        xp = array_namespace(scores)
         margins = targets * scores
-        return np.log1p(np.exp(-np.abs(margins))) + np.maximum(-margins, 0)
+        return xp.log1p(xp.exp(-abs(margins))) + (-margins).clip(0, None)
 
     def row_slopes(self, scores: Array, targets: Array) -> Array:
+        xp = array_namespace(scores)
         margins = targets * scores
-        small = np.exp(-np.abs(margins))  # at most 1, so nothing overflows
-        return -targets * np.where(margins > 0, small, 1) / (1 + small)
+        small = xp.exp(-abs(margins))  # at most 1, so nothing overflows
+        return -targets * xp.where(margins > 0, small, 1) / (1 + small)
 
     @property
     def has_steps(self) -> bool:
-        return not is_sparse(self._blocks.features)
+        return self._home is None and not is_sparse(self._blocks.features)
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
         from gradslide.kernels.logistic_steps import logistic_steps

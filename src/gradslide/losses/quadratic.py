@@ -4,11 +4,14 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NoReturn, Self
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import as_dtype, dtype_of, to_numpy
 from gradslide.errors import InputError, require
 from gradslide.losses.base import Loss
-from gradslide.losses.inputs import float_array
+from gradslide.losses.devices import home_of, moved, rows_at
+from gradslide.losses.inputs import float_array, stack_rows
 from gradslide.losses.spectral import chunks
 
 
@@ -19,24 +22,26 @@ class Quadratic(Loss):
     """
 
     def __init__(self, Q: Any, c: Any) -> None:
-        Q, c = float_array("Q", Q), float_array("c", c)
+        Q = float_array("Q", Q)
+        home = home_of(Q)
+        c = moved(float_array("c", c), home)
         require(
             Q.ndim in (2, 3) and Q.shape[-1] == Q.shape[-2] and Q.size > 0,
             "Q must have shape (d, d) or (m, d, d)",
-            f"shape {Q.shape}",
+            f"shape {tuple(Q.shape)}",
             "give one square matrix per agent",
         )
         require(
             c.shape == Q.shape[:-1],
-            f"c must have shape {Q.shape[:-1]} to fit Q",
-            f"shape {c.shape}",
+            f"c must have shape {tuple(Q.shape[:-1])} to fit Q",
+            f"shape {tuple(c.shape)}",
             "reshape it",
         )
         m, d = (1, *c.shape)[-2:]
-        super().__init__(m, d, Q.dtype)
+        super().__init__(m, d, dtype_of(Q), home)
         self._Q = Q.reshape(m, d, d)
-        self._c = c.reshape(m, d).astype(self.dtype)
-        self._largest = _largest_eigenvalues(self._Q)
+        self._c = as_dtype(c.reshape(m, d), self.dtype)
+        self._largest = _largest_eigenvalues(to_numpy(self._Q))
 
     def value(self, x: Array) -> Array:
         return self.value_and_gradient(x)[0]
@@ -47,7 +52,7 @@ class Quadratic(Loss):
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         x = self._checked(x)
         product = self._product(x)
-        return (x * (0.5 * product + self._c)).sum(axis=1), product + self._c
+        return array_namespace(x).sum(x * (0.5 * product + self._c), axis=1), product + self._c
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> NoReturn:
         raise InputError(
@@ -57,26 +62,29 @@ class Quadratic(Loss):
         )
 
     def merge_key(self) -> Hashable:
-        return type(self), self.d, self.dtype
+        return type(self), self.d, self.dtype, str(self.device)
 
     def merged(self, others: Sequence[Self]) -> Self:
         parts = [self, *others]
         fields = ([part._Q for part in parts], [part._c for part in parts], [part._largest for part in parts])
-        return self._of(*(np.concatenate(field) for field in fields))
+        return self._of(*(stack_rows(field) for field in fields))
 
     def _product(self, x: Array) -> Array:
-        return np.matmul(self._Q, x[:, :, None])[:, :, 0]
+        return array_namespace(x).matmul(self._Q, x[:, :, None])[:, :, 0]
 
     def _smoothness(self, norm: int) -> Array:
-        return np.abs(self._Q).max(axis=(1, 2)) if norm == 1 else self._largest.copy()
+        return np.abs(to_numpy(self._Q)).max(axis=(1, 2)) if norm == 1 else self._largest.copy()
 
     def _take(self, agents: Array) -> Self:
-        return self._of(self._Q[agents], self._c[agents], self._largest[agents])
+        return self._of(rows_at(self._Q, agents), rows_at(self._c, agents), self._largest[agents])
+
+    def _moved(self, home: Array) -> Self:
+        return self._of(moved(self._Q, home), moved(self._c, home), self._largest)
 
     def _of(self, Q: Array, c: Array, largest: Array) -> Self:
         """From matrices that were checked before."""
         other = object.__new__(type(self))
-        Loss.__init__(other, len(Q), self.d, self.dtype)
+        Loss.__init__(other, len(Q), self.d, self.dtype, home_of(Q))
         other._Q, other._c, other._largest = Q, c, largest
         return other
 

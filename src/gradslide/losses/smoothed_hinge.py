@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gradslide._types import Array
+from gradslide.losses.compiled import HINGE
 from gradslide.losses.inputs import positive, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
 
@@ -17,6 +16,8 @@ class SmoothedHinge(LinearModel):
     labels: n labels in {-1, 1} or {0, 1}, 0 meaning -1. gamma: width of the smooth piece. The other
     parameters are those of LinearModel: features (n, p), agents or splits, sample_weight, reduction.
     """
+
+    kernel = HINGE
 
     def __init__(
         self,
@@ -41,12 +42,12 @@ class SmoothedHinge(LinearModel):
         return 1 / self.gamma
 
     def row_values(self, scores: Array, targets: Array) -> Array:
-        shortfall = np.maximum(1 - targets * scores, 0)
-        clipped = np.minimum(shortfall, self.gamma)
+        shortfall = (1 - targets * scores).clip(0, None)
+        clipped = shortfall.clip(None, self.gamma)
         return clipped * (shortfall - 0.5 * clipped) / self.gamma
 
     def row_slopes(self, scores: Array, targets: Array) -> Array:
-        return -targets * np.clip(1 - targets * scores, 0, self.gamma) / self.gamma
+        return -targets * (1 - targets * scores).clip(0, self.gamma) / self.gamma
 
     def _settings(self) -> float:
         return self.gamma

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import array_api_compat as compat
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
 from gradslide.losses.inputs import class_numbers, feature_rows
@@ -46,14 +47,21 @@ class Softmax(LinearModel):
         return 0.25 if norm == 1 else 0.5  # diag(q) - q q^T, over all probability vectors q
 
     def row_values(self, scores: Array, targets: Array) -> Array:
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
+        xp = array_namespace(scores)
+        shifted = scores - xp.max(scores, axis=1, keepdims=True)
+        own = xp.where(self._is_class(targets), shifted, 0)
+        return xp.log(xp.sum(xp.exp(shifted), axis=1)) - xp.sum(own, axis=1)
 
     def row_slopes(self, scores: Array, targets: Array) -> Array:
-        slopes = np.exp(scores - scores.max(axis=1, keepdims=True))
-        slopes /= slopes.sum(axis=1, keepdims=True)
-        slopes[np.arange(len(targets)), targets] -= 1
-        return slopes
+        xp = array_namespace(scores)
+        slopes = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+        slopes = slopes / xp.sum(slopes, axis=1, keepdims=True)
+        return xp.where(self._is_class(targets), slopes - 1, slopes)
+
+    def _is_class(self, targets: Array) -> Array:
+        """Of each row and class whether they belong together, (n, K)."""
+        classes = array_namespace(targets).arange(self.outputs, device=compat.device(targets))
+        return targets[:, None] == classes
 
     def _settings(self) -> int:
         return self.outputs

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.arrays import as_dtype
 from gradslide.errors import require
 from gradslide.losses.base import Loss, checked_sampling
+from gradslide.losses.inputs import stack_rows
 
 
 def stack(losses: Sequence[Loss]) -> Loss:
@@ -24,6 +26,13 @@ def stack(losses: Sequence[Loss]) -> Loss:
         dimensions,
         "give all agents the same features (and Softmax the same classes=)",
     )
+    places = {str(loss.device or "NumPy") for loss in losses}
+    require(
+        len(places) == 1,
+        "losses put side by side must have their data on one device",
+        ", ".join(sorted(places)),
+        "move them: loss.to(device)",
+    )
     parts: list[Loss] = []
     for key, group in groupby(_flat(losses), key=lambda loss: loss.merge_key()):
         same = list(group)
@@ -35,7 +44,8 @@ class Stacked(Loss):
     """Parts of different kinds, evaluated one after the other; made by `stack`."""
 
     def __init__(self, parts: Sequence[Loss]) -> None:
-        super().__init__(sum(part.m for part in parts), parts[0].d, np.result_type(*(part.dtype for part in parts)))
+        dtype = np.result_type(*(part.dtype for part in parts))
+        super().__init__(sum(part.m for part in parts), parts[0].d, dtype, parts[0]._home)
         self.parts = tuple(parts)
         self.has_value = all(part.has_value for part in parts)
         ends = np.cumsum([part.m for part in parts])
@@ -93,11 +103,14 @@ class Stacked(Loss):
             chosen.append(self.parts[k].take(agents[run] - self._starts[k]))
         return stack(chosen)
 
+    def _moved(self, home: Array) -> Loss:
+        return Stacked([part._moved(home) for part in self.parts])
+
     def _each(self) -> Iterator[tuple[Loss, slice]]:
         return zip(self.parts, self._slices, strict=True)
 
     def _joined(self, results: Sequence[Array]) -> Array:
-        return np.concatenate(results).astype(self.dtype, copy=False)
+        return stack_rows([as_dtype(result, self.dtype) for result in results])
 
 
 def _flat(losses: Sequence[Loss]) -> list[Loss]:

@@ -5,9 +5,8 @@ accelerated proximal gradient descent" (DAPG), NeurIPS 2020."""
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from gradslide._types import Array
+from gradslide.arrays import dot, to_numpy
 from gradslide.errors import require_number
 from gradslide.gossip import fast_mix, fast_mix_exchanges
 from gradslide.methods.base import Context, Copied
@@ -97,5 +96,4 @@ def _momentum(t: int, a_mu: float) -> float:
 
 def _uphill(context: Context, step: Array, moved: Array) -> bool:
     """Whether <step, moved> > 0, summed over all agents."""
-    products = np.sum(step * moved, axis=1, keepdims=True, dtype=np.float64)
-    return bool(context.network.agree(products, "sum")[0] > 0)
+    return bool(context.network.agree(to_numpy(dot(step, moved))[:, None], "sum")[0] > 0)

@@ -3,10 +3,10 @@ optimization", IEEE Trans. Signal Process. 62, 2014."""
 
 from dataclasses import dataclass
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import like
 from gradslide.coupling import Dual
 from gradslide.domains.base import in_dtype
 from gradslide.domains.euclidean import length
@@ -79,20 +79,20 @@ class ADMM(Multipliers):
         """argmin over X of f + <phi + c Lap x_k, x> + c deg |x - x_k|^2, which is the same; and `largest`."""
         xp, domain, mu = array_namespace(s.x), context.domain, context.problem.mu
         curvature = 2 * s.c * degrees(context)
-        L = np.asarray(context.problem.smoothness())[:, None] if self.L is None else self.L
+        L = _own_smoothness(context) if self.L is None else self.L
         # All is linear, and X alone bounds it, where even this is 0.
         S = curvature + mu + L
-        S = np.where(S > 0, S, 1.0)
-        root = np.sqrt((curvature + mu) / S)
+        S = xp.where(S > 0, S, 1.0)
+        root = xp.sqrt((curvature + mu) / S)
         momentum = in_dtype((1 - root) / (1 + root), s.x)
         curvature, S = in_dtype(curvature, s.x), in_dtype(S, s.x)
 
         # A lone agent may lack strong convexity: Nesterov's momentum then takes the place of a constant.
-        is_strong, rounding = bool(np.all(root > 0)), _ROUNDING * float(xp.finfo(s.x.dtype).eps)
+        is_strong, rounding = bool(xp.all(root > 0)), _ROUNDING * float(xp.finfo(s.x.dtype).eps)
 
         pull = s.dual.w + s.c * s.lap
         x = x_before = v = s.x
-        largest, busy = s.largest, xp.ones_like(x[:, :1], dtype=bool)
+        largest, busy = s.largest, xp.ones_like(x[:, :1], dtype=xp.bool)
         for t in range(int(self.most)):
             g = gradient(context, v)
             if t == 0:
@@ -108,3 +108,8 @@ class ADMM(Multipliers):
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"c": state.c}
+
+
+def _own_smoothness(context: Context) -> Array:
+    """Each loss's own constant, (agents here, 1)."""
+    return context.once("smoothness", lambda: like(context.problem.smoothness()[:, None], context.x0))

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import dot
 from gradslide.certificate import Evidence
 from gradslide.errors import require, require_number, unknown_name
 from gradslide.gossip import chebyshev
@@ -21,7 +23,6 @@ from gradslide.methods.adaptive.inner import Inner, Own, Shared, Slide
 from gradslide.methods.adaptive.opening import Opening, opened
 from gradslide.methods.adaptive.plan import Plan
 from gradslide.methods.adaptive.state import Memory, State
-from gradslide.methods.adaptive.sums import dot
 from gradslide.methods.base import Context, as_floats
 from gradslide.methods.steps import check_positive, is_common, is_free
 
@@ -116,6 +117,7 @@ class AutoPDS:
         if self._rules(balance).is_dear and self._agreement(context, memory) == "exact":
             L *= _BOLD
         dual = context.coupling.start(x, context.s0)
+        value = dot(x, y) - conjugate
         has_value = context.problem.loss.has_value
         return State(
             k=0,
@@ -132,7 +134,7 @@ class AutoPDS:
             x_under=x,
             y=y,
             y_is_known=True,
-            value_bar=smooth_value(context, inner, x, dot(x, y) - conjugate) if has_value else np.zeros(len(x)),
+            value_bar=smooth_value(context, inner, x, value) if has_value else array_namespace(x).zeros_like(value),
             dual=dual,
             dual_bar=dual,
             y_bar=0 * x,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, runtime_check
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import row_wise
 from gradslide.certificate import Evidence
 from gradslide.coupling import COUPLINGS, Coupling
 from gradslide.domains import Domain
@@ -84,7 +85,7 @@ class Method(Protocol):
       factor by which the agents should come closer at least; it asks the network only, and leaves `state` as it was,
       for it may be tried before;
     - class variables `tuned`: the parameter that users would tune; `stops_itself`: a run without a stop ends where the
-      answer is good enough;
+      answer is good enough; `keeps`: names of outputs whose arrays later steps leave as they are;
     - a field `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and
       `seed` that say how its gradients are sampled.
     """
@@ -153,6 +154,7 @@ def unvalued(y: Array) -> Look:
     return Look(y, array_namespace(y).full_like(y[:, 0], math.nan))
 
 
-def average(bar: Array, new: Array, weight: float) -> Array:
-    """The average once a new value has been given its weight in it."""
-    return bar + weight * (new - bar)
+def average(bar: Array, new: Array, weight: float, out: Array | None = None) -> Array:
+    """The average once a new value has been given its weight in it; in `out`, an array of NumPy's, where there is
+    one."""
+    return row_wise(lambda bar, new: bar + weight * (new - bar), bar, new, out=out)

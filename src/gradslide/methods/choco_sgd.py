@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from gradslide._random import ForSome
 from gradslide._types import Array
+from gradslide.arrays import like, to_numpy
 from gradslide.compressors import Compressor, Quantization
 from gradslide.errors import InputError, kind_of, require_number
 from gradslide.methods.base import Context, Copied, as_floats
@@ -72,7 +73,8 @@ class ChocoSGD(SampledSteps):
         s, a_k = state, self.a_k(context, state)
         x_half = s.x - a_k * self.sampled_gradient(context, s)
         random = ForSome([self.seed, s.k], context.network.agents, context.network.m)
-        c = self.compressor.contract(x_half - s.xh, random)
+        # Compressors draw their random numbers on the host, and work there.
+        c = like(self.compressor.contract(to_numpy(x_half - s.xh), random), x_half)
         xh = s.xh + c
         mixed = s.s + context.network.combine(c, context.mixing(self.mixing).matrix, encoding=self.compressor)
         x = x_half + s.gamma * (mixed - xh)

@@ -56,4 +56,5 @@ def _require_compiled(context: Context) -> None:
     rule = "DCS(compiled=True) needs X = R^d without a penalty"
     require(is_free, rule, repr(context.problem), "leave compiled out")
     rule = "DCS(compiled=True) needs a Logistic loss with dense features"
-    require(loss.has_steps, rule, repr(loss), "make the features dense, or leave compiled out")
+    has_steps = loss.has_steps and context.problem.device is None
+    require(has_steps, rule, repr(loss), "make the features dense, leave the device out, or compiled")

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradslide import guarantees
 from gradslide._types import Array
+from gradslide.arrays import dot, doubles, to_numpy
 from gradslide.coupling import NetworkCoupling
 from gradslide.methods.base import Context
 from gradslide.methods.saddle_defaults import STEPS_AWAY, distances
@@ -67,10 +68,10 @@ def balance(
         U, V = distances(context, context.coupling, gradients, L=L, A_norm=A_norm, V=V, gradient=gradient)
         return Balance(_positive(guarantees.saddle_R(U=U, V=V)), V)
     network, domain = context.network, context.domain
-    m = network.m
-    squares = np.sum(gradients**2, axis=1, keepdims=True, dtype=np.float64)
-    noises = np.zeros_like(squares) if variances is None else variances[:, None]
-    widths = np.asarray(domain.distance_bound(context.x0), dtype=np.float64)[:, None]
+    m, gradients = network.m, to_numpy(gradients)
+    squares = dot(gradients, gradients)[:, None]
+    noises = np.zeros_like(squares) if variances is None else to_numpy(variances)[:, None]
+    widths = to_numpy(doubles(domain.distance_bound(context.x0)))[:, None]
     sums = network.agree(np.hstack([gradients, squares, noises, widths]), "sum")
     total, (square, noise, width) = sums[:-3], map(float, sums[-3:])
     mean_part = _without_noise(float(total @ total) / m, noise / m)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.arrays import doubles, like, to_numpy
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Copied, average
 from gradslide.methods.saddle_defaults import STEPS_AWAY
@@ -47,13 +48,13 @@ class DualAveraging(GradientSteps):
         step_size = self._default_step(context, W) if self.step_size is None else self.step_size
         x = context.x0
         # V(x_0, .) must be one function for all agents, wherever each of them starts.
-        anchor = context.network.agree(context.domain.grad_nu(x), "sum") / context.network.m
+        anchor = like(context.network.agree(to_numpy(context.domain.grad_nu(x)), "sum") / context.network.m, x)
         return State(k=0, step_size=step_size, anchor=anchor, x=x, x_bar=x, z=0 * x)
 
     def _default_step(self, context: Context, W: Mixing) -> float:
         L = defaults.smoothness(context) if self.L is None else self.L
         lengths = _dual_lengths(context, context.oracle.gradient(context.x0))
-        widths = np.asarray(context.domain.distance_bound(context.x0), dtype=np.float64)
+        widths = to_numpy(doubles(context.domain.distance_bound(context.x0)))
         G, V = map(float, context.network.agree(np.stack([lengths, widths], axis=1), "max"))
         # D/G, from X and from both guesses of how many gradients the way to x* is long.
         guesses = ((STEPS_AWAY, L), (1.0, context.problem.mu), (math.sqrt(2 * V), G))
@@ -77,4 +78,4 @@ class DualAveraging(GradientSteps):
 def _dual_lengths(context: Context, gradients: Array) -> Array:
     """The agents' |g_i| in the norm dual to nu's, (m,)."""
     order = np.inf if context.domain.norm == 1 else 2
-    return np.linalg.norm(np.asarray(gradients, dtype=np.float64), order, axis=1)
+    return np.linalg.norm(to_numpy(doubles(gradients)), order, axis=1)

@@ -4,6 +4,7 @@ import math
 from typing import Any, ClassVar, cast
 
 from gradslide._types import Array
+from gradslide.arrays import like
 from gradslide.coupling import Dual, NetworkCoupling
 from gradslide.methods.base import Context
 
@@ -38,7 +39,11 @@ def penalty(context: Context, L: float) -> float:
 def degrees(context: Context) -> Array:
     """The diagonal of the Laplacian, (agents here, 1)."""
     network = context.network
-    return network.graph.weighted_degrees[list(network.agents), None]
+
+    def make() -> Array:
+        return like(network.graph.weighted_degrees[list(network.agents), None], context.x0)
+
+    return context.once("degrees", make)
 
 
 def ascended(dual: Dual, x: Array, lap: Array, c: float) -> Dual:

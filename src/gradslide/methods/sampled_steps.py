@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.arrays import dot, like, to_numpy
 from gradslide.errors import InputError, kind_of, require_number
 from gradslide.methods.base import Context, as_floats, average
 from gradslide.methods.steps import GradientSteps, smoothness, with_ridge
@@ -115,8 +116,9 @@ def _signal(context: Context, batch: int) -> float:
     takes one sum over all agents."""
     x = context.x0
     mean, variances = moments(lambda j: context.oracle.sampled_gradient(x, j, 1), _PROBE_SAMPLES)
-    squares = np.sum(with_ridge(context, x, mean) ** 2, axis=1)
-    square, variance = map(float, context.network.agree(np.stack([squares, variances], axis=1), "sum"))
+    slope = with_ridge(context, x, like(mean, x))
+    each = np.stack([to_numpy(dot(slope, slope)), to_numpy(variances)], axis=1)
+    square, variance = map(float, context.network.agree(each, "sum"))
     # The mean of the samples is noisy too; where it is little else, a tenth of its square is taken.
     square = max(square - variance / _PROBE_SAMPLES, 0.1 * square)
     return square / (square + variance / batch) if square > 0 else 1.0

@@ -3,13 +3,15 @@ and sampling complexity for decentralized and stochastic optimization". PDS and 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar
 
 from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import row_wise
 from gradslide.coupling import Dual
 from gradslide.methods.base import Context, Copied, Look, Proving, average, unvalued
+from gradslide.methods.slides import Into, slide, slider_of
 from gradslide.schedules import Row, Schedule
 
 
@@ -44,6 +46,8 @@ class State(Copied):
 class Sliding(Proving):
     """What methods with this state give back."""
 
+    keeps: ClassVar[tuple[str, ...]] = ("average",)
+
     def output(self, state: State) -> dict[str, Array]:
         return {"average": state.x_bar, "hat": state.x_hat, "last": state.x}
 
@@ -69,6 +73,7 @@ def start(
     x = context.x0
     xp = array_namespace(x)
     dual = context.coupling.start(x, context.s0)
+    slider_of(context)
     return State(
         k=0,
         schedule=schedule,
@@ -85,7 +90,7 @@ def start(
         conjugate=unvalued(x).conjugate,
         conjugate_bar=unvalued(x).conjugate,
         dual=dual,
-        dual_bar=dual,
+        dual_bar=_copied(dual),
         samples=samples,
         sigma=sigma,
     )
@@ -93,11 +98,14 @@ def start(
 
 def outer_iteration(context: Context, s: State, row: Row, look: Callable[[Array], Look]) -> State:
     """The paper's lines, in their order; `look` gives y_k (or v_k) at x_under."""
-    x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
-    x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
+    x_under = _under(s, row)
     y, conjugate = look(x_under)  # eq:yk_agent
 
-    x, x_before, dual, x_hat, dual_mean = slide(context, s.x, s.x_before, s.dual, y, row)
+    # The state is consumed: its gradient goes before the inner iterations take memory of their own.
+    object.__setattr__(s, "y", y)
+    into = Into(s.dual_bar, row.weight, _spare(context, s, x_under, y))
+    y_bar = average(s.y_bar, y, row.weight, out=s.y_bar)
+    x, x_before, dual, x_hat, dual_bar, spare = slide(context, s.x, s.x_before, s.dual, y, row, into)
     return State(
         k=s.k + 1,
         schedule=s.schedule,
@@ -106,63 +114,44 @@ def outer_iteration(context: Context, s: State, row: Row, look: Callable[[Array]
         x_before=x_before,
         x_hat=x_hat,
         x_under=x_under,
-        x_bar=average(s.x_bar, x_hat, row.weight),
+        x_bar=average(s.x_bar, x_hat, row.weight, out=next(iter(spare), None)),
         y=y,
         y_is_known=s.y_stays,
         y_stays=s.y_stays,
-        y_bar=average(s.y_bar, y, row.weight),
+        y_bar=y_bar,
         conjugate=conjugate,
         conjugate_bar=conjugate if row.k == 1 else average(s.conjugate_bar, conjugate, row.weight),
         dual=dual,
-        dual_bar=Dual(*(average(bar, new, row.weight) for bar, new in zip(s.dual_bar, dual_mean, strict=True))),
+        dual_bar=dual_bar,
         samples=s.samples + row.c,
         sigma=s.sigma,
     )
 
 
-class Slides(Protocol):
-    """The parameters of the inner iterations t = 1, ..., T of an outer one."""
+def _under(s: State, row: Row) -> Array:
+    def under(x: Array, x_hat: Array, x_prev: Array, x_under: Array) -> Array:
+        x_tilde = x + row.lam * (x_hat - x_prev)  # eq:txk_agent
+        return (x_tilde + row.tau * x_under) / (1 + row.tau)  # eq:xlk_agent
 
-    @property
-    def p(self) -> float: ...
-
-    @property
-    def T(self) -> int: ...
-
-    @property
-    def q(self) -> float: ...
-
-    def alpha(self, t: int) -> float: ...
-
-    def eta(self, t: int) -> float: ...
+    return row_wise(under, s.x, s.x_hat, s.x_prev, s.x_under)
 
 
-class Slid(NamedTuple):
-    """Where the inner iterations led; x_hat, dual_mean: averages over them."""
-
-    x: Array
-    x_before: Array
-    dual: Dual
-    x_hat: Array
-    dual_mean: Dual
-
-
-def slide(context: Context, x: Array, x_before: Array, dual: Dual, y: Array, row: Slides) -> Slid:
-    """The inner iterations, while the gradient y stays."""
-    domain, coupling = context.domain, context.coupling
-    anchor = row.p * domain.grad_nu(x) - y
-    x_sum, dual_sum = 0 * x, Dual(0 * dual.s, 0 * dual.w)
-    for t in range(1, row.T + 1):
-        u = x + row.alpha(t) * (x - x_before)  # eq:tukt_agent
-        dual = coupling.ascend(dual, u, row.q)  # eq:zkt_agent
-        theta = row.eta(t) * domain.grad_nu(x) + anchor - coupling.pull(dual)
-        x, x_before = domain.prox(theta, context.problem.mu + row.eta(t) + row.p), x  # eq:xkt_agent
-        x_sum += x
-        dual_sum = Dual(dual_sum.s + dual.s, dual_sum.w + dual.w)
-    return Slid(x, x_before, dual, x_sum / row.T, Dual(dual_sum.s / row.T, dual_sum.w / row.T))
+def _spare(context: Context, s: State, x_under: Array, y: Array) -> list[Array]:
+    """The arrays of a state that are not needed once the gradient is known."""
+    needed = [context.x0, s.x, x_under, y, s.x_bar, s.y_bar, *s.dual_bar]
+    spare: list[Array] = []
+    for each in (s.x_prev, s.x_before, s.x_hat, *s.dual, s.x_under):
+        if not any(each is other for other in needed + spare):
+            spare.append(each)
+    return spare
 
 
 def restart(s: State) -> State:
     """A new stage starts at the averages."""
     x = s.x_bar
-    return replace(s, x=x, x_prev=x, x_before=x, x_hat=x, x_under=x, dual=s.dual_bar)
+    return replace(s, x=x, x_prev=x, x_before=x, x_hat=x, x_under=x, dual=_copied(s.dual_bar))
+
+
+def _copied(dual: Dual) -> Dual:
+    xp = array_namespace(dual.s)
+    return Dual(*(xp.asarray(each, copy=True) for each in dual))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
 from gradslide.errors import require, require_number
@@ -101,9 +102,10 @@ def require_common_prox(context: Context, method: object) -> None:
 
 def is_free(context: Context) -> bool:
     """Whether X = R^d without a penalty, nu Euclidean, for all agents."""
-    moved = np.zeros(context.problem.m, dtype=bool)
+    moved: Array = False
     for v in _probes(context):
-        moved |= np.any(np.abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + np.abs(v)), axis=1)
+        far = abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + abs(v))
+        moved = moved | array_namespace(v).any(far, axis=1)
     return not bool(presumed(context.network, moved, "or"))
 
 
@@ -114,8 +116,9 @@ def is_common(context: Context) -> bool:
 
 def _are_same(context: Context, images: list[Array]) -> bool:
     """Whether images of the same points do not differ between the agents."""
-    rows = np.hstack(images)
-    most, less = np.split(presumed(context.network, np.hstack([rows, -rows]), "max"), 2)
+    xp = array_namespace(*images)
+    rows = xp.concat(images, axis=1)
+    most, less = np.split(presumed(context.network, xp.concat([rows, -rows], axis=1), "max"), 2)
     return bool(np.all(most + less <= _ROUNDING * (1 + np.abs(most))))
 
 
@@ -134,4 +137,4 @@ def _probes(context: Context) -> list[Array]:
     """The same few points, near and far, for every agent."""
     shape = (context.problem.m, context.problem.d)
     points = np.random.default_rng(0).normal(size=(2, 1, shape[1]))
-    return [np.broadcast_to(scale * p, shape).astype(context.problem.dtype) for p in points for scale in (0.1, 1e6)]
+    return [context.problem.placed(np.broadcast_to(scale * p, shape)) for p in points for scale in (0.1, 1e6)]

@@ -1,7 +1,7 @@
 """The protocol that methods are written against."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from gradslide._types import Array
 from gradslide.compressors import Compressor
@@ -10,6 +10,7 @@ from gradslide.graph import Graph
 Reduction = Literal["max", "or", "sum"]
 # From the graph and the values of all agents, one row each, to numbers that all must know.
 WorkOut = Callable[[Graph, Array], Array]
+Done = TypeVar("Done")
 
 
 class Network(Protocol):
@@ -38,6 +39,16 @@ class Network(Protocol):
         """sum_j weights_ij v_j over neighbours j and i itself: one exchange. weights: a CSR matrix (m, m), of which the
         rows of the agents here count; it must not change as long as it is in use. encoding: what made v small enough to
         be sent in fewer floats than it has entries."""
+        ...
+
+    @property
+    def is_together(self) -> bool:
+        """Whether all agents live here, and hear what their neighbours said: then several exchanges may be one piece of
+        compiled work."""
+        ...
+
+    def at_once(self, exchanges: int, v: Array, work: Callable[[], Done]) -> Done:
+        """So many exchanges of arrays like v, which `work` does in one go; only where `is_together`."""
         ...
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
@@ -133,3 +144,12 @@ class Network(Protocol):
     def saved(self) -> None:
         """What `memory` gave last is on disk."""
         ...
+
+
+class OneByOne:
+    """A network on which every exchange is a piece of work of its own."""
+
+    is_together: ClassVar[bool] = False
+
+    def at_once(self, exchanges: int, v: Array, work: Callable[[], Done]) -> Done:
+        raise NotImplementedError("here exchanges are done one by one")

@@ -1,11 +1,14 @@
 """Counts what passes over a network."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.arrays import to_numpy
 from gradslide.compressors import Compressor
 from gradslide.costs import Costs
-from gradslide.network.base import Network, Reduction, WorkOut
+from gradslide.network.base import Done, Network, Reduction, WorkOut
 from gradslide.network.wrapper import Wrapper
 from gradslide.timeline import Timeline
 
@@ -24,22 +27,33 @@ class Counted(Wrapper):
         self._timeline = timeline
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        return self._exchanged(1, v, encoding, lambda: self._network.combine(v, weights, encoding))
+
+    @property
+    def is_together(self) -> bool:
+        return self._network.is_together
+
+    def at_once(self, exchanges: int, v: Array, work: Callable[[], Done]) -> Done:
+        return self._exchanged(exchanges, v, None, lambda: self._network.at_once(exchanges, v, work))
+
+    def _exchanged(self, exchanges: int, v: Array, encoding: Compressor | None, work: Callable[[], Done]) -> Done:
         # A lone agent has nobody to talk to.
         if self.m == 1:
-            return super().combine(v, weights, encoding)
+            return work()
         costs = self._costs
         started = costs.now()
-        costs.rounds += 1
+        costs.rounds += exchanges
         floats = self._network.exchange_size(v, encoding)
-        costs.floats_sent += floats
+        costs.floats_sent += exchanges * floats
         if self._timeline is not None:
-            self._timeline.exchange(floats / self._messages * v.dtype.itemsize)
-        result = super().combine(v, weights, encoding)
-        costs.pace.add_exchange(costs.now() - started)
+            self._timeline.exchange(floats / self._messages * v.dtype.itemsize, exchanges)
+        result = work()
+        costs.pace.add_exchanges(exchanges, costs.now() - started)
         return result
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
-        self._control(self._network.control_rounds(reduction), np.asarray(values).nbytes / len(values))
+        values = to_numpy(values)
+        self._control(self._network.control_rounds(reduction), values.nbytes / len(values))
         return super().agree(values, reduction)
 
     def post(self, values: Array, reduction: Reduction) -> None:

@@ -1,5 +1,6 @@
 """What all networks in one run know of their graph: what things cost, and how to add up."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -38,7 +39,7 @@ class OnGraph(Riding):
         return repr(self.graph)
 
     def post_size(self, values: Array, reduction: Reduction) -> int:
-        numbers = np.asarray(values).size // len(values)
+        numbers = math.prod(np.shape(values)[1:])
         if reduction == "sum":
             return 2 * (self.m - 1) * numbers
         return self.control_rounds(reduction) * 2 * len(self.graph.edges) * numbers
@@ -49,7 +50,7 @@ class OnGraph(Riding):
 
     def survey_size(self, values: Array, answer: Array) -> int:
         edges = len(self.graph.edges)
-        flooded = self.m * (values.size // len(values))
+        flooded = self.m * math.prod(values.shape[1:])
         numbers = edges * (2 if np.all(self.graph.weights == 1) else 3) + flooded
         return int(2 * edges * numbers + (self.m - 1) * answer.size)
 
@@ -61,7 +62,7 @@ class OnGraph(Riding):
         return 0 if self._exact_norm else 1 + self.control_rounds("max")
 
     def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
-        floats_per_agent: int = v.size // v.shape[0] if encoding is None else encoding.floats(v)
+        floats_per_agent = math.prod(v.shape[1:]) if encoding is None else encoding.floats(v)
         return 2 * len(self.graph.edges) * floats_per_agent
 
     def control_rounds(self, reduction: Reduction) -> int:

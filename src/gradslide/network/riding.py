@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from gradslide._types import Array
-from gradslide.network.base import Reduction
+from gradslide.arrays import to_numpy
+from gradslide.network.base import OneByOne, Reduction
 
 
 class _Rider(NamedTuple):
@@ -18,7 +19,7 @@ class _Rider(NamedTuple):
     result: Array
 
 
-class Riding(ABC):
+class Riding(OneByOne, ABC):
     """A network all of whose agents can be seen: results are computed when they are posted, and given out when
     neighbours alone would have carried them everywhere. Whoever exchanges calls `_move`."""
 
@@ -35,7 +36,8 @@ class Riding(ABC):
     def agree(self, values: Array, reduction: Reduction) -> Array: ...
 
     def post(self, values: Array, reduction: Reduction) -> None:
-        values = np.asarray(values, dtype=np.float64) if reduction == "sum" else np.asarray(values)
+        values = to_numpy(values)
+        values = values.astype(np.float64, copy=False) if reduction == "sum" else values
         result = np.asarray(self.agree(values, reduction))
         # All agents know it alike: nobody changes it.
         result.flags.writeable = False
@@ -77,6 +79,6 @@ class Riding(ABC):
     def saved(self) -> None:
         return
 
-    def _move(self) -> None:
-        """One exchange."""
-        self._exchanges += 1
+    def _move(self, exchanges: int = 1) -> None:
+        """So many exchanges were made."""
+        self._exchanges += exchanges

@@ -1,13 +1,13 @@
 """A network around another one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.errors import InputError, kind_of
 from gradslide.graph import Graph
-from gradslide.network.base import Network, Reduction, WorkOut
+from gradslide.network.base import Done, Network, Reduction, WorkOut
 from gradslide.network.local import Local
 
 
@@ -55,6 +55,14 @@ class Wrapper:
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         return self._network.combine(v, weights, encoding)
+
+    @property
+    def is_together(self) -> bool:
+        """Not where a wrapper has something to do with every exchange."""
+        return False
+
+    def at_once(self, exchanges: int, v: Array, work: Callable[[], Done]) -> Done:
+        return self._network.at_once(exchanges, v, work)
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return self._network.agree(values, reduction)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradslide._random import Streams
 from gradslide._types import Array
+from gradslide.arrays import like
 from gradslide.errors import require_number
 from gradslide.losses import Loss
 from gradslide.oracles.base import Sampler
@@ -41,4 +42,5 @@ class _Noisy(Sampler):
         return (scale * noise).astype(self._loss.dtype)
 
     def gradient(self, x: Array, samples: Array) -> Array:
-        return self._loss.gradient(x) + samples
+        gradient = self._loss.gradient(x)
+        return gradient + like(samples, gradient)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
 from gradslide.costs import Costs
@@ -68,7 +68,7 @@ class Oracle:
         """Mean of the gradients of every agent's samples start, ..., start + count - 1; shape (agents, d)."""
         sampler = self._given()
         if self.is_blank:
-            return np.zeros_like(x)
+            return array_namespace(x).zeros_like(x)
         self.is_drawing = True
         samples = together(lambda: sampler.draw(start, count), self._settle)
         self.is_drawing = False

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import as_dtype, dtype_of, is_numpy, like, to_numpy
 from gradslide.errors import InputError, StreamError, kind_of, require, require_number
 from gradslide.losses import Loss
 from gradslide.losses.base import no_rows
@@ -102,7 +103,7 @@ class _Live(Sampler):
     def gradient(self, x: Array, samples: list[Any]) -> Array:
         if self._gradient is None:
             return self._loss.gradient_of_samples(x, samples)
-        return np.stack(
+        return array_namespace(x).stack(
             [self._own_gradient(feed.agent, *own) for feed, *own in zip(self._feeds, x, samples, strict=True)]
         )
 
@@ -119,13 +120,14 @@ class _Live(Sampler):
     def _own_gradient(self, agent: int, x: Array, batch: Any) -> Array:
         assert self._gradient is not None
         try:
-            result = np.asarray(self._gradient(x, batch))
+            given = self._gradient(x, batch)
+            result = to_numpy(given) if is_numpy(given) or is_numpy(x) else given
         except Exception as error:
             raise StreamError(agent, f"its gradient raised {type(error).__name__}: {error}") from error
-        if result.shape != x.shape or result.dtype.kind not in "biuf":
-            got = f"type {result.dtype} and shape {result.shape}"
-            raise StreamError(agent, f"its gradient must be real numbers of shape {x.shape}; got {got}")
-        return result.astype(self._loss.dtype, copy=False)
+        if result.shape != x.shape or dtype_of(result).kind not in "biuf":
+            got = f"type {result.dtype} and shape {tuple(result.shape)}"
+            raise StreamError(agent, f"its gradient must be real numbers of shape {tuple(x.shape)}; got {got}")
+        return as_dtype(like(result, x) if is_numpy(result) else result, self._loss.dtype)
 
 
 class _Worker:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.arrays import to_numpy
 from gradslide.costs import Costs
 from gradslide.errors import StreamEnded, StreamError, require_number
 from gradslide.oracles.base import Sampling
@@ -19,7 +20,7 @@ def moments(sample: Callable[[int], Array], samples: int) -> tuple[Array, Array]
     mean: Array = np.float64(0)
     scatter: Array = np.float64(0)
     for j in range(samples):
-        g = np.asarray(sample(j), dtype=np.float64)
+        g = np.asarray(to_numpy(sample(j)), dtype=np.float64)
         off = g - mean
         mean = mean + off / (j + 1)
         scatter = scatter + np.sum(off * (g - mean), axis=1)

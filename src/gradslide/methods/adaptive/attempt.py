@@ -2,13 +2,14 @@
 
 import math
 
-import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import dot, doubles, to_numpy
 from gradslide.methods.adaptive.inner import Inner
 from gradslide.methods.adaptive.plan import Plan
 from gradslide.methods.adaptive.state import Facts, State, Trial, Weights
-from gradslide.methods.adaptive.sums import dot, squares
+from gradslide.methods.adaptive.sums import squares
 from gradslide.methods.base import Context, Look, unvalued
 
 
@@ -25,14 +26,14 @@ def attempt(context: Context, plan: Plan, inner: Inner, s: State) -> Trial:
         d = moved.x_bar - x_under
         change = dot(g, d)
         gap = value_bar - value_under - change
-        size = np.maximum(np.abs(value_bar), np.abs(value_under)) + np.abs(change)
+        size = array_namespace(value_bar).maximum(abs(value_bar), abs(value_under)) + abs(change)
     else:
         # What the gradient says of the change, and two of them of the curvature.
         value_bar = s.value_bar + dot(g, moved.x_bar - s.x_bar)
         d = x_under - s.x_under
         before = s.y + ridge(context, inner, s.x_under)
         gap = dot(g - before, d) / 2
-        size = np.abs(dot(g, d)) + np.abs(dot(before, d))
+        size = abs(dot(g, d)) + abs(dot(before, d))
     facts = Facts(
         gap,
         plan.D[:, 0] * squares(context, d),
@@ -41,7 +42,7 @@ def attempt(context: Context, plan: Plan, inner: Inner, s: State) -> Trial:
         s.value_bar + context.domain.r(s.x_bar) + dot(moved.dual.w, s.x_bar),
         *inner.residuals(context, plan, s, weights, x_under, g, moved),
     )
-    rows = np.stack([np.asarray(each, dtype=np.float64) for each in facts], axis=1)
+    rows = to_numpy(array_namespace(*facts).stack([doubles(each) for each in facts], axis=1))
     return Trial(weights, moved, x_under, y, conjugate, value_bar, rows)
 
 
@@ -57,7 +58,7 @@ def smooth_value(context: Context, inner: Inner, x: Array, value: Array) -> Arra
     """The smooth part at x, given ft there, per agent in double precision."""
     mu = context.problem.mu
     ridge = mu * context.domain.nu(x) if inner.takes_ridge and mu > 0 else 0.0
-    return np.asarray(value + ridge, dtype=np.float64)
+    return doubles(value + ridge)
 
 
 def _weights(context: Context, inner: Inner, s: State) -> Weights:

@@ -3,15 +3,16 @@
 import math
 from typing import NamedTuple, Protocol
 
-import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import dot
 from gradslide.coupling import Dual
 from gradslide.methods.adaptive.plan import Plan
 from gradslide.methods.adaptive.state import Moved, State, Weights
-from gradslide.methods.adaptive.sums import dot, squares
+from gradslide.methods.adaptive.sums import squares
 from gradslide.methods.base import Context, average
-from gradslide.methods.sliding import slide
+from gradslide.methods.slides import slide
 from gradslide.methods.steps import proximal
 
 # Exchanges per gradient where agents have sets of their own: this share of what averages over the whole network.
@@ -95,7 +96,7 @@ class Shared(_Mixing):
             scale = weights.p * plan.D
             Q = scale * (x_under - proximal(context, x_under - (y + s.dual.w) / scale, 1 / scale))
         stationarity = dot(Q, Q / plan.D)
-        nothing = np.zeros_like(stationarity)
+        nothing = array_namespace(stationarity).zeros_like(stationarity)
         return stationarity, nothing, stationarity, nothing
 
 
@@ -172,7 +173,7 @@ class Slide:
         T = self._slides(s, b, p * b)
         q = self._theta(s) * T / b
         row = _Row(p, T, q, s.b_before * T / (b * s.T_before), context.problem.mu)
-        x, x_before, dual, x_hat, mean = slide(context, s.x, s.x_before, s.dual, y, row)
+        x, x_before, dual, x_hat, mean, _ = slide(context, s.x, s.x_before, s.dual, y, row)
         # Lap x_hat, but for where the extrapolation began: no exchange is spent on it.
         gap = (dual.w - s.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
         x_bar = average(s.x_bar, x_hat, b / S)

@@ -4,13 +4,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._types import Array
+from gradslide.arrays import dot, like, to_numpy
 from gradslide.graph import Graph
 from gradslide.methods.adaptive.attempt import gradient, ridge
 from gradslide.methods.adaptive.inner import Inner, Slide
 from gradslide.methods.adaptive.plan import Plan, plan_of, uniform_plan, weighed
-from gradslide.methods.adaptive.sums import dot, dual_squares, squares
+from gradslide.methods.adaptive.sums import dual_squares, squares
 from gradslide.methods.base import Context, Look
 
 # How far from x_0 the second gradient is taken, where x_0 is not so large that this would be lost in rounding.
@@ -41,14 +43,15 @@ def opened(
 def _probed(context: Context, inner: Inner, y: Array) -> Array:
     """Per agent, squares of: the change of its gradient and its move, had all moved by y, and of y itself."""
     x = context.x0
-    size = np.sqrt(dot(y, y))
-    length = np.maximum(_PROBE, math.sqrt(np.finfo(context.problem.dtype).eps) * np.max(np.abs(x), axis=1))
+    size, largest = np.sqrt(to_numpy(dot(y, y))), to_numpy(array_namespace(x).max(abs(x), axis=1))
+    length = np.maximum(_PROBE, math.sqrt(np.finfo(context.problem.dtype).eps) * largest)
     share = np.divide(length, size, out=np.zeros_like(size), where=size > 0)
-    near = x - share[:, None].astype(x.dtype) * y
+    near = x - like(share[:, None].astype(context.problem.dtype), x) * y
     near = near if inner.follows_lagrangian else context.domain.project(near)
     change = context.oracle.gradient(near) - y + ridge(context, inner, near) - ridge(context, inner, x)
     whole = np.divide(size, length) ** 2
-    return np.stack([whole * dual_squares(context, change), whole * squares(context, near - x), size**2], axis=1)
+    changes, moves = to_numpy(dual_squares(context, change)), to_numpy(squares(context, near - x))
+    return np.stack([whole * changes, whole * moves, size**2], axis=1)
 
 
 def _worked_out(graph: Graph, probes: Array) -> Array:

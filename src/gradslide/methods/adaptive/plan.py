@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._types import Array
+from gradslide.arrays import like
 from gradslide.errors import require
 from gradslide.gossip import chebyshev_rounds, damped_chebyshev
 from gradslide.graph import Graph
@@ -64,7 +65,8 @@ def plan_of(context: Context, D: Array, least: float, most: float) -> Plan:
     """D: the weights of all agents. least, most: of the Laplacian with these weights."""
     network, laplacian = context.network, context.network.laplacian
     matrix = laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ laplacian)
-    return Plan(D[list(network.agents), None].astype(context.problem.dtype), matrix, least, most)
+    here = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
+    return Plan(here, matrix, least, most)
 
 
 def uniform_plan(context: Context, spectrum: tuple[float, float] | None) -> Plan:

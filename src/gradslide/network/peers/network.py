@@ -11,7 +11,7 @@ from gradslide._types import Array
 from gradslide.compressors import Compressor
 from gradslide.errors import InputError, require, require_number
 from gradslide.graph import Graph
-from gradslide.network.base import Reduction, WorkOut
+from gradslide.network.base import OneByOne, Reduction, WorkOut
 from gradslide.network.peers.discovery import discover
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import KeyPair
@@ -29,7 +29,7 @@ class Diverged(ArithmeticError):
     """The method of this agent left the finite numbers. Nothing of that is sent."""
 
 
-class Peers:
+class Peers(OneByOne):
     """The network as one agent sees it, over encrypted links to its neighbours. Use it as a context manager: neighbours
     then learn that this agent is done, or what went wrong.
 

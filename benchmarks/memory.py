@@ -1,0 +1,125 @@
+"""Peak memory of a whole solve beside the data, in arrays of agents x dimensions.
+
+    python benchmarks/memory.py [--agents 500] [--dimension 1000] [--iterations 12]
+
+The loss is |x_i - c_i|^2/2, which makes no arrays but the gradients that it returns; the c_i are the data. Network:
+random, degree 4 at most. "NumPy": the highest that tracemalloc sees, which knows of all of NumPy's arrays. "resident":
+by how much the process grew at its highest (Linux only), which also has what compiled code and the C library take, or
+keep for later. "records": metrics at every iteration; else at the last one only. Each figure is of a process of its own
+that has loaded compiled code before; "first": one that has not, and may have to wait for the compiler. Two minutes.
+"""
+
+import argparse
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+from timing import fresh, load_compiled, one_thread, parser, show
+
+import gradslide as gs
+
+METHODS = {
+    "AutoPDS": lambda n: gs.AutoPDS(),
+    "AutoPDS, exact sums": lambda n: gs.AutoPDS(agreement="exact"),
+    "PDS, incidence": lambda n: gs.PDS(R=0.1),
+    "PDS, laplacian": lambda n: gs.PDS(R=0.1, coupling="laplacian"),
+    "SPDS": lambda n: gs.SPDS(N=n, R=0.1, c=0.25),
+    "NIDS": lambda n: gs.NIDS(),
+}
+DOMAINS = {"free": gs.domains.Free, "ball": lambda: gs.domains.L2Ball(1.0)}
+# Domain, whether metrics are recorded, whether code is loaded before.
+KINDS = {
+    "free": ("free", False, True),
+    "ball": ("ball", False, True),
+    "ball, records": ("ball", True, True),
+    "ball, first": ("ball", False, False),
+}
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def problem(m: int, d: int, domain: str) -> gs.Problem:
+    centres = np.random.default_rng(0).normal(size=(m, d))
+    squares = np.einsum("ij,ij->i", centres, centres)
+
+    def value(x: np.ndarray) -> np.ndarray:
+        return (np.einsum("ij,ij->i", x, x) + squares) / 2 - np.einsum("ij,ij->i", x, centres)
+
+    loss = gs.losses.Custom(
+        gradient=lambda x: x - centres,
+        value=value,
+        smoothness=1.0,
+        sample_gradient=lambda x, batch, streams: x - centres,
+        agents=m,
+        dimension=d,
+    )
+    return gs.Problem(loss, DOMAINS[domain]())
+
+
+def solve(name: str, domain: str, records: bool, m: int, d: int, n: int) -> dict[str, float]:
+    """Peaks in bytes."""
+    given, graph = problem(m, d, domain), gs.Graph.random(m, 4, seed=1)
+    method = METHODS[name](n)
+    before = resident_now()
+    tracemalloc.start()
+    solution = gs.solve(given, graph, method, stop=gs.Stop(iterations=n), record_every=1 if records else n)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(solution.x) == m
+    return {"numpy": peak, "resident": resident_peak() - before}
+
+
+def resident_now() -> float:
+    """Bytes; from here on the peak is counted."""
+    if not RESET.exists():
+        return np.nan
+    RESET.write_text("5")
+    return _status("VmRSS")
+
+
+def resident_peak() -> float:
+    return _status("VmHWM") if RESET.exists() else np.nan
+
+
+def _status(name: str) -> float:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    return 1024 * float(line.split()[1])
+
+
+def measure(name: str, kind: str, m: int, d: int, n: int) -> dict[str, float]:
+    """Peaks in arrays of m x d, of this process."""
+    domain, records, is_loaded = KINDS[kind]
+    if is_loaded:
+        load_compiled("laplacian" if "laplacian" in name else "incidence", DOMAINS[domain]())
+        solve(name, domain, records, 10, 5, n)
+    return {unit: peak / (8 * m * d) for unit, peak in solve(name, domain, records, m, d, n).items()}
+
+
+def row(name: str, m: int, d: int, n: int) -> list[str]:
+    peaks = [fresh(__file__, "--one", json.dumps([name, kind, m, d, n])) for kind in KINDS]
+    return [name, *(f"{peak[unit]:.1f}" for peak in peaks for unit in ("numpy", "resident"))]
+
+
+def arguments() -> argparse.Namespace:
+    given = parser(__doc__)
+    given.add_argument("--agents", type=int, default=500)
+    given.add_argument("--dimension", type=int, default=1000)
+    given.add_argument("--iterations", type=int, default=12)
+    given.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    return given.parse_args()
+
+
+def main() -> None:
+    chosen = arguments()
+    one_thread()
+    if chosen.one:
+        print(json.dumps(measure(*chosen.one)))
+        return
+    size = (chosen.agents, chosen.dimension, chosen.iterations)
+    headings = ["peak in arrays", *(head for kind in KINDS for head in (f"{kind}: NumPy", "resident"))]
+    title = "{:,} agents x {:,} dimensions, {} iterations".format(*size)
+    show(title, headings, [row(name, *size) for name in METHODS])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""What one waits for before a first answer: import, the first solve of a process, and a small solve after that.
+
+    python benchmarks/start.py [--repeats 5] [--profile]
+
+Import: wall clock of `python -c 'import gradslide'` beside `import numpy, scipy.sparse` and Python alone, and what
+`python -X importtime` says of the packages that come along. First solve: a logistic regression of 10 agents on a ring
+in a fresh process, import not counted, with no compiled code on disk yet and with what an earlier process left there.
+Best of several repeats. One thread; half a minute. --profile shows where a solve that is not the first spends its time.
+"""
+
+import argparse
+import cProfile
+import json
+import pstats
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+
+import numpy as np
+from timing import best_of, fresh, one_thread, parser, seconds_of, show
+
+import gradslide as gs
+
+METHODS = {"AutoPDS": gs.AutoPDS, "PDS": gs.PDS, "NIDS": gs.NIDS}
+IMPORTS = {"Python alone": "pass", "NumPy, scipy.sparse": "import numpy, scipy.sparse", "gradslide": "import gradslide"}
+# What a warm solve should take at most.
+AIM = 0.1
+
+
+def solve(name: str) -> gs.Solution:
+    """A toy, with what one would leave out left out. PDS and NIDS know no end: so many iterations as AutoPDS needs."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(500, 5))
+    labels = np.sign(features @ rng.normal(size=5) + rng.normal(size=500))
+    problem = gs.Problem(gs.losses.Logistic(features, labels, agents=10), gs.domains.L2Ball(3.0))
+    stop = None if name == "AutoPDS" else gs.Stop(iterations=40)
+    return gs.solve(problem, gs.Graph.ring(10), METHODS[name](), stop=stop)
+
+
+def first_and_later(name: str, repeats: int) -> dict[str, float]:
+    """Seconds in this process, with all of the toy's set-up."""
+    first = seconds_of(lambda: solve(name))
+    later = best_of(repeats, lambda: solve(name))
+    costs = solve(name).costs
+    return {"first": first, "later": later, "gradients": costs.gradients, "rounds": costs.rounds}
+
+
+def process_seconds(code: str, repeats: int) -> float:
+    return best_of(repeats, lambda: subprocess.run([sys.executable, "-c", code], check=True))
+
+
+def import_rows(repeats: int) -> list[list[str]]:
+    process_seconds("import gradslide", 1)
+    seconds = {name: process_seconds(code, repeats) for name, code in IMPORTS.items()}
+    bare, base, _ = seconds.values()
+    return [[name, f"{s:.3f}", f"{s - bare:.3f}", f"{(s - bare) / (base - bare):.2f}"] for name, s in seconds.items()]
+
+
+def package_seconds() -> Counter[str]:
+    """Seconds within the modules of each package, their own imports not counted; of gradslide's parts apart."""
+    command = [sys.executable, "-X", "importtime", "-c", "import gradslide"]
+    lines = subprocess.run(command, check=True, text=True, stderr=subprocess.PIPE).stderr.splitlines()
+    found: Counter[str] = Counter()
+    for line in lines[1:]:
+        own, _, module = line.removeprefix("import time:").split("|")
+        parts = module.strip().split(".")
+        found[".".join(parts[: 2 if parts[0] in ("gradslide", "scipy") else 1])] += int(own) / 1e6
+    return found
+
+
+def first_rows(repeats: int) -> list[list[str]]:
+    rows = []
+    for name in METHODS:
+        colds, warms = [], []
+        for _ in range(repeats):
+            with tempfile.TemporaryDirectory() as folder:
+                for found in (colds, warms):
+                    arguments = ("--one", json.dumps([name, repeats]))
+                    found.append(fresh(__file__, *arguments, environment={"NUMBA_CACHE_DIR": folder}))
+        later = min(each["later"] for each in warms)
+        cold, warm = (min(each["first"] for each in found) for found in (colds, warms))
+        counts = [f"{warms[0][what]}" for what in ("gradients", "rounds")]
+        rows.append([name, *counts, f"{cold:.3f}", f"{warm:.3f}", f"{later:.4f}", f"{later / AIM:.2f}"])
+    return rows
+
+
+def profile(name: str, lines: int = 25) -> None:
+    solve(name)
+    profiler = cProfile.Profile()
+    profiler.runcall(solve, name)
+    print(f"{name}:")
+    pstats.Stats(profiler).sort_stats("cumulative").print_stats(lines)
+
+
+def arguments() -> argparse.Namespace:
+    given = parser(__doc__)
+    given.add_argument("--repeats", type=int, default=5)
+    given.add_argument("--profile", action="store_true")
+    given.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    return given.parse_args()
+
+
+def main() -> None:
+    chosen = arguments()
+    one_thread()
+    if chosen.one:
+        print(json.dumps(first_and_later(*chosen.one)))
+        return
+    show("import, seconds", ["", "process", "less Python", "x NumPy, scipy.sparse"], import_rows(chosen.repeats))
+    rows = [[name, f"{1e3 * seconds:.0f}"] for name, seconds in package_seconds().most_common(12)]
+    show("packages by their own time", ["", "ms"], rows)
+    headings = ["", "gradients", "rounds", "first, nothing compiled", "first, compiled before", "later", f"x {AIM:g} s"]
+    show("solve of 10 agents, seconds", headings, first_rows(chosen.repeats))
+    if chosen.profile:
+        for name in METHODS:
+            profile(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""The inner iterations of primal-dual sliding on a GPU, through PyTorch and Triton. Nobody waits for the device."""
+
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.arrays import sparse_like
+from gradslide.kernels.sets import Sets
+from gradslide.kernels.sliding import Point, Results, Steps
+
+# Two buffers take turns, and every second iteration sums up: after two all begins anew.
+_TURN = 8
+# Arrays up to so many entries are done with before the next kernel is launched: turns are recorded, and replayed.
+_SMALL = 1 << 21
+
+
+def has_kernels(x: Array) -> bool:
+    """Whether these are PyTorch's arrays on a GPU that Triton compiles for; or Triton only plays the GPU."""
+    if not compat.is_torch_array(x) or importlib.util.find_spec("triton") is None:
+        return False
+    return bool(x.is_cuda) or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+class DeviceSlider:
+    """Inner iterations over one graph and one product of intervals, with the incidence matrix as coupling."""
+
+    def __init__(self, laplacian: Array, sets: Sets, like: Array) -> None:
+        import torch
+
+        def there(values: Any, dtype: Any = None) -> Any:
+            return torch.tensor(values, device=like.device, dtype=dtype)
+
+        self._torch, (self._m, self._d) = torch, like.shape
+        self._graph = (there(laplacian.indptr), there(laplacian.indices), there(laplacian.data, like.dtype))
+        self._matrix = sparse_like(laplacian, like.double())
+        self._sets = [there(each, like.dtype) for each in sets.intervals]
+        # What each of them is where it changes nothing.
+        nothing = (0.0, 0.0, -np.inf, np.inf)
+        self._kinds = [
+            0 if np.all(each == none) else 2 if len(each) > self._d else 1
+            for each, none in zip(sets.intervals, nothing, strict=True)
+        ]
+        self._base = torch.zeros(1, dtype=torch.int64, device=like.device)
+        self._recorded: Any = None
+        self._fixed: Any = None
+        self._rows: Any = None
+
+    def pays(self, T: int) -> bool:
+        return True
+
+    def without(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    def slide(
+        self,
+        at: Point,
+        steps: Steps,
+        bars: Sequence[Array] | None = None,
+        share: float = 1.0,
+        spare: Sequence[Array] = (),
+    ) -> Results:
+        """As `Slider.slide`; nothing is overwritten."""
+        x, x_before, _, w, y = at
+        T, alpha_1 = len(steps.etas), float(steps.alphas[0])
+        ahead, last, w_new, anchor, sums = self._buffers(x, w)
+        self._torch.sub(x, x_before, out=ahead[0]).mul_(alpha_1).add_(x)
+        last.copy_(x)
+        w_new.copy_(w)
+        center = self._sets[0].reshape(-1, self._d)
+        self._torch.sub(x, center, out=anchor).mul_(steps.p).sub_(y)
+        self._run(T, steps, ahead, last, w_new, anchor, sums)
+        before = ahead[T % 2]
+        s_new, s_mean = _duals(at, sums, last, before, T, alpha_1, steps.ascent)
+        # w = Lap s, for its mean as well: no agent has to ask its neighbours for that.
+        w_mean = (self._matrix @ s_mean).to(w.dtype)
+        means = (s_mean, w_mean)
+        if bars is not None:
+            means = tuple(bar + share * (mean - bar) for bar, mean in zip(bars, means, strict=True))
+        return Results(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means, ())
+
+    def _buffers(self, x: Array, w: Array) -> Any:
+        """Always in the same place, where kernels were recorded."""
+        if self._fixed is None:
+            empty = self._torch.empty_like
+            self._fixed = [empty(x) for _ in range(2)], empty(x), empty(w), empty(x), [empty(x) for _ in range(2)]
+        for each in self._fixed[-1]:
+            each.zero_()
+        return self._fixed
+
+    def _run(self, T: int, steps: Steps, ahead: Any, x: Array, w: Array, anchor: Array, sums: Any) -> None:
+        table = self._table(steps, w)
+
+        def launch(offset: int, T: int = T) -> None:
+            self._launch(offset, T, table, ahead, x, w, anchor, sums)
+
+        def launch_turn() -> None:
+            # None of these is the last iteration.
+            for offset in range(_TURN):
+                launch(offset, T=0)
+            self._base.add_(_TURN)
+
+        self._base.zero_()
+        turns = (T - 1) // _TURN if w.is_cuda and w.numel() <= _SMALL else 0
+        done = turns * _TURN
+        if turns > 0 and self._recorded is None:
+            launch_turn()
+            turns -= 1
+            self._recorded = self._torch.cuda.CUDAGraph()
+            with self._torch.cuda.graph(self._recorded):
+                launch_turn()
+        for _ in range(turns):
+            self._recorded.replay()
+        for t in range(done, T):
+            launch(t - done)
+
+    def _table(self, steps: Steps, w: Array) -> Array:
+        """A row of parameters for each iteration, in the same place as long as there is room."""
+        T = len(steps.etas)
+        next_alphas = np.append(steps.alphas[1:], 0.0)
+        columns = (np.full(T, steps.ascent), steps.etas, steps.scales, 1 / steps.scales, next_alphas)
+        rows = self._torch.as_tensor(np.stack(columns, axis=1), dtype=w.dtype)
+        if self._rows is None or len(self._rows) < T:
+            self._rows = self._torch.empty((2 * T, rows.shape[1]), dtype=w.dtype, device=w.device)
+            self._recorded = None
+        self._rows[:T].copy_(rows, non_blocking=True)
+        return self._rows
+
+    def _launch(
+        self, offset: int, T: int, table: Array, ahead: Any, x: Array, w: Array, anchor: Array, sums: Any
+    ) -> None:
+        from gradslide.kernels import triton_step
+
+        is_wide = self._d >= triton_step.WIDE_BLOCK[1] and self._m <= triton_step.WIDE_AGENTS
+        rows, columns = triton_step.WIDE_BLOCK if is_wide else triton_step.BLOCK
+        blocks = -(-self._m // rows) * -(-self._d // columns)
+        triton_step.inner_iteration[(blocks,)](
+            ahead[offset % 2],
+            ahead[(offset + 1) % 2],
+            x,
+            w,
+            anchor,
+            *sums,
+            *self._graph,
+            *self._sets,
+            table,
+            self._base,
+            offset,
+            T,
+            self._m,
+            self._d,
+            rows,
+            columns,
+            *self._kinds,
+        )
+
+
+def _duals(
+    at: Point, sums: Sequence[Array], last: Array, before: Array, T: int, alpha_1: float, ascent: float
+) -> tuple[Array, Array]:
+    """s, and its mean, from the sums of the iterates: s_t = s_0 + (u_1 + ... + u_t)/q, where u_t = 2 x_{t-1} - x_{t-2}
+    from t = 2 on, so that most of it cancels."""
+    x = at.x.double()
+    u_1 = x + alpha_1 * (x - at.x_before)
+    earlier = sums[0] - last
+    s = at.s + ascent * (u_1 + earlier + before - x)
+    shares = (sums[1] - sums[0] + earlier + x) / T + (u_1 - x)
+    return s, at.s + ascent * shares

@@ -1,0 +1,86 @@
+"""A domain as compiled inner loops take it: flat arrays of numbers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.arrays import to_numpy
+from gradslide.domains import Box, Domain, Free, L1Ball, L2Ball, NonNegative, PerAgent, Simplex
+from gradslide.penalties import L1
+
+# Kinds of set.
+INTERVALS, L2_BALL, L1_BALL, SIMPLEX = range(4)
+_KINDS: dict[type[Any], int] = {
+    Free: INTERVALS,
+    Box: INTERVALS,
+    NonNegative: INTERVALS,
+    L2Ball: L2_BALL,
+    L1Ball: L1_BALL,
+    Simplex: SIMPLEX,
+}
+
+
+@dataclass(frozen=True)
+class Sets:
+    """v <- (scale center + theta)/scale is shrunk by weight/scale, put between lo and hi, and projected on what `kind`
+    says: of each agent, or one row for all. center, weight, lo, hi, origin: (1 or m, d), flat. kind, radius: (1 or
+    m,)."""
+
+    center: Array
+    weight: Array
+    lo: Array
+    hi: Array
+    origin: Array
+    kind: Array
+    radius: Array
+
+    @property
+    def are_separable(self) -> bool:
+        """Whether all are products of intervals."""
+        return bool(np.all(self.kind == INTERVALS))
+
+    @property
+    def intervals(self) -> tuple[Array, ...]:
+        return self.center, self.weight, self.lo, self.hi
+
+
+def sets_of(domain: Domain) -> Sets | None:
+    """None where a domain, or its penalty, is of another kind."""
+    parts = domain.parts if isinstance(domain, PerAgent) else ((domain, np.arange(domain.m)),)
+    if not all(_is_known(part) for part, _ in parts):
+        return None
+    if len(parts) == 1:
+        return Sets(**{name: _flat(value) for name, value in _parameters(parts[0][0]).items()})
+    whole: dict[str, Array] = {}
+    for part, members in parts:
+        for name, value in _parameters(part).items():
+            if name not in whole:
+                whole[name] = np.empty((domain.m, *value.shape[1:]), dtype=value.dtype)
+            whole[name][to_numpy(members)] = value
+    return Sets(**{name: _flat(value) for name, value in whole.items()})
+
+
+def _is_known(part: Any) -> bool:
+    return type(part) in _KINDS and type(part.penalty) in (type(None), L1) and part.weights is None
+
+
+def _parameters(part: Any) -> dict[str, Array]:
+    kind, row = _KINDS[type(part)], np.ones((1, part.d), dtype=part.dtype)
+    radius = part.total if kind == SIMPLEX else getattr(part, "radius", row[:, :1])
+    found = {
+        "center": part.center,
+        "weight": 0 * row if part.penalty is None else part.penalty.weight,
+        "lo": getattr(part, "lo", -np.inf * row),
+        "hi": getattr(part, "hi", np.inf * row),
+        "origin": getattr(part, "origin", 0 * row),
+        "kind": np.array([kind]),
+        "radius": radius[:, 0],
+    }
+    return {name: to_numpy(value) for name, value in found.items()}
+
+
+def _flat(value: Array) -> Array:
+    """Writable, since the compiler would start anew for an array that is not."""
+    return np.require(value, requirements=["C", "W"]).reshape(-1)

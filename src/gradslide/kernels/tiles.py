@@ -1,0 +1,285 @@
+"""The inner iterations of primal-dual sliding where X is a product of intervals: a few columns of all agents at a time,
+through all T of them, so that they stay in the cache. The Laplacian acts on rows, so columns do not meet.
+
+Arrays (m, d) are flat. Each operation and each sum is in the order of the plain path: the results have its bits."""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+from gradslide.kernels.stamp import STAMP
+from gradslide.kernels.vectors import load, maximum, minimum, splat, store, widened
+
+# Columns of a tile.
+LANES = 16
+# Neighbouring tiles are read and written together, so many of them as long as they take no more bytes than this: whole
+# stretches of a row, not one cache line here and there.
+_PANEL, _PANEL_BYTES = 4, 1 << 23
+# What a tile keeps of an agent, LANES numbers each: what every iteration needs, and sums apart from it.
+_X, _W, _ANCHOR, _KEPT = (k * LANES for k in range(4))
+_X_SUM, _W_SUM, _SUMS = (k * LANES for k in range(3))
+# Of its dual, which may be more precise.
+_S, _S_SUM, _DUAL = (k * LANES for k in range(3))
+# Of its set.
+_CENTER, _WEIGHT, _LO, _HI, _SET = (k * LANES for k in range(5))
+
+_options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_inline = _options | {"forceinline": True}
+
+
+def buffers(m: int, own_sets: bool, dtype: Any, dual_dtype: Any, empty: Callable[..., Any]) -> tuple[Any, ...]:
+    """What a panel is worked on in: kept, sums, dual, u, u_next, sets. Agent i of tile k is number k m + i."""
+    sizes = (m * _KEPT, m * _SUMS, m * LANES, m * LANES, (m if own_sets else 1) * _SET)
+    panel = max(1, min(_PANEL, _PANEL_BYTES // (8 * (sum(sizes) + m * _DUAL))))
+    kept, sums, u, u_next, sets = (empty(panel * size, dtype=dtype) for size in sizes)
+    return kept, sums, empty(panel * m * _DUAL, dtype=dual_dtype), u, u_next, sets
+
+
+def _compiled(stamp: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The two couplings. They take
+
+    first, end: tiles; d: columns of all. graph: indptr, indices, data. domain: center, weight, lo, hi, of (1, d) or
+    (m, d). given: x, x_before, s, w, y. results: x, x_before, s, w, which may take the place of what was given, the
+    mean of x, and averages of s and w, into which their means are taken with a share. buffers: see there. steps: p,
+    1/q, and alpha, eta, scale, 1/scale of each iteration.
+    """
+
+    @njit(cache=True, **_options)
+    def incidence(
+        first: Any,
+        end: Any,
+        d: Any,
+        graph: Any,
+        domain: Any,
+        given: Any,
+        results: Any,
+        share: Any,
+        buffers: Any,
+        steps: Any,
+    ) -> None:
+        m, width = len(graph[0]) - 1, _panel_width(graph, buffers)
+        for panel in range(first, end if stamp else first, width):
+            count = min(width, end - panel)
+            _read(domain, given, buffers, panel, count, m, d, steps)
+            for k in range(count):
+                _incidence(buffers, graph, k * m, steps)
+            _write(results, buffers, panel, count, m, d, len(steps[2]), share)
+
+    @njit(cache=True, **_options)
+    def laplacian(
+        first: Any,
+        end: Any,
+        d: Any,
+        graph: Any,
+        domain: Any,
+        given: Any,
+        results: Any,
+        share: Any,
+        buffers: Any,
+        steps: Any,
+    ) -> None:
+        m, width = len(graph[0]) - 1, _panel_width(graph, buffers)
+        for panel in range(first, end if stamp else first, width):
+            count = min(width, end - panel)
+            _read(domain, given, buffers, panel, count, m, d, steps)
+            for k in range(count):
+                _laplacian(buffers, graph, k * m, steps)
+            _write(results, buffers, panel, count, m, d, len(steps[2]), share)
+
+    return incidence, laplacian
+
+
+@njit(**_inline)
+def _panel_width(graph: Any, buffers: Any) -> Any:
+    return len(buffers[3]) // ((len(graph[0]) - 1) * LANES)
+
+
+@njit(**_options)
+def _read_sets(domain: Any, sets: Any, rows: Any, panel: Any, count: Any, d: Any) -> None:
+    for i in range(rows):
+        for k in range(count):
+            start = (panel + k) * LANES
+            own = (k * rows + i) * _SET
+            for part in range(4):
+                row = i * d if len(domain[part]) > d else 0
+                _copy_in(domain[part], row + start, sets, own + part * LANES, min(LANES, d - start))
+
+
+@njit(**_options)
+def _read(domain: Any, given: Any, buffers: Any, panel: Any, count: Any, m: Any, d: Any, steps: Any) -> None:
+    kept, sums, dual, u, _, sets = buffers
+    p, alpha = steps[0], steps[2][0]
+    _read_sets(domain, sets, len(sets) // (_SET * (len(kept) // (m * _KEPT))), panel, count, d)
+    x, x_before, s, w, y = given
+    zero, zero_dual = splat(kept.dtype.type(0.0), LANES), splat(dual.dtype.type(0.0), LANES)
+    for i in range(m):
+        for k in range(count):
+            row, start = k * m + i, (panel + k) * LANES
+            at, width = i * d + start, min(LANES, d - start)
+            _copy_in(x, at, kept, row * _KEPT + _X, width)
+            _copy_in(w, at, kept, row * _KEPT + _W, width)
+            _copy_in(y, at, kept, row * _KEPT + _ANCHOR, width)
+            _copy_in(s, at, dual, row * _DUAL + _S, width)
+            _copy_in(x_before, at, u, row * LANES, width)
+            here = load(kept, row * _KEPT + _X, LANES)
+            offset = here - load(sets, _set_of(sets, kept, row, m) + _CENTER, LANES)
+            store(kept, row * _KEPT + _ANCHOR, splat(p, LANES) * offset - load(kept, row * _KEPT + _ANCHOR, LANES))
+            store(u, row * LANES, here + splat(alpha, LANES) * (here - load(u, row * LANES, LANES)))
+            store(sums, row * _SUMS + _X_SUM, zero)
+            store(sums, row * _SUMS + _W_SUM, zero)
+            store(dual, row * _DUAL + _S_SUM, zero_dual)
+
+
+@njit(**_options)
+def _write(results: Any, buffers: Any, panel: Any, count: Any, m: Any, d: Any, T: Any, share: Any) -> None:
+    kept, sums, dual, u = buffers[:4]
+    x, x_before, s, w, x_mean, s_bar, w_bar = results
+    for i in range(m):
+        for k in range(count):
+            row, start = k * m + i, (panel + k) * LANES
+            at, width = i * d + start, min(LANES, d - start)
+            _copy(kept, row * _KEPT + _X, x, at, width)
+            _copy(u, row * LANES, x_before, at, width)
+            _copy(dual, row * _DUAL + _S, s, at, width)
+            _copy(kept, row * _KEPT + _W, w, at, width)
+            _copy_mean(sums, row * _SUMS + _X_SUM, x_mean, at, width, T)
+            _take_mean(dual, row * _DUAL + _S_SUM, s_bar, at, width, T, share)
+            _take_mean(sums, row * _SUMS + _W_SUM, w_bar, at, width, T, share)
+
+
+@njit(**_inline)
+def _copy(source: Any, at: Any, target: Any, to: Any, width: Any) -> None:
+    if width == LANES:
+        store(target, to, load(source, at, LANES))
+    else:
+        for c in range(width):
+            target[to + c] = source[at + c]
+
+
+@njit(**_inline)
+def _copy_in(source: Any, at: Any, target: Any, to: Any, width: Any) -> None:
+    # What is left over must be ordinary numbers: others are slow.
+    if width < LANES:
+        store(target, to, splat(target.dtype.type(0.0), LANES))
+    _copy(source, at, target, to, width)
+
+
+@njit(**_inline)
+def _copy_mean(sums: Any, at: Any, target: Any, to: Any, width: Any, T: Any) -> None:
+    count = target.dtype.type(T)
+    if width == LANES:
+        store(target, to, load(sums, at, LANES) / splat(count, LANES))
+    else:
+        for c in range(width):
+            target[to + c] = sums[at + c] / count
+
+
+@njit(**_inline)
+def _take_mean(sums: Any, at: Any, bar: Any, to: Any, width: Any, T: Any, share: Any) -> None:
+    """bar <- bar + share (mean - bar)."""
+    count, part = bar.dtype.type(T), bar.dtype.type(share)
+    if width == LANES:
+        old = load(bar, to, LANES)
+        mean = load(sums, at, LANES) / splat(count, LANES)
+        store(bar, to, old + splat(part, LANES) * (mean - old))
+    else:
+        for c in range(width):
+            bar[to + c] += part * (sums[at + c] / count - bar[to + c])
+
+
+@njit(**_inline)
+def _set_of(sets: Any, kept: Any, row: Any, m: Any) -> Any:
+    """Where the set of an agent begins; all of a tile may share one."""
+    return row * _SET if len(sets) // _SET == len(kept) // _KEPT else row // m * _SET
+
+
+@njit(**_inline)
+def _neighbours(v: Any, graph: Any, i: Any, base: Any) -> Any:
+    """sum_j a_ij v_j, in the order in which the matrix has them."""
+    indptr, indices, data = graph
+    total = splat(v.dtype.type(0.0), LANES)
+    for k in range(indptr[i], indptr[i + 1]):
+        total = total + splat(data[k], LANES) * load(v, (base + indices[k]) * LANES, LANES)
+    return total
+
+
+@njit(**_inline)
+def _prox(x: Any, w: Any, anchor: Any, sets: Any, own: Any, eta: Any, scale: Any, step: Any) -> Any:
+    """argmin over X of <y + w, .> + r + p V(x_0, .) + eta V(x, .), where p and y are in the anchor."""
+    center = load(sets, own + _CENTER, LANES)
+    theta = (splat(eta, LANES) * (x - center) + anchor) - w
+    v = (splat(scale, LANES) * center + theta) * splat(step, LANES)
+    threshold = splat(step, LANES) * load(sets, own + _WEIGHT, LANES)
+    v = v - maximum(minimum(v, threshold), splat(sets.dtype.type(0.0), LANES) - threshold)
+    return minimum(maximum(v, load(sets, own + _LO, LANES)), load(sets, own + _HI, LANES))
+
+
+@njit(**_options)
+def _incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
+    """w <- w + Lap u/q, s <- s + u/q."""
+    kept, sums, dual, u, u_next, sets = buffers
+    _, ascent, alphas, etas, scales, inverses = steps
+    m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, LANES)
+    for t in range(T):
+        # Sums are brought up to date after every second iteration, when both iterates are at hand: half the traffic.
+        is_second, is_last = t % 2 == 1, t + 1 == T
+        alpha = splat(alphas[t if is_last else t + 1], LANES)
+        for i in range(m):
+            row = base + i
+            own, own_sums, own_dual, here = row * _KEPT, row * _SUMS, row * _DUAL, row * LANES
+            x, w_before = load(kept, own + _X, LANES), load(kept, own + _W, LANES)
+            w = w_before + up * _neighbours(u, graph, i, base)
+            anchor = load(kept, own + _ANCHOR, LANES)
+            v = _prox(x, w, anchor, sets, _set_of(sets, kept, row, m), etas[t], scales[t], inverses[t])
+            store(kept, own + _X, v)
+            store(kept, own + _W, w)
+            if is_second or is_last:
+                x_sum, w_sum = load(sums, own_sums + _X_SUM, LANES), load(sums, own_sums + _W_SUM, LANES)
+                s, s_sum = load(dual, own_dual + _S, LANES), load(dual, own_dual + _S_SUM, LANES)
+                if is_second:
+                    x_sum, w_sum = x_sum + x, w_sum + w_before
+                    s = s + widened(up * load(u_next, here, LANES))
+                    s_sum = s_sum + s
+                s = s + widened(up * load(u, here, LANES))
+                store(sums, own_sums + _X_SUM, x_sum + v)
+                store(sums, own_sums + _W_SUM, w_sum + w)
+                store(dual, own_dual + _S, s)
+                store(dual, own_dual + _S_SUM, s_sum + s)
+            store(u_next, here, x if is_last else v + alpha * (v - x))
+        u, u_next = u_next, u
+    if T % 2 == 1:
+        # The iterate before the last is looked for in what was u at first.
+        for c in range(base * LANES, (base + m) * LANES):
+            u_next[c] = u[c]
+
+
+@njit(**_options)
+def _laplacian(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
+    """s <- s + Lap u/q, w = Lap s."""
+    kept, sums, dual, u, z, sets = buffers
+    _, ascent, alphas, etas, scales, inverses = steps
+    m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, LANES)
+    for t in range(T):
+        is_last = t + 1 == T
+        alpha = splat(alphas[t if is_last else t + 1], LANES)
+        for i in range(m):
+            row = base + i
+            s = load(dual, row * _DUAL + _S, LANES) + up * _neighbours(u, graph, i, base)
+            store(z, row * LANES, s)
+            store(dual, row * _DUAL + _S, s)
+            store(dual, row * _DUAL + _S_SUM, load(dual, row * _DUAL + _S_SUM, LANES) + s)
+        for i in range(m):
+            row = base + i
+            own, own_sums = row * _KEPT, row * _SUMS
+            x, w = load(kept, own + _X, LANES), _neighbours(z, graph, i, base)
+            anchor = load(kept, own + _ANCHOR, LANES)
+            v = _prox(x, w, anchor, sets, _set_of(sets, kept, row, m), etas[t], scales[t], inverses[t])
+            store(kept, own + _X, v)
+            store(kept, own + _W, w)
+            store(sums, own_sums + _X_SUM, load(sums, own_sums + _X_SUM, LANES) + v)
+            store(sums, own_sums + _W_SUM, load(sums, own_sums + _W_SUM, LANES) + w)
+            store(u, row * LANES, x if is_last else v + alpha * (v - x))
+
+
+incidence, laplacian = _compiled(STAMP)

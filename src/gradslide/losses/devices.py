@@ -1,0 +1,95 @@
+"""Where the data of a loss lives: NumPy's memory, or a device of another library."""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import array_namespace
+
+from gradslide._types import Array
+from gradslide.arrays import checked_device, is_numpy, like, to_numpy
+
+
+class TorchRows:
+    """CSR rows whose numbers are PyTorch tensors; how many each row has is known on the host too."""
+
+    def __init__(self, data: Array, indices: Array, indptr: Array, columns: int) -> None:
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self.shape = (len(indptr) - 1, columns)
+        self.dtype = data.dtype
+
+    @classmethod
+    def of(cls, rows: Array, home: Array) -> "TorchRows":
+        """The rows of a scipy CSR array."""
+        return cls(moved(rows.data, home), moved(rows.indices, home), rows.indptr, rows.shape[1])
+
+    @classmethod
+    def stacked(cls, parts: "Sequence[TorchRows]") -> "TorchRows":
+        xp = array_namespace(parts[0].data)
+        lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+        data, indices = (xp.concat([getattr(part, name) for part in parts]) for name in ("data", "indices"))
+        return cls(data, indices, np.concatenate([[0], np.cumsum(lengths)]), parts[0].shape[1])
+
+    def __getitem__(self, rows: slice | Array) -> "TorchRows":
+        if isinstance(rows, slice):
+            first, last, _ = rows.indices(self.shape[0])
+            inner = slice(int(self.indptr[first]), int(self.indptr[last]))
+            indptr = self.indptr[first : last + 1] - self.indptr[first]
+            return TorchRows(self.data[inner], self.indices[inner], indptr, self.shape[1])
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        at = moved(np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths), self.data)
+        return TorchRows(self.data[at], self.indices[at], indptr, self.shape[1])
+
+    def to_scipy(self) -> Array:
+        return sp.csr_array((to_numpy(self.data), to_numpy(self.indices), self.indptr), shape=self.shape)
+
+
+def home_of(array: Array) -> Array | None:
+    """An empty array beside this one; None for NumPy's and scipy's."""
+    if isinstance(array, TorchRows):
+        array = array.data
+    if sp.issparse(array) or is_numpy(array):
+        return None
+    return array_namespace(array).empty(0, dtype=array.dtype, device=compat.device(array))
+
+
+def device_of(home: Array | None) -> Any:
+    """The device; None for NumPy."""
+    return None if home is None else compat.device(home)
+
+
+def torch_home(device: Any) -> Array:
+    """An empty tensor on that device; refuses one that is not there."""
+    device = checked_device(device)
+    return importlib.import_module("torch").empty(0, device=device)
+
+
+def moved(array: Array, home: Array | None) -> Array:
+    """The array, or CSR rows, where home is; not copied where they are there already."""
+    if home is None:
+        return array.to_scipy() if isinstance(array, TorchRows) else array if sp.issparse(array) else to_numpy(array)
+    if isinstance(array, TorchRows):
+        return TorchRows(moved(array.data, home), moved(array.indices, home), array.indptr, array.shape[1])
+    if sp.issparse(array):
+        return TorchRows.of(array, home)
+    if is_numpy(array):
+        array = np.asarray(array)
+        if not compat.is_torch_array(home):
+            return like(array, home)
+        # PyTorch shares memory with NumPy, and knows no array that may not be written to.
+        shared = array_namespace(home).from_numpy(array if array.flags.writeable else array.copy())
+        return shared.to(home.device, non_blocking=True)
+    if array_namespace(array) is not array_namespace(home):
+        return like(to_numpy(array), home)
+    return compat.to_device(array, compat.device(home))
+
+
+def rows_at(array: Array, rows: slice | Array) -> Array:
+    """These rows of an array or of CSR rows; a view where they are consecutive."""
+    if isinstance(rows, slice) or sp.issparse(array) or isinstance(array, TorchRows) or is_numpy(array):
+        return array[rows]
+    return array_namespace(array).take(array, moved(rows, array), axis=0)

@@ -1,0 +1,99 @@
+"""The benchmarks of speed run, at sizes that say nothing about speed."""
+
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gradslide as gs
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Imports a benchmark by name."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+def test_loops_over_agents_have_the_iterates_of_ours(bench):
+    whole_solve = bench("whole_solve")
+    case, steps = whole_solve.Case(8), 6
+
+    def last(name, method, output):
+        plan = whole_solve.Plan(method, steps, output)
+        x, seconds = whole_solve.run_loops(name, case, plan, budget=60.0)
+        assert len(seconds) == steps
+        return x, plan.solve(case).x
+
+    for name, method, output in (("NIDS", gs.NIDS(step_size=1.0), "last"), ("PDS", gs.PDS(L=1.0, R=0.5), "average")):
+        np.testing.assert_allclose(*last(name, method, output), rtol=1e-10)
+    assert not np.allclose(
+        last("NIDS", gs.NIDS(step_size=0.9), "last")[0], last("NIDS", gs.NIDS(step_size=1.0), "last")[1]
+    )
+
+
+def test_a_run_that_was_cut_short_is_extrapolated(bench):
+    whole = bench("whole_solve").whole
+    rounds = [1, 2, 3, 4, 5]
+    seconds = [3.0 + 2.0 * each for each in rounds]
+    assert whole(seconds, rounds) == pytest.approx(sum(seconds))
+    assert whole(seconds[:3], rounds) == pytest.approx(sum(seconds))
+    assert whole([2.0, 2.0], [1] * 5) == pytest.approx(10.0)
+
+
+def test_whole_solves_are_compared(bench):
+    whole_solve = bench("whole_solve")
+    case = whole_solve.Case(8)
+    methods = {"AutoPDS": gs.AutoPDS(), "PDS": gs.PDS(L=0.5, R=0.1), "NIDS": gs.NIDS(step_size=2.0)}
+    plans = {name: whole_solve.plan(case, method) for name, method in methods.items()}
+    assert all(case.is_solved(plan.solve(case).x) for plan in plans.values())
+    assert not case.is_solved(plans["NIDS"].solve(case, plans["NIDS"].iterations - 1).x)
+    rows = whole_solve.compare(case, plans, repeats=1, budget=0.01)
+    ours = [row[0].split(",")[0] for row in rows if "decent" not in row[0]]
+    assert ours == ["AutoPDS"] * 2 + ["PDS"] * 2 + ["NIDS"] * 2
+    assert all(float(row[-1]) < 1e-8 for row in rows if row[-1])
+    longer = [gs.NIDS(step_size=step) for step in (2.0, 2.8, 100.0)]
+    assert whole_solve.best(case, longer).method.step_size == 2.8
+
+
+def test_memory_counts_arrays(bench):
+    memory = bench("memory")
+    for name in memory.METHODS:
+        peak = memory.measure(name, "free", 40, 50, 3)
+        # State and answer are several arrays; hundreds would be a mistake of the unit.
+        assert 4 < peak["numpy"] < 200
+
+
+def test_growth_finds_slopes(bench):
+    growth = bench("growth")
+    assert growth.slope([1, 10, 100], [2e-6, 2e-5, 2e-4]) == pytest.approx(1.0)
+    sizes = [growth.Size(20, 4, 3), growth.Size(40, 4, 3)]
+    for axis in growth.sweeps(100):
+        *rows, last = growth.sweep(axis, sizes if axis == "agents" else [*sizes[:1], growth.Size(20, 8, 6)], repeats=1)
+        assert len(rows) == 2
+        assert last[0] == "slope"
+    found = growth.large_run(50, 4, "PDS", iterations=2)
+    assert found["gradients"] == 2
+    assert set(found) == set(growth.large_run(50, 4, "AutoPDS", iterations=2))
+
+
+def test_start_times_first_and_later_solves(bench):
+    start, timing = bench("start"), bench("timing")
+    for name in start.METHODS:
+        found = start.first_and_later(name, repeats=1)
+        assert found["first"] > 0 < found["later"]
+    one = timing.fresh(str(BENCHMARKS / "start.py"), "--one", json.dumps(["NIDS", 1]))
+    assert one["gradients"] == 40
+
+
+def test_tables_show_what_they_are_given(bench, capsys):
+    timing = bench("timing")
+    timing.show("a title", ["what", "x"], [["one thing", "2.5"]])
+    printed = capsys.readouterr().out.split()
+    assert {"title", "what", "thing", "2.5"} <= set(printed)
+    assert timing.best_mean(2, lambda: None, least=1e-4) > 0
+    assert timing.copy_bandwidth(1, megabytes=1) > 0

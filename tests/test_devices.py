@@ -1,0 +1,355 @@
+"""The same on a device: what PyTorch's tensors give is what NumPy's arrays give, and nobody waits in between."""
+
+import contextlib
+import sys
+
+import numpy as np
+import pytest
+from device_cases import (
+    DEVICES,
+    HAS_CUDA,
+    assert_close,
+    counted_waits,
+    far_away,
+    no_waiting,
+    problem_of,
+    torch,
+)
+from messages import check_message
+
+import gradslide as gs
+from gradslide import domains, network
+from gradslide.arrays import like, on_device, to_numpy
+
+GRAPH = gs.Graph.random(7, 3, seed=1)
+M, D = 7, 4
+ROUNDING = {np.float64: 1e-10, np.float32: 3e-4}
+OWN, FREE = np.linspace(0.2, 0.5, M), domains.Free()
+DOMAINS = {
+    "free": domains.Free(center=0.3),
+    "box": domains.Box(-0.3, np.array([0.2, np.inf, 0.1, 0.4]), penalty=gs.ElasticNet(0.1, 0.2)),
+    "boxes": domains.Box(-OWN[:, None] * np.ones(D), 0.3),
+    "nonnegative": domains.NonNegative(penalty=gs.L1(0.1)),
+    "l2 ball": domains.L2Ball(OWN, penalty=gs.GroupL1([0.1, 0.3], [[0, 2], [3]])),
+    "l1 ball": domains.L1Ball(0.5, origin=0.1),
+    "simplex": domains.Simplex(2.0),
+    "halfspace": domains.Halfspace(np.arange(1.0, 5.0), -0.2),
+    "affine": domains.Affine(np.ones((1, D)), [0.7]),
+    "affine sets": domains.Affine(np.random.default_rng(1).normal(size=(M, 2, D)), [0.7, 0.1]),
+    "entropy": domains.EntropySimplex(center=np.array([0.1, 0.2, 0.3, 0.4])),
+    "group ball": domains.GroupBall([0.2, 0.4], [0, 1, 0, 1]),
+    "group l1": domains.Free(penalty=gs.GroupL1(0.2, [[1, 3], [0]])),
+    "per agent": domains.PerAgent([domains.Box(-0.3, 0.4), domains.L2Ball(0.3), domains.Simplex()] * 2 + [FREE]),
+}
+METHODS = {
+    "PDS": gs.PDS(),
+    "PDS, Laplacian": gs.PDS(coupling="laplacian", L=30.0, R=1.0),
+    "AutoPDS": gs.AutoPDS(),
+    "AutoPDS, exact": gs.AutoPDS(agreement="exact"),
+    "AutoPDS, maxima": gs.AutoPDS(agreement="none"),
+    "AutoPDS, own": gs.AutoPDS(inner="own"),
+    "AutoPDS, sliding": gs.AutoPDS(inner="sliding", agreement="exact"),
+    "DCS": gs.DCS(ratio=100.0),
+    "DGD": gs.DGD(),
+    "DualAveraging": gs.DualAveraging(),
+    "EXTRA": gs.EXTRA(),
+    "NIDS": gs.NIDS(),
+    "GradientTracking": gs.GradientTracking(),
+    "CondatVu": gs.CondatVu(),
+    "DLM": gs.DLM(),
+    "ADMM": gs.ADMM(),
+    "AcceleratedTracking": gs.AcceleratedTracking(restart=True),
+    "OPAPC": gs.OPAPC(),
+    "SPDS": gs.SPDS(N=12, seed=3),
+    "SDCS": gs.SDCS(ratio=100.0, batch=4),
+    "DSGD": gs.DSGD(batch=2),
+    "ChocoSGD": gs.ChocoSGD(batch=2),
+}
+RECORDED = ("objective", "local_objective", "residual", "disagreement", "lower", "gap", "rounds", "control_rounds")
+
+
+@pytest.fixture(params=DEVICES)
+def device(request, monkeypatch):
+    with far_away(monkeypatch):
+        yield request.param
+
+
+def both(method, device, iterations=12, domain=None, mu=0.1, dtype=np.float64, **options):
+    """The solution on the host, and that on the device."""
+    problem, stop = problem_of(domain, mu, dtype), options.pop("stop", gs.Stop(iterations=iterations))
+    places = (GRAPH, network.Local(GRAPH, device=device))
+    return [gs.solve(problem, place, method, stop=stop, **options) for place in places]
+
+
+def assert_same(here, there, tolerance):
+    """Answers and records, to rounding; costs exactly. All of it is NumPy's."""
+    assert there.status is here.status
+    assert there.costs.gradients == here.costs.gradients
+    assert there.outputs.keys() == here.outputs.keys()
+    for name, x in here.outputs.items():
+        assert type(there.outputs[name]) is np.ndarray
+        assert there.outputs[name].dtype == x.dtype
+        assert_close(there.outputs[name], x, tolerance)
+    for one, other in zip(here.history, there.history, strict=True):
+        for name in RECORDED:
+            expected, found = getattr(one, name), getattr(other, name)
+            assert (found is None) == (expected is None), name
+            assert expected is None or found == pytest.approx(expected, rel=tolerance, abs=tolerance), name
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", DOMAINS)
+def test_domains_do_the_same(name, dtype, device):
+    here = DOMAINS[name].bind(M, D, dtype)
+    there, rng = here.to(device), np.random.default_rng(0)
+    assert there.device == device
+    x, v = (rng.normal(size=(M, D)).astype(dtype) for _ in range(2))
+    inside, own_scale = here.project(x), rng.uniform(0.5, 2, size=(M, 1))
+
+    def check(operation, *arguments):
+        expected = operation(here, *arguments)
+        found = operation(there, *(on_device(argument, device) for argument in arguments))
+        assert found.device.type == device
+        assert to_numpy(found).dtype == np.asarray(expected).dtype
+        assert_close(found, expected, ROUNDING[dtype])
+
+    check(lambda domain, v: domain.prox(v, 2.0), v)
+    check(lambda domain, v, scale: domain.prox(v, scale), v, own_scale)
+    check(lambda domain, x: domain.project(3 * x), x)
+    for method in ("nu", "grad_nu", "r", "distance_bound"):
+        check(lambda domain, x: getattr(domain, method)(x), inside)  # noqa: B023
+    check(lambda domain, a, x: domain.V(a, x), inside, here.project(v))
+    for mu in (0.0, 0.3):
+        check(lambda domain, v: domain.linear_minimum(v, mu), v)  # noqa: B023
+    check(lambda domain, x: domain.contains(x, 1e-3), inside)
+    check(lambda domain: domain.start())
+    # Bounds are worked out in double precision, whatever that of the problem.
+    check(lambda domain, v: domain.prox(v, 0.7), v.astype(np.float64))
+    assert (there.common, there.bounded) == (here.common, here.bounded)
+
+
+@pytest.mark.parametrize("name", ["boxes", "l2 ball", "group ball", "per agent"])
+def test_a_part_of_a_domain_stays_on_its_device(name, device):
+    here = DOMAINS[name].bind(M, D, np.float64)
+    v = np.random.default_rng(0).normal(size=(3, D))
+    taken = here.to(device).take([6, 0, 3])
+    assert_close(taken.prox(on_device(v, device), 1.0), here.take([6, 0, 3]).prox(v, 1.0), 1e-12)
+    back = here.to(device).to(None)
+    assert np.array_equal(back.take([6, 0, 3]).prox(v, 1.0), here.take([6, 0, 3]).prox(v, 1.0))
+    # Bound once more, for another problem, it is NumPy's again.
+    again = here.to(device).bind(M, D, np.float32)
+    assert type(again.start()) is np.ndarray
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_networks_combine_there_and_agree_here(dtype, device):
+    net, rng = network.Local(GRAPH), np.random.default_rng(0)
+    v = rng.normal(size=(M, D)).astype(dtype)
+    moved = on_device(v, device)
+    for weights in (GRAPH.laplacian, gs.mixing.metropolis(GRAPH).matrix):
+        found = net.combine(moved, weights)
+        assert found.device == moved.device
+        assert found.dtype == moved.dtype
+        assert_close(found, net.combine(v, weights), ROUNDING[dtype])
+    kept = len(net._cast)
+    net.combine(moved, GRAPH.laplacian)
+    assert len(net._cast) == kept
+    for reduction, values in (("sum", v), ("max", v), ("or", v > 0.5)):
+        there = on_device(values, device)
+        for reduce in (net.agree, net.observe):
+            assert type(reduce(there, reduction)) is np.ndarray
+            assert_close(reduce(there, reduction), reduce(values, reduction), ROUNDING[dtype])
+        net.post(there, reduction)
+    # What decides is the same to the bit.
+    assert np.array_equal(net.agree(moved, "sum"), net.agree(v, "sum"))
+    assert np.array_equal(net.survey(moved, lambda graph, values: values.sum(axis=0)), v.sum(axis=0))
+    assert net.exchange_size(moved) == net.exchange_size(v)
+    assert net.post_size(moved, "sum") == net.post_size(v, "sum")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_do_the_same(name, device):
+    assert_same(*both(METHODS[name], device), 1e-9)
+
+
+@pytest.mark.parametrize("name", ["PDS", "AutoPDS", "AutoPDS, own", "CondatVu", "ADMM"])
+def test_methods_keep_single_precision(name, device):
+    here, there = both(METHODS[name], device, iterations=6, dtype=np.float32)
+    assert_same(here, there, 1e-3)
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_sets_and_penalties_do_the_same_in_a_run(name, device):
+    for method in (gs.PDS(), gs.AutoPDS()):
+        assert_same(*both(method, device, iterations=8, domain=DOMAINS[name]), 1e-8)
+
+
+def test_problems_given_on_a_device_run_there(device):
+    problem = problem_of(DOMAINS["box"], 0.1)
+    there = problem.to(device)
+    assert there.device.type == device
+    assert there.objective(there.start()).device.type == device
+    stop = gs.Stop(iterations=10)
+    found = gs.solve(there, GRAPH, gs.PDS(), stop=stop)
+    assert_same(gs.solve(problem, GRAPH, gs.PDS(), stop=stop), found, 1e-10)
+    part, rows = there.take([2, 5]), problem.take([2, 5])
+    assert_close(part.objective(part.start(0.1 * np.ones(D))), rows.objective(rows.start(0.1 * np.ones(D))), 1e-12)
+
+
+def test_certificates_and_targets_do_the_same(device):
+    stop = gs.Stop(gap=gs.Relative(1e-2), disagreement=0.1, iterations=200)
+    here, there = both(gs.AutoPDS(), device, stop=stop, domain=DOMAINS["l1 ball"])
+    assert here.status is gs.Status.CONVERGED
+    assert_same(here, there, 1e-7)
+    assert there.certificate.lower == pytest.approx(here.certificate.lower, abs=1e-7)
+    assert there.certificate.upper == pytest.approx(here.certificate.upper, abs=1e-7)
+    stop = gs.Stop(kkt=gs.Relative(1e-3), iterations=300)
+    here, there = both(gs.AutoPDS(), device, stop=stop, domain=DOMAINS["boxes"])
+    assert here.status is gs.Status.CONVERGED
+    assert there.kkt.stationarity == pytest.approx(here.kkt.stationarity, rel=1e-5)
+    assert_close(there.dual, here.dual, 1e-6)
+
+
+def test_the_host_sees_arrays_of_its_own(device, tmp_path):
+    seen = []
+
+    def callback(record, x):
+        seen.append((type(x), x.flags.writeable))
+        x[:] = np.nan
+
+    _, there = both(gs.PDS(), device, callback=callback)
+    assert seen == 24 * [(np.ndarray, True)]
+    again = gs.load(there.save(tmp_path / "solution.npz"))
+    assert np.array_equal(again.x, there.x)
+    for array in (there.dual, there.y, there.mean, *there.outputs.values()):
+        assert type(array) is np.ndarray
+    assert np.all(np.isfinite(there.x))
+
+
+def test_runs_start_from_arrays_of_either_kind(device):
+    problem, net, stop = problem_of(mu=0.1), network.Local(GRAPH, device=device), gs.Stop(iterations=5)
+    x0 = np.random.default_rng(3).normal(size=(M, D))
+    expected = gs.solve(problem, GRAPH, gs.PDS(), stop=stop, x0=x0)
+    for start in (x0, on_device(x0, device)):
+        assert_close(gs.solve(problem, net, gs.PDS(), stop=stop, x0=start).x, expected.x, 1e-10)
+    warm = [gs.solve(problem, place, gs.PDS(), stop=stop, warm_start=expected) for place in (GRAPH, net)]
+    assert_close(warm[1].x, warm[0].x, 1e-10)
+    assert not np.allclose(warm[1].x, expected.x)
+    check_message(lambda: gs.solve(problem, net, x0=on_device(np.full(D, np.nan), device)), ["x0", "finite"])
+
+
+@pytest.mark.parametrize("name", ["PDS", "AutoPDS", "ADMM", "DualAveraging"])
+def test_checkpoints_go_back_to_the_device(name, device, tmp_path):
+    """AutoPDS keeps a trail of points, which no fresh state has room for."""
+    problem, method, net = problem_of(mu=0.1), METHODS[name], network.Local(GRAPH, device=device)
+    whole = gs.solve(problem, net, method, stop=gs.Stop(iterations=14))
+    for iterations in (5, 14):
+        options = {"stop": gs.Stop(iterations=iterations), "checkpoint": tmp_path / "run.npz"}
+        part = gs.solve(problem, net, method, **options)
+    assert_same(whole, part, 1e-12)
+    assert [record.iteration for record in part.history] == list(range(1, 15))
+    # On the host it goes on, too.
+    options["stop"] = gs.Stop(iterations=16)
+    longer = gs.solve(problem, GRAPH, method, stop=gs.Stop(iterations=16))
+    assert_close(gs.solve(problem, GRAPH, method, **options).x, longer.x, 1e-9)
+
+
+class Watched(gs.PDS):
+    """Steps that must not wait, but for the first: what is sent to the device once is sent there."""
+
+    def step(self, context, state):
+        with no_waiting(self.monkeypatch) if state.k > 0 else contextlib.nullcontext():
+            return super().step(context, state)
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_steps_of_primal_dual_sliding_never_wait(name, device, monkeypatch):
+    monkeypatch.setattr(Watched, "monkeypatch", monkeypatch, raising=False)
+    problem = problem_of(DOMAINS[name], 0.1).to(device)
+    options = {"stop": gs.Stop(iterations=5), "record_every": 5}
+    for method in (Watched(), Watched(L=30.0, R=1.0, coupling="laplacian")):
+        plain = gs.solve(problem, GRAPH, gs.PDS(**vars(method)), **options)
+        assert_close(gs.solve(problem, GRAPH, method, **options).x, plain.x, 1e-12)
+
+
+def test_nothing_waits_between_records(device, monkeypatch):
+    problem = problem_of(DOMAINS["box"], 0.1).to(device)
+
+    def waits(iterations, record_every):
+        with counted_waits(monkeypatch) as counted:
+            gs.solve(problem, GRAPH, gs.PDS(), stop=gs.Stop(iterations=iterations), record_every=record_every)
+        return counted.count
+
+    # Of what is found out but once.
+    waits(1, 1)
+    assert waits(10, 10) == waits(40, 40)
+    # The count means something.
+    assert waits(40, 10) > waits(40, 40)
+    assert waits(40, 1) > waits(40, 10)
+
+
+def test_a_run_that_diverges_ends_at_a_record_with_the_last_good_output(device):
+    method = gs.NIDS(step_size=10.0)
+    here, there = both(method, device, iterations=200)
+    assert here.status is there.status is gs.Status.DIVERGED
+    _, rarely = both(method, device, iterations=200, record_every=50)
+    assert rarely.status is gs.Status.DIVERGED
+    assert np.all(np.isfinite(rarely.x))
+    assert all(record.iteration % 50 == 0 for record in rarely.history)
+
+
+def test_time_counts_until_the_device_is_done(device, monkeypatch):
+    """A record's seconds hold what the device had still to do."""
+    waited = []
+    monkeypatch.setattr("gradslide.run.wait_for", lambda x: waited.append(type(x)))
+    both(gs.PDS(), device, iterations=12, record_every=4)
+    assert waited.count(torch.Tensor) >= 3
+
+
+def test_devices_that_are_not_there_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    check_message(lambda: network.Local(GRAPH, device="cuda"), ["a device needs PyTorch", "'cuda'", "gradslide[torch]"])
+
+
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@pytest.mark.parametrize("name", ["cuda:99", "nonsense", 3.5, *([] if HAS_CUDA else ["cuda"])])
+def test_devices_that_pytorch_does_not_find_are_refused(name):
+    check_message(lambda: network.Local(GRAPH, device=name), ["device must be one that PyTorch finds", repr(name)])
+
+
+def test_what_has_no_device_is_refused(device):
+    problem = problem_of(mu=0.1)
+    lossy = network.Lossy(network.Local(GRAPH, device=device), 0.1)
+    for given, net in ((problem, lossy), (problem.to(device), network.Lossy(GRAPH, 0.1))):
+        check_message(
+            lambda given=given, net=net: gs.solve(given, net), ["needs the network gs.network.Local", "Lossy"]
+        )
+    check_message(
+        lambda: gs.solve(gs.LinearlyConstrained(problem_of(m=1).loss.to(device), np.eye(D), 0.3)),
+        ["LinearlyConstrained", "NumPy's", f"a loss on {device}"],
+    )
+    slow = network.Delayed(network.Local(GRAPH, device=device), 0.0)
+    stop = gs.Stop(iterations=3)
+    assert_close(gs.solve(problem, slow, stop=stop).x, gs.solve(problem, GRAPH, stop=stop).x, 1e-10)
+
+
+def test_arrays_of_jax_run_as_they_are():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    rng, stop = np.random.default_rng(0), gs.Stop(iterations=6)
+    features, targets = rng.normal(size=(42, D)), rng.normal(size=42)
+    with jax.enable_x64(True):
+        for domain in (DOMAINS["box"], DOMAINS["group l1"], DOMAINS["per agent"]):
+            losses = (
+                gs.losses.LeastSquares(*data, agents=M)
+                for data in ((features, targets), (jax.numpy.asarray(features), jax.numpy.asarray(targets)))
+            )
+            here, there = (gs.solve(gs.Problem(loss, domain, 0.1), GRAPH, gs.PDS(), stop=stop) for loss in losses)
+            assert_same(here, there, 1e-10)
+
+
+def test_numbers_follow_the_arrays(device):
+    x = on_device(np.ones((2, 3)), device)
+    moved = like(np.arange(3.0), x)
+    assert moved.device == x.device
+    assert like(moved, x) is moved
+    assert type(like(x, np.ones(1))) is np.ndarray
