@@ -49,7 +49,13 @@ format: $(VENV)/.installed-dev ## let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev ## measure what the core, overlap, network conditions, MPI and peers cost, and how costs depend on samples and on ||A||
+bench: $(VENV)/.installed-dev ## measure speed, memory and growth, and what overlap, network conditions, MPI and peers cost: half an hour
+	$(BIN)/python benchmarks/inner_loop.py
+	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/whole_solve.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/samples.py

@@ -51,10 +51,9 @@ def compiled(monkeypatch):
     """Compiled code from the first iteration on, or never."""
 
     def switch(is_on):
-        for name in ("_TILES", "_SWEEPS"):
-            startup = Startup("none")
-            startup.pays = lambda seconds: is_on
-            monkeypatch.setattr(sliding, name, startup)
+        startup = Startup("none")
+        startup.pays, startup.mark = lambda seconds: is_on, lambda folder: None
+        monkeypatch.setattr(startup_module, "startup_of", lambda name: startup)
 
     return switch
 
@@ -173,14 +172,26 @@ def test_nobody_waits_for_the_compiler_longer_than_the_work_takes(monkeypatch, t
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     startup = Startup("tiles")
     assert not startup.pays(startup_module._COMPILE - 0.1)
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "tiles.incidence-1.py311.nbi").touch()
+    folder = tmp_path / "kernels_1"
+    folder.mkdir()
+    Startup("other").mark(str(folder))
+    assert not startup.pays(startup_module._COMPILE - 0.1)
+    Startup("tiles").mark(str(folder))
     assert not startup.pays(startup_module._LOAD - 0.1)
     clock = iter([0.0, 0.2])
     monkeypatch.setattr(startup_module.time, "perf_counter", lambda: next(clock))
     assert startup.without(lambda: "done") == "done"
     assert startup.pays(startup_module._LOAD - 0.1)
     assert startup.pays(0.0)
+
+
+def test_code_for_another_precision_or_coupling_starts_by_itself():
+    sets = sets_of(gs.domains.Free().bind(3, 2, np.float64))
+    graph = gs.Graph.path(3).laplacian
+    kinds = [("incidence", np.float64), ("laplacian", np.float64), ("incidence", np.float32)]
+    startups = [sliding.Slider(graph, coupling, sets, 2, dtype)._startup for coupling, dtype in kinds]
+    assert len(set(map(id, startups))) == 3
+    assert sliding.Slider(graph, "incidence", sets, 2, np.float64)._startup is startups[0]
 
 
 def test_numbers_that_are_none_stay_so(compiled):

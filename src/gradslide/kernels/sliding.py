@@ -7,16 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradslide._types import Array
+from gradslide.kernels import startup
 from gradslide.kernels.sets import Sets
-from gradslide.kernels.startup import Startup
 from gradslide.kernels.threads import shares, side_by_side, thread_count
 
 # Seconds that NumPy takes for one inner iteration, and for each number that it touches.
 _PLAIN, _PLAIN_NUMBER = 4e-5, 1e-9
 # Numbers of an array for which a second thread is worth its while, where all threads meet after each iteration.
 _WORTH_MEETING = 1 << 17
-
-_TILES, _SWEEPS = Startup("tiles"), Startup("sweeps")
 
 
 class Steps(NamedTuple):
@@ -65,7 +63,8 @@ class Slider:
         self._graph = (np.array(laplacian.indptr), np.array(laplacian.indices), np.array(laplacian.data, dtype=dtype))
         self._sets, self._d, self._dtype = sets, d, np.dtype(dtype)
         self._is_incidence = coupling == "incidence"
-        self._startup = _TILES if sets.are_separable else _SWEEPS
+        kind = "tiles" if sets.are_separable else "sweeps"
+        self._startup = startup.startup_of(f"{kind}-{coupling}-{self._dtype}")
 
     def pays(self, T: int) -> bool:
         """Whether T inner iterations are better done here."""
@@ -94,7 +93,15 @@ class Slider:
             # From zero, a share of 1 is the mean to the bit.
             bars, share = (outlet.zeros(at.s), outlet.zeros(at.w)), 1.0
         bars = (_writable(bars[0]), _writable(bars[1]))
-        return (self._tiles if self._sets.are_separable else self._sweeps)(at, steps, bars, share, outlet)
+        found = (self._tiles if self._sets.are_separable else self._sweeps)(at, steps, bars, share, outlet)
+        self._startup.mark(self._code().stats.cache_path)
+        return found
+
+    def _code(self) -> Any:
+        from gradslide.kernels import sweeps, tiles
+
+        kind: Any = tiles if self._sets.are_separable else sweeps
+        return kind.incidence if self._is_incidence else kind.laplacian
 
     def _tiles(self, at: Point, steps: Steps, bars: tuple[Array, Array], share: float, outlet: "_Outlet") -> Results:
         from gradslide.kernels import tiles
@@ -109,21 +116,19 @@ class Slider:
             w_bar=bars[1],
             spare=outlet.spare,
         )
-        panels = tiles.incidence if self._is_incidence else tiles.laplacian
+        panels = self._code()
         given, found = tuple(map(_flat, at)), tuple(map(_flat, results[:-1]))
         parameters = steps.cast(self._dtype)
         own_sets = any(len(each) > self._d for each in self._sets.intervals)
 
         def work(k: int, first: int, end: int) -> None:
-            buffers = tiles.buffers(len(at.x), own_sets, self._dtype, at.s.dtype, np.empty)
+            buffers = tiles.buffers(len(at.x), own_sets, self._dtype, at.s.dtype)
             panels(first, end, self._d, self._graph, self._sets.intervals, given, found, share, buffers, parameters)
 
         side_by_side(work, shares(-(-self._d // tiles.LANES), thread_count()))
         return results
 
     def _sweeps(self, at: Point, steps: Steps, bars: tuple[Array, Array], share: float, outlet: "_Outlet") -> Results:
-        from gradslide.kernels import sweeps
-
         T, m = len(steps.etas), len(at.x)
         u = outlet.in_place(at.x_before)
         np.subtract(at.x, at.x_before, out=u)
@@ -135,7 +140,7 @@ class Slider:
         sets = (*self._sets.intervals, self._sets.origin)
         fixed, state = (_flat(at.x), _flat(at.y)), tuple(map(_flat, (x, s, w, *sums)))
         parameters = steps.cast(self._dtype)
-        move = sweeps.incidence if self._is_incidence else sweeps.laplacian
+        move = self._code()
 
         def go(phase: int, t: int, t_end: int, k: int, first: int, end: int) -> None:
             ahead = (_flat(u), _flat(u_next)) if t % 2 == 0 else (_flat(u_next), _flat(u))

@@ -1,25 +1,29 @@
 """When compiled code is worth its start: nobody waits for the compiler longer than the work would have taken without
 it. Both ways give the same bits, so that it does not matter when it happens."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
+
+from gradslide.kernels.stamp import STAMP
 
 T = TypeVar("T")
 
 # Seconds: to import numba and load what was compiled once; to compile.
 _LOAD, _COMPILE = 0.6, 5.0
-_HERE = Path(__file__).parent
 
 
 class Startup:
-    """Of one kernel, for as long as the process lives. file: the module with its code."""
+    """Of code for one purpose and precision, for as long as the process lives."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, name: str) -> None:
+        self._mark = f"{name}-{STAMP}.ready"
         self._spent = 0.0
+        self._is_marked = False
         self.is_over = False
 
     def pays(self, seconds: float) -> bool:
@@ -34,11 +38,21 @@ class Startup:
         self._spent += time.perf_counter() - started
         return result
 
+    def mark(self, folder: str) -> None:
+        """The code was compiled, and lies in this folder: what comes later only has to load it."""
+        if not self._is_marked:
+            with contextlib.suppress(OSError):
+                Path(folder, self._mark).touch()
+        self._is_marked = True
+
     def _cost(self) -> float:
-        folder = os.environ.get("NUMBA_CACHE_DIR")
+        given = os.environ.get("NUMBA_CACHE_DIR")
         found = (
-            Path(folder).glob(f"**/{self._file}.*.nbi")
-            if folder
-            else (_HERE / "__pycache__").glob(f"{self._file}.*.nbi")
+            Path(given).glob(f"*/{self._mark}") if given else (Path(__file__).parent / "__pycache__").glob(self._mark)
         )
         return _LOAD if any(found) else _COMPILE
+
+
+@cache
+def startup_of(name: str) -> Startup:
+    return Startup(name)

@@ -6,6 +6,7 @@ Arrays (m, d) are flat. Each operation and each sum is in the order of the plain
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 from gradslide.kernels.stamp import STAMP
@@ -16,6 +17,7 @@ LANES = 16
 # Neighbouring tiles are read and written together, so many of them as long as they take no more bytes than this: whole
 # stretches of a row, not one cache line here and there.
 _PANEL, _PANEL_BYTES = 4, 1 << 23
+_PAGE = 1 << 21
 # What a tile keeps of an agent, LANES numbers each: what every iteration needs, and sums apart from it.
 _X, _W, _ANCHOR, _KEPT = (k * LANES for k in range(4))
 _X_SUM, _W_SUM, _SUMS = (k * LANES for k in range(3))
@@ -28,16 +30,30 @@ _options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _inline = _options | {"forceinline": True}
 
 
-def buffers(m: int, own_sets: bool, dtype: Any, dual_dtype: Any, empty: Callable[..., Any]) -> tuple[Any, ...]:
+def buffers(m: int, own_sets: bool, dtype: Any, dual_dtype: Any) -> tuple[Any, ...]:
     """What a panel is worked on in: kept, sums, dual, u, u_next, sets. Agent i of tile k is number k m + i."""
-    sizes = (m * _KEPT, m * _SUMS, m * LANES, m * LANES, (m if own_sets else 1) * _SET)
-    panel = max(1, min(_PANEL, _PANEL_BYTES // (8 * (sum(sizes) + m * _DUAL))))
-    kept, sums, u, u_next, sets = (empty(panel * size, dtype=dtype) for size in sizes)
-    return kept, sums, empty(panel * m * _DUAL, dtype=dual_dtype), u, u_next, sets
+    dtype, dual_dtype = np.dtype(dtype), np.dtype(dual_dtype)
+    set_rows = m if own_sets else 1
+    parts = [(m * _KEPT, dtype), (m * _SUMS, dtype), (m * _DUAL, dual_dtype)]
+    parts += [(m * LANES, dtype), (m * LANES, dtype), (set_rows * _SET, dtype)]
+    panel = max(1, min(_PANEL, _PANEL_BYTES // sum(count * kind.itemsize for count, kind in parts)))
+    ends = np.cumsum([panel * count * kind.itemsize for count, kind in parts])
+    memory = np.split(_large_pages(int(ends[-1])), ends[:-1])
+    return tuple(part.view(kind) for part, (_, kind) in zip(memory, parts, strict=True))
 
 
-def _compiled(stamp: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The two couplings. They take
+def _large_pages(size: int) -> Any:
+    """So many bytes. What is to stay in the cache must not lie on small pages wherever these are: they would push each
+    other out. NumPy asks for large ones from 4 MB on."""
+    if size < _PAGE // 4:
+        return np.empty(size, dtype=np.uint8)
+    memory = np.empty(max(size + _PAGE, 2 * _PAGE), dtype=np.uint8)
+    start = -memory.ctypes.data % _PAGE
+    return memory[start : start + size]
+
+
+def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
+    """What takes
 
     first, end: tiles; d: columns of all. graph: indptr, indices, data. domain: center, weight, lo, hi, of (1, d) or
     (m, d). given: x, x_before, s, w, y. results: x, x_before, s, w, which may take the place of what was given, the
@@ -46,7 +62,7 @@ def _compiled(stamp: int) -> tuple[Callable[..., None], Callable[..., None]]:
     """
 
     @njit(cache=True, **_options)
-    def incidence(
+    def panels(
         first: Any,
         end: Any,
         d: Any,
@@ -63,31 +79,13 @@ def _compiled(stamp: int) -> tuple[Callable[..., None], Callable[..., None]]:
             count = min(width, end - panel)
             _read(domain, given, buffers, panel, count, m, d, steps)
             for k in range(count):
-                _incidence(buffers, graph, k * m, steps)
+                if is_incidence:
+                    _incidence(buffers, graph, k * m, steps)
+                else:
+                    _laplacian(buffers, graph, k * m, steps)
             _write(results, buffers, panel, count, m, d, len(steps[2]), share)
 
-    @njit(cache=True, **_options)
-    def laplacian(
-        first: Any,
-        end: Any,
-        d: Any,
-        graph: Any,
-        domain: Any,
-        given: Any,
-        results: Any,
-        share: Any,
-        buffers: Any,
-        steps: Any,
-    ) -> None:
-        m, width = len(graph[0]) - 1, _panel_width(graph, buffers)
-        for panel in range(first, end if stamp else first, width):
-            count = min(width, end - panel)
-            _read(domain, given, buffers, panel, count, m, d, steps)
-            for k in range(count):
-                _laplacian(buffers, graph, k * m, steps)
-            _write(results, buffers, panel, count, m, d, len(steps[2]), share)
-
-    return incidence, laplacian
+    return panels  # type: ignore[no-any-return]
 
 
 @njit(**_inline)
@@ -108,11 +106,12 @@ def _read_sets(domain: Any, sets: Any, rows: Any, panel: Any, count: Any, d: Any
 
 @njit(**_options)
 def _read(domain: Any, given: Any, buffers: Any, panel: Any, count: Any, m: Any, d: Any, steps: Any) -> None:
-    kept, sums, dual, u, _, sets = buffers
+    kept, _, dual, u, _, sets = buffers
     p, alpha = steps[0], steps[2][0]
     _read_sets(domain, sets, len(sets) // (_SET * (len(kept) // (m * _KEPT))), panel, count, d)
     x, x_before, s, w, y = given
-    zero, zero_dual = splat(kept.dtype.type(0.0), LANES), splat(dual.dtype.type(0.0), LANES)
+    next_set = _sets_of_tile(sets, kept, 0, m)[1]
+    next_tile = m * _SET if next_set > 0 else _SET
     for i in range(m):
         for k in range(count):
             row, start = k * m + i, (panel + k) * LANES
@@ -123,12 +122,9 @@ def _read(domain: Any, given: Any, buffers: Any, panel: Any, count: Any, m: Any,
             _copy_in(s, at, dual, row * _DUAL + _S, width)
             _copy_in(x_before, at, u, row * LANES, width)
             here = load(kept, row * _KEPT + _X, LANES)
-            offset = here - load(sets, _set_of(sets, kept, row, m) + _CENTER, LANES)
+            offset = here - load(sets, k * next_tile + i * next_set + _CENTER, LANES)
             store(kept, row * _KEPT + _ANCHOR, splat(p, LANES) * offset - load(kept, row * _KEPT + _ANCHOR, LANES))
             store(u, row * LANES, here + splat(alpha, LANES) * (here - load(u, row * LANES, LANES)))
-            store(sums, row * _SUMS + _X_SUM, zero)
-            store(sums, row * _SUMS + _W_SUM, zero)
-            store(dual, row * _DUAL + _S_SUM, zero_dual)
 
 
 @njit(**_options)
@@ -189,9 +185,10 @@ def _take_mean(sums: Any, at: Any, bar: Any, to: Any, width: Any, T: Any, share:
 
 
 @njit(**_inline)
-def _set_of(sets: Any, kept: Any, row: Any, m: Any) -> Any:
-    """Where the set of an agent begins; all of a tile may share one."""
-    return row * _SET if len(sets) // _SET == len(kept) // _KEPT else row // m * _SET
+def _sets_of_tile(sets: Any, kept: Any, base: Any, m: Any) -> Any:
+    """Where the set of a tile's first agent begins, and how far the next one's is: all agents may share one."""
+    is_own = len(sets) // _SET == len(kept) // _KEPT
+    return (base if is_own else base // m) * _SET, (_SET if is_own else 0)
 
 
 @njit(**_inline)
@@ -204,14 +201,30 @@ def _neighbours(v: Any, graph: Any, i: Any, base: Any) -> Any:
     return total
 
 
+@njit(**_options)
+def _traits(sets: Any) -> Any:
+    """Whether any set has a center or a penalty: what is 0 changes no bit, and need not be worked out."""
+    has_center, has_weight = False, False
+    for own in range(0, len(sets), _SET):
+        for c in range(own, own + LANES):
+            has_center = has_center or sets[_CENTER + c] != 0
+            has_weight = has_weight or sets[_WEIGHT + c] != 0
+    return has_center, has_weight
+
+
 @njit(**_inline)
-def _prox(x: Any, w: Any, anchor: Any, sets: Any, own: Any, eta: Any, scale: Any, step: Any) -> Any:
+def _prox(x: Any, w: Any, anchor: Any, sets: Any, own: Any, traits: Any, eta: Any, scale: Any, step: Any) -> Any:
     """argmin over X of <y + w, .> + r + p V(x_0, .) + eta V(x, .), where p and y are in the anchor."""
-    center = load(sets, own + _CENTER, LANES)
-    theta = (splat(eta, LANES) * (x - center) + anchor) - w
-    v = (splat(scale, LANES) * center + theta) * splat(step, LANES)
-    threshold = splat(step, LANES) * load(sets, own + _WEIGHT, LANES)
-    v = v - maximum(minimum(v, threshold), splat(sets.dtype.type(0.0), LANES) - threshold)
+    has_center, has_weight = traits
+    if has_center:
+        center = load(sets, own + _CENTER, LANES)
+        theta = (splat(eta, LANES) * (x - center) + anchor) - w
+        v = (splat(scale, LANES) * center + theta) * splat(step, LANES)
+    else:
+        v = ((splat(eta, LANES) * x + anchor) - w) * splat(step, LANES)
+    if has_weight:
+        threshold = splat(step, LANES) * load(sets, own + _WEIGHT, LANES)
+        v = v - maximum(minimum(v, threshold), splat(sets.dtype.type(0.0), LANES) - threshold)
     return minimum(maximum(v, load(sets, own + _LO, LANES)), load(sets, own + _HI, LANES))
 
 
@@ -221,6 +234,9 @@ def _incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
     kept, sums, dual, u, u_next, sets = buffers
     _, ascent, alphas, etas, scales, inverses = steps
     m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, LANES)
+    first_set, next_set = _sets_of_tile(sets, kept, base, m)
+    traits = _traits(sets[first_set : first_set + (m * _SET if next_set > 0 else _SET)])
+    zero, zero_dual = splat(kept.dtype.type(0.0), LANES), splat(dual.dtype.type(0.0), LANES)
     for t in range(T):
         # Sums are brought up to date after every second iteration, when both iterates are at hand: half the traffic.
         is_second, is_last = t % 2 == 1, t + 1 == T
@@ -231,12 +247,15 @@ def _incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
             x, w_before = load(kept, own + _X, LANES), load(kept, own + _W, LANES)
             w = w_before + up * _neighbours(u, graph, i, base)
             anchor = load(kept, own + _ANCHOR, LANES)
-            v = _prox(x, w, anchor, sets, _set_of(sets, kept, row, m), etas[t], scales[t], inverses[t])
+            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, etas[t], scales[t], inverses[t])
             store(kept, own + _X, v)
             store(kept, own + _W, w)
             if is_second or is_last:
-                x_sum, w_sum = load(sums, own_sums + _X_SUM, LANES), load(sums, own_sums + _W_SUM, LANES)
-                s, s_sum = load(dual, own_dual + _S, LANES), load(dual, own_dual + _S_SUM, LANES)
+                x_sum, w_sum, s_sum = zero, zero, zero_dual
+                if t > 1:
+                    x_sum, w_sum = load(sums, own_sums + _X_SUM, LANES), load(sums, own_sums + _W_SUM, LANES)
+                    s_sum = load(dual, own_dual + _S_SUM, LANES)
+                s = load(dual, own_dual + _S, LANES)
                 if is_second:
                     x_sum, w_sum = x_sum + x, w_sum + w_before
                     s = s + widened(up * load(u_next, here, LANES))
@@ -260,6 +279,9 @@ def _laplacian(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
     kept, sums, dual, u, z, sets = buffers
     _, ascent, alphas, etas, scales, inverses = steps
     m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, LANES)
+    first_set, next_set = _sets_of_tile(sets, kept, base, m)
+    traits = _traits(sets[first_set : first_set + (m * _SET if next_set > 0 else _SET)])
+    zero, zero_dual = splat(kept.dtype.type(0.0), LANES), splat(dual.dtype.type(0.0), LANES)
     for t in range(T):
         is_last = t + 1 == T
         alpha = splat(alphas[t if is_last else t + 1], LANES)
@@ -268,18 +290,22 @@ def _laplacian(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
             s = load(dual, row * _DUAL + _S, LANES) + up * _neighbours(u, graph, i, base)
             store(z, row * LANES, s)
             store(dual, row * _DUAL + _S, s)
-            store(dual, row * _DUAL + _S_SUM, load(dual, row * _DUAL + _S_SUM, LANES) + s)
+            s_sum = load(dual, row * _DUAL + _S_SUM, LANES) if t > 0 else zero_dual
+            store(dual, row * _DUAL + _S_SUM, s_sum + s)
         for i in range(m):
             row = base + i
             own, own_sums = row * _KEPT, row * _SUMS
             x, w = load(kept, own + _X, LANES), _neighbours(z, graph, i, base)
             anchor = load(kept, own + _ANCHOR, LANES)
-            v = _prox(x, w, anchor, sets, _set_of(sets, kept, row, m), etas[t], scales[t], inverses[t])
+            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, etas[t], scales[t], inverses[t])
             store(kept, own + _X, v)
             store(kept, own + _W, w)
-            store(sums, own_sums + _X_SUM, load(sums, own_sums + _X_SUM, LANES) + v)
-            store(sums, own_sums + _W_SUM, load(sums, own_sums + _W_SUM, LANES) + w)
+            x_sum, w_sum = zero, zero
+            if t > 0:
+                x_sum, w_sum = load(sums, own_sums + _X_SUM, LANES), load(sums, own_sums + _W_SUM, LANES)
+            store(sums, own_sums + _X_SUM, x_sum + v)
+            store(sums, own_sums + _W_SUM, w_sum + w)
             store(u, row * LANES, x if is_last else v + alpha * (v - x))
 
 
-incidence, laplacian = _compiled(STAMP)
+incidence, laplacian = _compiled(STAMP, True), _compiled(STAMP, False)
