@@ -59,6 +59,12 @@ def test_only_the_network_communicates(path):
         assert "multiprocessing" not in roots(path)
 
 
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_only_kernels_are_compiled(path):
+    if path.parent.name != "kernels":
+        assert not roots(path) & {"numba", "llvmlite", "triton"}
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGE / "methods").glob("*.py")), ids=lambda path: path.name)
 def test_methods_never_print_time_open_or_measure(path):
     tree = tree_of(path)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradslide as gs
+from gradslide.kernels import cached as cached_module
 from gradslide.kernels import sliding
 from gradslide.kernels import startup as startup_module
 from gradslide.kernels.sets import sets_of
@@ -183,6 +184,19 @@ def test_nobody_waits_for_the_compiler_longer_than_the_work_takes(monkeypatch, t
     assert startup.without(lambda: "done") == "done"
     assert startup.pays(startup_module._LOAD - 0.1)
     assert startup.pays(0.0)
+
+
+def test_where_nothing_can_be_kept_code_is_compiled_all_the_same(monkeypatch):
+    def njit(cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: (function, options)
+
+    monkeypatch.setattr(cached_module, "njit", njit)
+    function, options = cached_module.cached(max)
+    assert function is max
+    assert options["nogil"]
+    Startup("tiles").mark(None)
 
 
 def test_code_for_another_precision_or_coupling_starts_by_itself():

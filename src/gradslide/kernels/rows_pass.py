@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from gradslide.kernels.cached import cached
 from gradslide.kernels.rows_phi import GRADIENT, INNER, VALUE, slopes_and_values, weigh
 from gradslide.kernels.stamp import STAMP
 
@@ -14,7 +15,7 @@ _SUMS = {"reassoc", "contract", "nsz"}
 
 
 def _compiled(stamp: int) -> Callable[..., None]:
-    @njit(nogil=True, cache=True, error_model="numpy")
+    @cached
     def rows_pass(
         kind: Any,
         width: Any,
@@ -72,7 +73,7 @@ def _compiled(stamp: int) -> Callable[..., None]:
                 at = end
             s = t
 
-    return rows_pass  # type: ignore[no-any-return]
+    return rows_pass
 
 
 @njit(**INNER, fastmath=_SUMS)

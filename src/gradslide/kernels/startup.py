@@ -38,9 +38,9 @@ class Startup:
         self._spent += time.perf_counter() - started
         return result
 
-    def mark(self, folder: str) -> None:
-        """The code was compiled, and lies in this folder: what comes later only has to load it."""
-        if not self._is_marked:
+    def mark(self, folder: str | None) -> None:
+        """The code was compiled, and lies in this folder, if in any: what comes later only has to load it."""
+        if folder is not None and not self._is_marked:
             with contextlib.suppress(OSError):
                 Path(folder, self._mark).touch()
         self._is_marked = True

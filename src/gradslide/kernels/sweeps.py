@@ -6,6 +6,7 @@ from typing import Any
 
 from numba import njit
 
+from gradslide.kernels.cached import cached
 from gradslide.kernels.projections import project
 from gradslide.kernels.sets import INTERVALS
 from gradslide.kernels.stamp import STAMP
@@ -112,7 +113,7 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
     they go. work: three rows. steps: p, 1/q, and alpha, eta, scale, 1/scale of each iteration.
     """
 
-    @njit(cache=True, **_options)
+    @cached
     def sweeps(
         first: Any,
         end: Any,
@@ -164,7 +165,7 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
             if phase != 1:
                 u, u_next = u_next, u
 
-    return sweeps  # type: ignore[no-any-return]
+    return sweeps
 
 
 @njit(**_options)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from gradslide.kernels.cached import cached
 from gradslide.kernels.stamp import STAMP
 from gradslide.kernels.vectors import load, maximum, minimum, splat, store, widened
 
@@ -61,7 +62,7 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
     1/q, and alpha, eta, scale, 1/scale of each iteration.
     """
 
-    @njit(cache=True, **_options)
+    @cached
     def panels(
         first: Any,
         end: Any,
@@ -85,7 +86,7 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
                     _laplacian(buffers, graph, k * m, steps)
             _write(results, buffers, panel, count, m, d, len(steps[2]), share)
 
-    return panels  # type: ignore[no-any-return]
+    return panels
 
 
 @njit(**_inline)
