@@ -42,7 +42,7 @@ def test_no_lower_bound_of_condat_vu_exceeds_the_optimum(block):
         check_bounds(make_case(seed), gs.CondatVu(), 40)
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_no_lower_bound_in_single_precision_exceeds_the_optimum(block):
     for seed in range(400 + 18 * block, 418 + 18 * block):
         check_bounds(make_case(seed, np.float32), gs.PDS() if seed % 2 else gs.CondatVu(), 60)

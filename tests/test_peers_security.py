@@ -298,9 +298,12 @@ def test_ten_thousand_mutated_messages_have_no_effect(tmp_path):
         partner.run(inject)
         lines = agents.log(0).splitlines()
         assert len(lines) < 60, "a flood does not fill the disk"
-        counted = re.fullmatch(r"WARNING gradslide.peers neighbour a1: (\d+) more rejected, at last: .+", lines[-1])
+        # On a slow machine the flood is summed up more than once.
+        summary = re.compile(r"WARNING gradslide.peers neighbour a1: (\d+) more rejected, at last: .+")
+        summed = [int(found[1]) for line in lines if (found := summary.fullmatch(line))]
+        assert summary.fullmatch(lines[-1])
         # What is left can be told from good messages by nobody: other flags, or the header of one that is as long.
-        assert 9_000 < len(lines) - 1 + int(counted[1]) <= 10_000
+        assert 9_000 < len(lines) - len(summed) + sum(summed) <= 10_000
 
 
 def test_what_goes_over_the_wire_cannot_be_read(tmp_path):

@@ -72,7 +72,7 @@ class NetworkObserver:
         self._problem = problem
         self._network = network
         self._coupling = coupling
-        self._examiner = Examiner(problem, network, network.observe, problem.loss)
+        self._examiner = Examiner(problem, network, network.observe, problem.loss, is_free=True)
 
     def known(self, record: Record) -> Record:
         return record

@@ -60,7 +60,7 @@ class Examiner:
 
     reduce: `network.agree`, whose control rounds are counted, for decisions; `network.observe`, which is free, for
     records. values: who gives values and gradients, counted or not. scale: of the KKT residuals, and known: traits, if
-    they are known already.
+    they are known already. is_free: it does not matter how often `reduce` is called.
     """
 
     def __init__(
@@ -71,8 +71,10 @@ class Examiner:
         values: Values,
         scale: float | None = None,
         known: "Traits | None" = None,
+        is_free: bool = False,
     ) -> None:
         self._problem, self._network, self._reduce, self._values = problem, network, reduce, values
+        self._is_free = is_free
         self._m = network.m
         self._traits = known
         self.scale = scale
@@ -158,7 +160,7 @@ class Examiner:
 
     def _means(self, arrays: list[Array]) -> list[Array]:
         """Their means over all agents, by one agreement; or one by one, where nobody counts and memory is saved."""
-        if self._reduce == self._network.observe:
+        if self._is_free:
             return [self._reduce(each, "sum") / self._m for each in arrays]
         sums = self._reduce(array_namespace(arrays[0]).concat(arrays, axis=1), "sum") / self._m
         return np.split(sums, len(arrays))
