@@ -171,6 +171,7 @@ def test_what_is_done_is_kept(made, folder, monkeypatch):
         reproduce(bench(folder, fresh=True), copy.deepcopy(SPEC))
 
 
+@pytest.mark.slow
 def test_dcs_goes_on_from_its_checkpoint(made, folder, tmp_path, monkeypatch):
     without_processes(monkeypatch)
     longer = reproduce(bench(folder, full=True), copy.deepcopy(SPEC)).tables[2]

@@ -59,7 +59,7 @@ def portfolio(tmp_path_factory):
     ("example", "tail", "rivals"),
     [
         ("game", GAME_ROW, {"linprog"}),
-        ("transport", TRANSPORT_ROW, {"linprog"}),
+        pytest.param("transport", TRANSPORT_ROW, {"linprog"}, marks=pytest.mark.slow),
         ("portfolio", PORTFOLIO_ROW, {"SLSQP"}),
     ],
     ids=["game", "transport", "portfolio"],
