@@ -9,7 +9,6 @@ GB/s: what an exchange reads and writes at least, its input and its output once,
 machine copies. Random networks. One thread; about two minutes. --auto runs the default method at 100,000 agents, too.
 """
 
-import argparse
 import json
 import math
 import time
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from core import FixedPDS
 from memory import problem, resident_now, resident_peak
-from timing import best_mean, copy_bandwidth, fresh, load_compiled, one_thread, parser, show
+from timing import begin, best_mean, copy_bandwidth, fresh, load_compiled, parser, show
 
 import gradslide as gs
 
@@ -116,22 +115,13 @@ def large_run(m: int, d: int, name: str, iterations: int = 10) -> dict[str, floa
     }
 
 
-def arguments() -> argparse.Namespace:
+def main() -> None:
     given = parser(__doc__)
     given.add_argument("--repeats", type=int, default=3)
     given.add_argument("--most", type=int, default=100_000, help="agents")
     given.add_argument("--no-run", action="store_true", help="leave out the whole run")
     given.add_argument("--auto", action="store_true", help="a whole run of the default method, too")
-    given.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    return given.parse_args()
-
-
-def main() -> None:
-    chosen = arguments()
-    one_thread()
-    if chosen.one:
-        print(json.dumps(large_run(*chosen.one)))
-        return
+    chosen = begin(given, large_run)
     print(f"this machine copies {copy_bandwidth() / 1e9:.1f} GB/s, read and written\n")
     load_compiled("incidence", gs.domains.Free())
     for axis, sizes in sweeps(chosen.most).items():

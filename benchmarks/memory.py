@@ -9,13 +9,12 @@ keep for later. "records": metrics at every iteration; else at the last one only
 that has loaded compiled code before; "first": one that has not, and may have to wait for the compiler. Two minutes.
 """
 
-import argparse
 import json
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
-from timing import fresh, load_compiled, one_thread, parser, show
+from timing import begin, fresh, load_compiled, parser, show
 
 import gradslide as gs
 
@@ -100,21 +99,12 @@ def row(name: str, m: int, d: int, n: int) -> list[str]:
     return [name, *(f"{peak[unit]:.1f}" for peak in peaks for unit in ("numpy", "resident"))]
 
 
-def arguments() -> argparse.Namespace:
+def main() -> None:
     given = parser(__doc__)
     given.add_argument("--agents", type=int, default=500)
     given.add_argument("--dimension", type=int, default=1000)
     given.add_argument("--iterations", type=int, default=12)
-    given.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    return given.parse_args()
-
-
-def main() -> None:
-    chosen = arguments()
-    one_thread()
-    if chosen.one:
-        print(json.dumps(measure(*chosen.one)))
-        return
+    chosen = begin(given, measure)
     size = (chosen.agents, chosen.dimension, chosen.iterations)
     headings = ["peak in arrays", *(head for kind in KINDS for head in (f"{kind}: NumPy", "resident"))]
     title = "{:,} agents x {:,} dimensions, {} iterations".format(*size)

@@ -8,7 +8,6 @@ in a fresh process, import not counted, with no compiled code on disk yet and wi
 Best of several repeats. One thread; half a minute. --profile shows where a solve that is not the first spends its time.
 """
 
-import argparse
 import cProfile
 import json
 import pstats
@@ -18,7 +17,7 @@ import tempfile
 from collections import Counter
 
 import numpy as np
-from timing import best_of, fresh, one_thread, parser, seconds_of, show
+from timing import begin, best_of, fresh, parser, seconds_of, show
 
 import gradslide as gs
 
@@ -93,20 +92,11 @@ def profile(name: str, lines: int = 25) -> None:
     pstats.Stats(profiler).sort_stats("cumulative").print_stats(lines)
 
 
-def arguments() -> argparse.Namespace:
+def main() -> None:
     given = parser(__doc__)
     given.add_argument("--repeats", type=int, default=5)
     given.add_argument("--profile", action="store_true")
-    given.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    return given.parse_args()
-
-
-def main() -> None:
-    chosen = arguments()
-    one_thread()
-    if chosen.one:
-        print(json.dumps(first_and_later(*chosen.one)))
-        return
+    chosen = begin(given, first_and_later)
     show("import, seconds", ["", "process", "less Python", "x NumPy, scipy.sparse"], import_rows(chosen.repeats))
     rows = [[name, f"{1e3 * seconds:.0f}"] for name, seconds in package_seconds().most_common(12)]
     show("packages by their own time", ["", "ms"], rows)

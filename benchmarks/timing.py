@@ -33,6 +33,18 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def begin(given: argparse.ArgumentParser, measure: Callable[..., object]) -> argparse.Namespace:
+    """The arguments, with one thread. A process that `fresh` started with --one prints what `measure` finds, and
+    ends."""
+    given.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    chosen = given.parse_args()
+    one_thread()
+    if chosen.one:
+        print(json.dumps(measure(*chosen.one)))
+        raise SystemExit
+    return chosen
+
+
 def seconds_of(call: Callable[[], object]) -> float:
     started = time.perf_counter()
     call()
