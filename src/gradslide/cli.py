@@ -4,6 +4,7 @@ Exit codes: 0 what was asked for was reached, 1 a mistake of the user, 2 stopped
 """
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -341,6 +342,8 @@ def top(version: Annotated[bool, typer.Option("--version", help="Print the versi
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: a user's mistake is one line on standard error, never a traceback."""
+    # Pictures go into files: no window is needed.
+    os.environ.setdefault("MPLBACKEND", "Agg")
     try:
         code = app(arguments, standalone_mode=False)
     except typer.Exit as end:

@@ -16,6 +16,7 @@ from gradslide._random import Seed
 from gradslide._types import Array
 from gradslide.errors import InputError, kind_of, require
 from gradslide.graph_inputs import count, edge_pairs, edge_weights
+from gradslide.notebook import facts_html
 
 _DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
 _EXTREMES = ("laplacian_norm", "algebraic_connectivity")
@@ -326,6 +327,17 @@ class Graph:
     def __repr__(self) -> str:
         weighted = "" if (self.weights == 1).all() else ", weighted"
         return f"Graph(m={self.m}, edges={len(self.edges)}, max_degree={self.degrees.max()}{weighted})"
+
+    def plot(self, values: Array | None = None, *, label: str = "", title: str = "") -> Any:
+        """A drawing of up to 2,000 agents, coloured by degree, or by one number for each; a matplotlib figure. label:
+        what the numbers are."""
+        from gradslide.experiments.plots import plot_graph, shown_once
+
+        return shown_once(plot_graph(self, values, label=label, title=title))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return facts_html(repr(self), self.describe())
 
     def describe(self) -> dict[str, int | float | None]:
         """Facts to print; diameter is None where only its bound is known, l2 for a lone agent."""

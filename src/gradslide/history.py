@@ -5,6 +5,10 @@ from dataclasses import dataclass, fields
 from typing import Any, overload
 
 from gradslide.costs import Costs, work
+from gradslide.notebook import rows_html
+
+# First records, and last ones, of a long history in a notebook.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,15 @@ class History(Sequence[Record]):
     def __repr__(self) -> str:
         return f"History({len(self)} records)"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the first records and the last, without columns in which there is nothing."""
+        shown = self if len(self) <= 2 * _SHOWN else [*self[:_SHOWN], *self[-_SHOWN:]]
+        columns = [name for name, column in self.to_dict().items() if any(column)]
+        rows = [[getattr(record, name) for name in columns] for record in shown]
+        if len(shown) < len(self):
+            rows.insert(_SHOWN, ["..."] * len(columns))
+        return rows_html(repr(self), columns, rows)
+
     def append(self, record: Record) -> None:
         self._records.append(record)
 
@@ -87,8 +100,8 @@ class History(Sequence[Record]):
 
         against: gradients by default, or samples for a run that took no exact gradients.
         """
-        from gradslide.experiments.plots import plot_histories
+        from gradslide.experiments.plots import plot_histories, shown_once
 
         if against is None:
             against = work(self[-1:])[0]
-        return plot_histories({"": self}, against=(against,), optimum=optimum)
+        return shown_once(plot_histories({"": self}, against=(against,), optimum=optimum))

@@ -13,6 +13,7 @@ from gradslide._types import Array
 from gradslide.certificate import KKT, Certificate
 from gradslide.costs import Costs, traffic, work
 from gradslide.history import History
+from gradslide.notebook import facts_html, solution_facts
 from gradslide.status import Status
 
 _KIND, _VERSION = "solution", 1
@@ -110,6 +111,20 @@ class Solution:
             "settings": dict(self.settings),
             "warnings": list(self.warnings),
         }
+
+    def plot(self, optimum: float | None = None) -> Any:
+        """What was reached along the run, against gradients (or samples) and against rounds (or products with A); a
+        matplotlib figure. optimum: to show errors of the objective."""
+        from gradslide.experiments.plots import plot_histories, shown_once
+
+        spent = [self.costs]
+        title = f"{self.settings.get('method', '').split('(')[0]}: {self.status.value}".removeprefix(": ")
+        against = (*work(spent), traffic(spent))
+        return shown_once(plot_histories({"": self.history}, against=against, optimum=optimum, title=title))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return facts_html("Solution", solution_facts(self))
 
     def __repr__(self) -> str:
         facts = [f"{name}={getattr(self.costs, name)}" for name in (*work([self.costs]), traffic([self.costs]))]

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradslide.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, readable without colour vision; lines also differ in dash.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DRAWABLE = 2_000
+DRAWABLE = 2_000
 _DASHES = ("-", "--", "-.", ":")
 _AXES = {
     "gradients": "gradients per agent",
@@ -32,15 +34,19 @@ _METRICS = {
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, without a window."""
+    """matplotlib.pyplot, with the backend that the user has: figures show in notebooks."""
     try:
-        import matplotlib
+        import matplotlib.pyplot as plt
     except ModuleNotFoundError:
         raise InputError("plots need matplotlib", "none installed", "pip install 'gradslide[plot]'") from None
-    matplotlib.use("Agg", force=False)
-    import matplotlib.pyplot as plt
-
     return plt
+
+
+def shown_once(figure: Any) -> Any:
+    """The figure. A notebook shows what a cell gives; one that is still open it would show again when the cell ends."""
+    if "inline" in pyplot().get_backend():
+        pyplot().close(figure)
+    return figure
 
 
 def _second_metric(histories: "Iterable[History]") -> str:
@@ -106,29 +112,37 @@ def plot_histories(
     return figure
 
 
-def plot_graph(graph: "Graph", *, title: str = "") -> Any:
-    """The network, nodes coloured by degree."""
+def plot_graph(graph: "Graph", values: Any = None, *, label: str = "", title: str = "") -> Any:
+    """The network, nodes coloured by degree, or by one value for each."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(7.2, 6.0), layout="constrained")
-    nodes = draw_network(axis, graph)
-    figure.colorbar(nodes, ax=axis, label="degree", shrink=0.8)
+    nodes = draw_network(axis, graph, values)
+    figure.colorbar(nodes, ax=axis, label=label or ("degree" if values is None else "value"), shrink=0.8)
     axis.set_title(title or repr(graph))
     return figure
 
 
-def draw_network(axis: Any, graph: "Graph") -> Any:
-    """The network in one panel, nodes coloured by degree; what a colour bar is made from."""
-    require(graph.m <= _DRAWABLE, f"a drawing can show {_DRAWABLE:,} agents", f"{graph.m:,}", "draw a smaller network")
+def layout(graph: "Graph") -> tuple[Any, dict[int, Any]]:
+    """The network as networkx has it, and a place in the plane for each agent, always the same."""
+    rule = f"a drawing can show {DRAWABLE:,} agents"
+    require(graph.m <= DRAWABLE, rule, f"{graph.m:,}", "draw a smaller network")
     import networkx as nx
 
     drawn = nx.Graph()
     drawn.add_nodes_from(range(graph.m))
     drawn.add_edges_from(graph.edges.tolist())
-    positions = (
-        nx.circular_layout(drawn)
-        if graph.degrees.max(initial=0) <= 2
-        else nx.spring_layout(drawn, seed=0, iterations=100)
-    )
+    is_cycle = graph.degrees.max(initial=0) <= 2
+    return drawn, nx.circular_layout(drawn) if is_cycle else nx.spring_layout(drawn, seed=0, iterations=100)
+
+
+def draw_network(axis: Any, graph: "Graph", values: Any = None) -> Any:
+    """The network in one panel, nodes coloured by degree or by these values; what a colour bar is made from."""
+    import networkx as nx
+
+    drawn, positions = layout(graph)
+    colours = graph.degrees if values is None else np.asarray(values)
+    rule = "a drawing needs one value for each agent"
+    require(np.shape(colours) == (graph.m,), rule, f"shape {np.shape(colours)}", f"give {graph.m} numbers")
     # Many edges would hide the nodes.
     is_dense = len(graph.edges) > 4 * graph.m
     nx.draw_networkx_edges(drawn, positions, ax=axis, alpha=0.15 if is_dense else 0.35, width=0.8)
@@ -137,7 +151,7 @@ def draw_network(axis: Any, graph: "Graph") -> Any:
         positions,
         ax=axis,
         node_size=max(8.0, min(120.0, 6000 / graph.m)),
-        node_color=graph.degrees,
+        node_color=colours,
         cmap="viridis",
         edgecolors="white",
         linewidths=0.4,

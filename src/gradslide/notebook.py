@@ -1,0 +1,60 @@
+"""Tables that notebooks show for what this library gives back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from gradslide.costs import traffic, work
+
+if TYPE_CHECKING:
+    from gradslide.solution import Solution
+
+_LEFT = ' style="text-align: left"'
+
+
+def solution_facts(solution: "Solution") -> dict[str, str]:
+    """How a run ended, what it cost and what was reached."""
+    costs, last = solution.costs, solution.history[-1] if len(solution.history) else None
+    spent = [*work([costs]), traffic([costs]), "control_rounds", "floats_sent", "operator_products"]
+    facts = {
+        "status": f"{solution.status.short}: {solution.status.value}",
+        "outer iterations": f"{last.iteration if last else 0:,}",
+        **{name.replace("_", " "): f"{count:,}" for name in spent if (count := getattr(costs, name))},
+        "seconds": f"{costs.seconds:.3g}",
+    }
+    if last is not None:
+        seen = {
+            "objective": last.objective,
+            "disagreement": last.disagreement,
+            "residual": last.residual if last.disagreement is None else None,
+            "gap (certified)": last.gap,
+        }
+        facts |= {name: f"{value:.6g}" for name, value in seen.items() if value is not None}
+    if solution.certificate is not None:
+        facts["optimum"] = f"between {solution.certificate.lower:.6g} and {solution.certificate.upper:.6g}"
+    elif solution.kkt is not None:
+        facts["stationarity"] = f"{solution.kkt.stationarity:.3g}"
+    return facts | {f"warning {number}": text for number, text in enumerate(solution.warnings, 1)}
+
+
+def facts_html(title: str, facts: Mapping[str, Any]) -> str:
+    """Names and values."""
+    rows = (f"<tr><th{_LEFT}>{_cell(name)}</th><td{_LEFT}>{_cell(value)}</td></tr>" for name, value in facts.items())
+    return _table(title, rows)
+
+
+def rows_html(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table with a line of headings."""
+    return _table(title, [_row("th", columns), *(_row("td", row) for row in rows)])
+
+
+def _row(tag: str, cells: Sequence[Any]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{_cell(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _table(title: str, rows: Iterable[str]) -> str:
+    return f"<table><caption{_LEFT}>{escape(title)}</caption>{''.join(rows)}</table>"
+
+
+def _cell(value: Any) -> str:
+    return escape(f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value))
