@@ -64,7 +64,7 @@ def table(module, base):
 
 
 def test_no_loss_domain_penalty_or_topology_is_forgotten():
-    not_from_rows = {losses.Quadratic, losses.Linear, losses.Custom}
+    not_from_rows = {losses.Quadratic, losses.Linear, losses.Custom, losses.Torch, losses.Jax}
     assert table(losses, losses.Loss) - not_from_rows == set(build.LOSSES.values())
     assert table(domains, domains.Domain) - {domains.PerAgent} == set(build.DOMAINS.values())
     assert {gs.L1, gs.GroupL1, gs.ElasticNet} == set(build.PENALTIES.values())

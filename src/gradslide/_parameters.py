@@ -72,6 +72,9 @@ class Stacked:
     """Names of the fields with that axis (or which are Stacked themselves, or None)."""
     other_arrays: ClassVar[tuple[str, ...]] = ()
     """Names of further fields that hold arrays (or Stacked, or tuples of either)."""
+    rebound_fields: ClassVar[tuple[str, ...]] = ()
+    """Names of fields that others stand for, once it is bound."""
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def common(self) -> bool:
@@ -115,8 +118,18 @@ class Stacked:
         return self.replaced(**{name: pick(getattr(self, name)) for name in self.row_fields})
 
     @classmethod
+    def _require_alike(cls, singles: Sequence[Self]) -> None:
+        """Refuse to take for one what differs in a field that has no axis of agents."""
+        for name in cls.__dataclass_fields__.keys() - {*cls.row_fields, *cls.rebound_fields}:
+            first, *others = (getattr(single, name) for single in singles)
+            if not all(_is_same(first, other) for other in others):
+                rule = f"what agents have of their own in {cls.__name__} must be named in its row_fields"
+                raise InputError(rule, f"different {name}", f"add {name!r} there, and bring it to shape in _bound")
+
+    @classmethod
     def stack(cls, singles: Sequence[Self]) -> Self:
         """One set of parameters from those of single agents, all bound and of one kind."""
+        cls._require_alike(singles)
 
         def join(values: list[Array]) -> Array:
             if isinstance(values[0], Stacked):
@@ -124,3 +137,11 @@ class Stacked:
             return None if values[0] is None else share(np.concatenate(values))
 
         return singles[0].replaced(**{name: join([getattr(s, name) for s in singles]) for name in cls.row_fields})
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, Stacked) or isinstance(other, Stacked):
+        return one is other or type(one) is type(other)
+    return one is other or bool(np.array_equal(to_numpy(one), to_numpy(other)))

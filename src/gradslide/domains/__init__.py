@@ -5,6 +5,7 @@ from gradslide.domains.balls import L1Ball, L2Ball
 from gradslide.domains.base import Domain
 from gradslide.domains.box import Box, NonNegative
 from gradslide.domains.entropy import EntropySimplex
+from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.free import Free
 from gradslide.domains.group_ball import GroupBall
 from gradslide.domains.per_agent import PerAgent
@@ -15,6 +16,7 @@ __all__ = [
     "Box",
     "Domain",
     "EntropySimplex",
+    "Euclidean",
     "Free",
     "GroupBall",
     "Halfspace",

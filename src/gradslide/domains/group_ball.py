@@ -26,6 +26,7 @@ class GroupBall(Euclidean):
     _norm: GroupL1 = field(init=False, repr=False, default=None)  # type: ignore[assignment]
 
     row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "_norm")
+    rebound_fields: ClassVar[tuple[str, ...]] = ("radius", "groups")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,6 +3,7 @@
 from gradslide.losses.base import Loss
 from gradslide.losses.custom import Custom
 from gradslide.losses.huber import Huber
+from gradslide.losses.jax_function import Jax
 from gradslide.losses.least_squares import LeastSquares
 from gradslide.losses.linear import Linear
 from gradslide.losses.logistic import Logistic
@@ -10,10 +11,12 @@ from gradslide.losses.quadratic import Quadratic
 from gradslide.losses.smoothed_hinge import SmoothedHinge
 from gradslide.losses.softmax import Softmax
 from gradslide.losses.stacked import stack
+from gradslide.losses.torch_module import Torch
 
 __all__ = [
     "Custom",
     "Huber",
+    "Jax",
     "LeastSquares",
     "Linear",
     "Logistic",
@@ -21,5 +24,6 @@ __all__ = [
     "Quadratic",
     "SmoothedHinge",
     "Softmax",
+    "Torch",
     "stack",
 ]

@@ -56,13 +56,13 @@ class Loss(abc.ABC):
         """Both at once, sharing one pass over the data where the loss has rows."""
         return self.value(x), self.gradient(x)
 
-    @abc.abstractmethod
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         """Unbiased estimate of the gradient, shape (m, d).
 
         batch: rows per agent, drawn uniformly with replacement. streams: one random generator per agent;
         agent i draws from its own only.
         """
+        raise no_rows(self)
 
     @property
     def has_steps(self) -> bool:
@@ -106,6 +106,7 @@ class Loss(abc.ABC):
         require(norm in (1, 2), "norm must be 1 or 2", repr(norm), "use 2 for Euclidean and 1 for entropy domains")
         if norm not in self._constants:
             constants = np.asarray(self._smoothness(norm), dtype=np.float64)
+            require_shape(self, "_smoothness", constants, (self.m,))
             constants.flags.writeable = False
             self._constants[norm] = constants
         return self._constants[norm]
@@ -167,12 +168,19 @@ class Loss(abc.ABC):
         return x
 
 
+def require_shape(loss: Loss, name: str, values: Array, shape: tuple[int, ...]) -> None:
+    """Refuse what a loss of a user's own gives in another shape."""
+    if np.shape(values) != shape:
+        rule = f"{name} of {type(loss).__name__} must give shape {shape}"
+        raise InputError(rule, np.shape(values), "give one row, or one number, for each agent")
+
+
 def no_rows(loss: Loss) -> InputError:
     """The error for a loss that is no sum over rows where one is needed."""
     return InputError(
         "this way of sampling needs a loss that is a sum over rows",
         type(loss).__name__,
-        "use Logistic, LeastSquares, Huber, SmoothedHinge or Softmax, or give a gradient of your own",
+        "use Logistic, LeastSquares, Huber, SmoothedHinge, Softmax, Torch or Jax, or give a gradient of your own",
     )
 
 

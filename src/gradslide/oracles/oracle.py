@@ -9,6 +9,7 @@ from gradslide._types import Array
 from gradslide.costs import Costs
 from gradslide.errors import InputError
 from gradslide.losses import Loss
+from gradslide.losses.base import require_shape
 from gradslide.oracles.base import Sampler
 from gradslide.oracles.together import together
 from gradslide.pace import Pace
@@ -48,7 +49,9 @@ class Oracle:
 
     def gradient(self, x: Array) -> Array:
         """grad ft_i(x_i) for every agent here, shape (agents, d)."""
-        return self._timed(lambda: self._loss.gradient(x))
+        gradient = self._timed(lambda: self._loss.gradient(x))
+        require_shape(self._loss, "gradient", gradient, x.shape)
+        return gradient
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
         """The T steps of `Loss.steps`: T gradients."""
@@ -58,11 +61,16 @@ class Oracle:
         """ft_i(x_i) for every agent here, shape (agents,)."""
         self._costs.values += 1
         self._pass_over_data()
-        return self._loss.value(x)
+        values = self._loss.value(x)
+        require_shape(self._loss, "value", values, x.shape[:1])
+        return values
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         self._costs.values += 1
-        return self._timed(lambda: self._loss.value_and_gradient(x))
+        values, gradient = self._timed(lambda: self._loss.value_and_gradient(x))
+        require_shape(self._loss, "value", values, x.shape[:1])
+        require_shape(self._loss, "gradient", gradient, x.shape)
+        return values, gradient
 
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
         """Mean of the gradients of every agent's samples start, ..., start + count - 1; shape (agents, d)."""

@@ -1,0 +1,214 @@
+"""Losses whose gradients another library finds by automatic differentiation: what these have in common."""
+
+import abc
+import copy
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, NoReturn, Self
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.arrays import to_numpy
+from gradslide.errors import InputError, require, unknown_name
+from gradslide.losses.base import Loss, checked_sampling
+from gradslide.losses.devices import rows_at
+from gradslide.losses.draws import with_replacement
+from gradslide.losses.inputs import numeric_array, stack_rows
+from gradslide.losses.partition import as_slice
+
+Reduction = Literal["sum", "mean"] | None
+
+# How far from the start the ends of segments lie on which convexity is tried.
+_REACH = (0.1, 1.0, 10.0)
+
+
+class Block(NamedTuple):
+    """Agents with equally many rows: their numbers (k,), the parts of their rows (k, rows, ...), and what each row
+    counts, (k, rows)."""
+
+    agents: Array
+    parts: list[Array]
+    weights: Array
+
+
+class Differentiated(Loss):
+    """ft_i(x) = sum over agent i's rows of a convex function of one's own, which is given in another library.
+
+    Rows have parts (inputs and targets, say), each an array (n, ...), sorted by agent.
+    """
+
+    def __init__(
+        self, parts: list[Array], sizes: Array, d: int, dtype: Any, home: Array | None, smoothness: Any, reduction: Any
+    ) -> None:
+        if reduction not in ("sum", "mean", None):
+            raise unknown_name("reduction", reduction, ("sum", "mean", "None"))
+        super().__init__(len(sizes), d, dtype, home)
+        self._parts, self._sizes = parts, sizes
+        self._reduction: Reduction = reduction
+        self._given = None if smoothness is None else _constants(smoothness, self.m)
+
+    @abc.abstractmethod
+    def _evaluate(self, block: Block, x: Array, gradient: bool) -> tuple[Array, Array]:
+        """Values (k,) and gradients (k, d) of the block's agents; with gradient=False, anything for these."""
+
+    def _widths(self, sizes: Array) -> Array:
+        """How many rows agents are given that have so many: more, which do not count, where that saves work."""
+        return sizes
+
+    def _placed(self, block: Block) -> Block:
+        """The block where `_evaluate` wants it."""
+        return block
+
+    def value(self, x: Array) -> Array:
+        return self._over(self._whole, self._checked(x), gradient=False)[0]
+
+    def gradient(self, x: Array) -> Array:
+        return self.value_and_gradient(x)[1]
+
+    def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        values, gradients = self._over(self._whole, self._checked(x), gradient=True)
+        return values, gradients
+
+    @property
+    def rows_per_agent(self) -> Array | None:
+        """Number of rows n_i of each agent, shape (m,); None with reduction=None."""
+        return None if self._reduction is None else self._sizes
+
+    def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
+        checked_sampling(self.m, batch, streams)
+        self._require_rows()
+        draws = [with_replacement(rng, n, batch) for rng, n in zip(streams, self._sizes.tolist(), strict=True)]
+        return self.gradient_of_rows(x, [draw.rows for draw in draws], [draw.counts for draw in draws])
+
+    def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
+        x = self._checked(x)
+        self._require_rows()
+        numbers = [np.asarray(own) for own in rows]
+        known = len(numbers) == self.m and all(
+            own.ndim == 1 and own.size and own.dtype.kind in "iu" and own.min() >= 0 and own.max() < n
+            for own, n in zip(numbers, self._sizes, strict=False)
+        )
+        rule = f"rows must be one or more numbers in 0..n_i - 1 for each agent i, {self.m} in all"
+        require(known, rule, f"those of {len(numbers)} agents", "see rows_per_agent")
+        sizes = np.array([len(own) for own in numbers])
+        weights = np.ones(sizes.sum()) if counts is None else np.concatenate(counts)
+        totals = np.add.reduceat(weights, np.cumsum(sizes) - sizes)
+        chosen = as_slice(np.concatenate(numbers) + np.repeat(self._starts, sizes))
+        parts = [rows_at(part, chosen) for part in self._parts]
+        return self._sampled(x, parts, sizes, weights * np.repeat(self._totals / totals, sizes))
+
+    def gradient_of_samples(self, x: Array, batches: Sequence[Any]) -> Array:
+        x = self._checked(x)
+        sizes = np.array([len(batch[0]) for batch in batches])
+        parts = [stack_rows(part) for part in zip(*batches, strict=True)]
+        return self._sampled(x, parts, sizes, np.repeat(self._totals / sizes, sizes))
+
+    def _sampled(self, x: Array, parts: list[Array], sizes: Array, weights: Array) -> Array:
+        return self._over(self._blocks(parts, sizes, weights), x, gradient=True)[1]
+
+    def _require_rows(self) -> None:
+        if self._reduction is None:
+            name = type(self).__name__
+            raise InputError("sampling needs a sum over rows", f"{name} with reduction=None", 'use reduction="sum"')
+
+    def _smoothness(self, norm: int) -> Array:
+        if self._given is None:
+            raise InputError(
+                "the smoothness constant must be known here",
+                f"{type(self).__name__} without it",
+                "use gs.AutoPDS(), which finds it, or give smoothness= here or L= to the method",
+            )
+        return self._given.copy()
+
+    def _take(self, agents: Array) -> Self:
+        rows = as_slice(np.concatenate([np.arange(n) + first for n, first in self._ranges(agents)]))
+        other = copy.copy(self)
+        other.m, other._sizes, other._constants = len(agents), self._sizes[agents], {}
+        other._parts = [rows_at(part, rows) for part in self._parts]
+        other._given = None if self._given is None else self._given[agents]
+        other.__dict__.pop("_whole", None)
+        return other
+
+    def _ranges(self, agents: Array) -> list[tuple[int, int]]:
+        return list(zip(self._sizes[agents].tolist(), self._starts[agents].tolist(), strict=True))
+
+    @property
+    def _starts(self) -> Array:
+        return np.cumsum(self._sizes) - self._sizes
+
+    @property
+    def _totals(self) -> Array:
+        """The total weight of each agent's rows."""
+        return np.ones(self.m) if self._reduction == "mean" else self._sizes.astype(np.float64)
+
+    @cached_property
+    def _whole(self) -> list[Block]:
+        """All rows of all agents."""
+        return self._blocks(self._parts, self._sizes, np.repeat(self._totals / self._sizes, self._sizes))
+
+    def _blocks(self, parts: list[Array], sizes: Array, weights: Array) -> list[Block]:
+        starts, widths, blocks = np.cumsum(sizes) - sizes, self._widths(sizes), []
+        for width in np.unique(widths):
+            agents = np.flatnonzero(widths == width)
+            own, places = sizes[agents, None], np.arange(width)
+            rows = starts[agents, None] + np.minimum(places, own - 1)
+            chosen = as_slice(rows.ravel())
+            shaped = [rows_at(part, chosen).reshape(*rows.shape, *part.shape[1:]) for part in parts]
+            counted = np.where(places < own, weights[rows], 0).astype(self.dtype)
+            blocks.append(self._placed(Block(agents, shaped, counted)))
+        return blocks
+
+    def _over(self, blocks: list[Block], x: Array, *, gradient: bool) -> tuple[Array, Array]:
+        """Values and gradients of all agents, each of which is in one block."""
+        if len(blocks) == 1:
+            return self._evaluate(blocks[0], x, gradient)
+        found = [self._evaluate(block, rows_at(x, block.agents), gradient) for block in blocks]
+        order = np.argsort(np.concatenate([block.agents for block in blocks]))
+        values, gradients = (rows_at(stack_rows(parts), order) for parts in zip(*found, strict=True))
+        return values, gradients
+
+
+def require_sum_of_rows(whole: float, rows: Array) -> None:
+    """Refuse a function whose value for several rows is neither the sum nor the mean of those for one row each."""
+    total, scale = float(np.sum(rows)), float(np.sum(np.abs(rows)))
+    slack = float(np.sqrt(np.finfo(rows.dtype).eps)) * scale
+    known = abs(whole - total) <= slack or abs(whole - total / len(rows)) <= slack
+    if not known and np.isfinite(whole):
+        raise InputError(
+            "the loss of several rows must be the sum or the mean of the losses of each",
+            f"{whole:g} for rows of {', '.join(f'{row:.4g}' for row in rows)}",
+            "return a sum, put a regulariser into mu or a penalty, or give reduction=None: no sampling then",
+        )
+
+
+def require_convex(loss: Loss, at: Array) -> None:
+    """Refuse losses that lie above the chord in the middle of a segment, on a few segments around a point (d,)."""
+    rng = np.random.default_rng(0)
+    slack = 10 * float(np.sqrt(np.finfo(loss.dtype).eps))
+    for reach in _REACH:
+        a, b = (at + reach * rng.standard_normal((2, loss.m, loss.d))).astype(loss.dtype)
+        ends = np.stack([to_numpy(loss.value(end)).astype(np.float64) for end in (a, b)])
+        middle = to_numpy(loss.value((a + b) / 2)).astype(np.float64)
+        above = middle - ends.mean(axis=0)
+        if bool(np.any(above > slack * (np.abs(ends).sum(axis=0) + np.abs(middle)))):
+            agent = int(np.nanargmax(above))
+            raise InputError(
+                "the loss must be convex in the parameters",
+                f"{middle[agent]:.6g} in the middle between {ends[0, agent]:.6g} and {ends[1, agent]:.6g} "
+                f"for agent {agent}",
+                "use a model that is linear in them and a convex loss, or check_convexity=False to try all the same",
+            )
+
+
+def missing(name: str, library: str, remedy: str) -> NoReturn:
+    """The error where the library of a loss is not installed."""
+    raise InputError(f"gs.losses.{name} needs {library}", "an installation without it", remedy) from None
+
+
+def _constants(smoothness: Any, m: int) -> Array:
+    constants = numeric_array("smoothness", smoothness).astype(np.float64)
+    fits = constants.shape in ((), (m,)) and not (constants < 0).any()
+    rule = f"smoothness must be a non-negative number, or {m} of them"
+    require(fits, rule, smoothness, "give a Lipschitz constant of the gradient for each agent, or leave it out")
+    return np.broadcast_to(constants, m).copy()

@@ -1,0 +1,184 @@
+"""Convex functions written in JAX."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.errors import InputError, kind_of, require
+from gradslide.losses.autodiff import Block, Differentiated, Reduction, missing, require_convex, require_sum_of_rows
+from gradslide.losses.inputs import numeric_array, working_dtype
+
+_FEW = 4  # rows on which the function is tried
+
+
+class Jax(Differentiated):
+    """ft_i(x) = sum over agent i's rows of function(parameters, row), where x holds the parameters.
+
+    function: (parameters, batch) -> the mean, the sum or one number per row of a batch, in operations of JAX; convex
+    and smooth in the parameters. data: a list with one pytree of arrays per agent, whose leading axis counts rows, all
+    of one form; a batch has that form. parameters: a pytree like the one that the function takes, whose numbers do not
+    matter; x is its arrays, flattened one after the other (jax.flatten_util.ravel_pytree). Its precision is that of the
+    loss: float32 stays, all else is float64, for which JAX is switched to double precision here and nowhere else.
+    reduction: "sum" over an agent's rows or "mean"; None takes the function of all rows at once as it is, and cannot
+    sample. smoothness: Lipschitz constant(s) of the gradient, a number or m numbers; None if unknown, which AutoPDS
+    does not mind. check_convexity: try a few segments.
+
+    It takes and gives NumPy's arrays. Agents with different numbers of rows are filled up with rows that do not count.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        data: Sequence[Any],
+        parameters: Any,
+        *,
+        smoothness: Any = None,
+        reduction: Reduction = "sum",
+        check_convexity: bool = True,
+    ) -> None:
+        try:
+            self._jax = importlib.import_module("jax")
+        except ImportError:
+            missing("Jax", "JAX", "pip install 'gradslide[jax]'")
+        require(callable(function), "function must be callable", kind_of(function), "give (parameters, batch) -> value")
+        self._function = function
+        leaves = [np.asarray(leaf) for leaf in self._jax.tree.leaves(parameters)]
+        numbers = len(leaves) > 0 and all(leaf.dtype.kind in "biuf" for leaf in leaves)
+        remedy = "give for example np.zeros(5)"
+        require(numbers, "parameters must be a pytree of arrays of real numbers", kind_of(parameters), remedy)
+        dtype = working_dtype(np.result_type(*leaves))
+        parts, sizes, self._form = _read(self._jax, data, dtype)
+        super().__init__(
+            parts, sizes, sum(leaf.size for leaf in leaves), dtype, None, smoothness=smoothness, reduction=reduction
+        )
+        with self._precision():
+            flat = importlib.import_module("jax.flatten_util").ravel_pytree
+            typed = self._jax.tree.map(lambda leaf: self._jax.numpy.asarray(leaf, dtype=dtype), parameters)
+            x0, self._unravel = flat(typed)
+        self.x0 = np.array(x0)
+        """The parameters that were given, (d,)."""
+        self._per_row = False
+        self._try()
+        self._both = self._jax.jit(self._jax.vmap(self._jax.value_and_grad(self._value)))
+        self._only = self._jax.jit(self._jax.vmap(self._value))
+        if check_convexity:
+            require_convex(self, self.x0)
+
+    def parameters_of(self, x: Array) -> Any:
+        """A point, (d,), such as solution.mean, as the pytree that the function takes; arrays of NumPy's."""
+        x = np.asarray(x, dtype=self.dtype)
+        require(x.shape == (self.d,), f"x must have shape ({self.d},)", x.shape, "give solution.mean, or one row of x")
+        with self._precision():
+            return self._jax.tree.map(np.asarray, self._unravel(self._jax.numpy.asarray(x)))
+
+    def read_samples(self, agent: int, batch: Any) -> tuple[Array, ...]:
+        self._require_rows()
+        parts, form = _leaves(self._jax, batch, self.dtype, "a batch")
+        like_ours = form == self._form and all(
+            a.shape[1:] == b.shape[1:] for a, b in zip(parts, self._parts, strict=True)
+        )
+        rule = "a batch must have the form of the loss's own data"
+        require(like_ours, rule, kind_of(batch), "yield the same pytree, with a leading axis of samples")
+        return tuple(parts)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.dtype == np.float32:
+            return nullcontext()
+        # Older releases have it elsewhere.
+        if hasattr(self._jax, "enable_x64"):
+            return self._jax.enable_x64(True)  # type: ignore[no-any-return]
+        return importlib.import_module("jax.experimental").enable_x64()  # type: ignore[no-any-return]
+
+    def _widths(self, sizes: Array) -> Array:
+        """Each shape is compiled anew, so there should be few: one, where that at most doubles the rows."""
+        if self._reduction is None:
+            return sizes
+        most = sizes.max() if sizes is self._sizes else _power_of_two(sizes.max())
+        return np.full_like(sizes, most) if len(sizes) * most <= 2 * sizes.sum() else _power_of_two(sizes)
+
+    def _placed(self, block: Block) -> Block:
+        with self._precision():
+            asarray = self._jax.numpy.asarray
+            return Block(block.agents, [asarray(part) for part in block.parts], asarray(block.weights))
+
+    def _evaluate(self, block: Block, x: Array, gradient: bool) -> tuple[Array, Array]:
+        with self._precision():
+            if gradient:
+                values, gradients = self._both(x, block.parts, block.weights)
+                return np.array(values), np.array(gradients)
+            return np.array(self._only(x, block.parts, block.weights)), x
+
+    def _value(self, x: Array, parts: list[Array], weights: Array) -> Array:
+        """Of one agent."""
+        if self._reduction is None:
+            return self._called(x, parts).sum()
+        return weights @ self._row_losses(x, parts)
+
+    def _row_losses(self, x: Array, parts: list[Array]) -> Array:
+        """What the function gives for each row alone, (rows,), whichever way it puts several together."""
+        if self._per_row:
+            losses = self._called(x, parts)
+        else:
+            losses = self._jax.vmap(lambda *row: self._called(x, [part[None] for part in row]))(*parts)
+        return losses.reshape(len(parts[0]), -1).sum(axis=1)
+
+    def _called(self, x: Array, parts: list[Array]) -> Array:
+        return self._jax.numpy.asarray(
+            self._function(self._unravel(x), self._jax.tree.unflatten(self._form, parts)), dtype=self.dtype
+        )
+
+    def _try(self) -> None:
+        """Refuse what is no sum over rows; find out whether it gives one number per row."""
+        rows = min(_FEW, int(self._sizes[0]))
+        # At a start of zeros all rows would look alike.
+        x = (self.x0 + np.random.default_rng(0).standard_normal(self.d)).astype(self.dtype)
+        with self._precision():
+            few = [self._jax.numpy.asarray(part[:rows]) for part in self._parts]
+            try:
+                shape = self._jax.eval_shape(self._called, x, few).shape
+            except self._jax.errors.JAXTypeError as error:
+                got, remedy = str(error).partition("\n")[0], "use jax.numpy and jax.lax in it"
+                raise InputError("function must be one that JAX can trace", got, remedy) from None
+            if self._reduction is None:
+                return
+            self._per_row = len(shape) > 0
+            if self._per_row:
+                rule = "function must give a number, or one number per row"
+                require(shape[0] == rows, rule, f"shape {shape} for {rows} rows", "correct that function")
+                return
+            both = self._jax.jit(lambda x, few: (self._called(x, few), self._row_losses(x, few)))
+            whole, losses = (np.asarray(found) for found in both(x, few))
+            require_sum_of_rows(float(whole), losses)
+
+
+def _power_of_two(sizes: Array) -> Array:
+    """The next one."""
+    return 2 ** np.ceil(np.log2(sizes)).astype(np.intp)
+
+
+def _read(jax: Any, data: Any, dtype: Any) -> tuple[list[Array], Array, Any]:
+    """The arrays of all agents below each other, the number of rows of each agent, (m,), and the form of a pytree."""
+    listed = isinstance(data, list) and len(data) > 0
+    rule = "data must be a list with one pytree of arrays per agent"
+    require(listed, rule, kind_of(data), "for example [(features[rows], labels[rows]) for rows in splits]")
+    read = [_leaves(jax, own, dtype, f"the data of agent {agent}") for agent, own in enumerate(data)]
+    forms = {(str(form), *(part.shape[1:] for part in parts)) for parts, form in read}
+    rule, remedy = "the data of all agents must have one form", "give each the same pytree, with rows of one shape"
+    require(len(forms) == 1, rule, f"{len(forms)} of them", remedy)
+    joined = [np.concatenate(part) for part in zip(*(parts for parts, _ in read), strict=True)]
+    return joined, np.array([len(parts[0]) for parts, _ in read]), read[0][1]
+
+
+def _leaves(jax: Any, tree: Any, dtype: Any, what: str) -> tuple[list[Array], Any]:
+    """The arrays of one pytree, floating ones in the dtype, and its form."""
+    found, form = jax.tree.flatten(tree)
+    arrays = [numeric_array(what, leaf) for leaf in found]
+    lengths = {array.shape[0] if array.ndim else None for array in arrays}
+    counted = len(lengths) == 1 and not lengths & {None, 0}
+    shapes = ", ".join(str(array.shape) for array in arrays) or "no array"
+    require(counted, f"{what} must be arrays with one leading entry per row, one or more", shapes, "reshape them")
+    return [array.astype(dtype, copy=False) if array.dtype.kind == "f" else array for array in arrays], form

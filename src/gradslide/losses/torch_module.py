@@ -1,0 +1,240 @@
+"""Convex models written in PyTorch."""
+
+import copy
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from gradslide._types import Array
+from gradslide.arrays import dtype_of, to_numpy
+from gradslide.errors import InputError, kind_of, require, require_number
+from gradslide.losses.autodiff import Block, Differentiated, Reduction, missing, require_convex, require_sum_of_rows
+from gradslide.losses.devices import moved
+from gradslide.losses.torch_loaders import read_loaders, read_pair
+
+_FEW = 4  # rows on which the loss is tried
+
+
+class Torch(Differentiated):
+    """ft_i(x) = sum over agent i's rows of loss(module(input), target), where x holds the parameters of the module.
+
+    module: a torch.nn.Module whose parameters are float32 or float64, the precision of the loss. x is all those that
+    require a gradient, flattened, in the order of module.parameters(); others stay as they are. It is copied, and the
+    copy evaluated in evaluation mode: no dropout, fixed batch norm. loss: (predictions, targets) -> the mean, the sum
+    or one number per row, such as nn.CrossEntropyLoss(); the composition must be convex in x and smooth. loaders: for
+    each agent a DataLoader, a Dataset, a pair of tensors, or an iterable of pairs (inputs, targets); read once, and
+    kept in memory. reduction: "sum" over an agent's rows, however they come in batches, or "mean"; None takes the loss
+    of all rows at once as it is, and cannot sample. smoothness: Lipschitz constant(s) of the gradient, a number or m
+    numbers; None if unknown, which AutoPDS does not mind. check_convexity: try a few segments. rows_at_once: rows, of
+    all agents, that are evaluated together, for less memory.
+
+    On the CPU it takes and gives NumPy's arrays; the loss of a module on a GPU lives there.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        loss: Callable[[Any, Any], Any],
+        loaders: Sequence[Any],
+        *,
+        smoothness: Any = None,
+        reduction: Reduction = "sum",
+        check_convexity: bool = True,
+        rows_at_once: int | None = None,
+    ) -> None:
+        try:
+            torch = importlib.import_module("torch")
+        except ImportError:
+            missing("Torch", "PyTorch", "install gradslide[torch]")
+        is_module = isinstance(module, torch.nn.Module)
+        require(is_module, "module must be a torch.nn.Module", kind_of(module), "for example torch.nn.Linear(10, 1)")
+        require(callable(loss), "loss must be callable", kind_of(loss), "give a function of (predictions, targets)")
+        if rows_at_once is not None:
+            require_number("rows_at_once", rows_at_once, "leave it out for all at once", least=1, whole=True)
+            whole = reduction is not None
+            require(whole, "rows_at_once needs a sum over rows", "reduction=None", "leave one of them out")
+        first = _checked_parameters(module)
+        parts, sizes = read_loaders(loaders, first.dtype, first.device)
+        self._shapes = {name: tuple(p.shape) for name, p in _variables(module)}
+        self.x0 = np.concatenate([to_numpy(p).ravel() for _, p in _variables(module)])
+        """The module's parameters, (d,): where a run may start."""
+        there = torch.empty(0, dtype=first.dtype, device=first.device)
+        home = None if first.device.type == "cpu" else there
+        super().__init__(parts, sizes, len(self.x0), dtype_of(first), home, smoothness, reduction)
+        self._there = there
+        self._module = copy.deepcopy(module).eval()
+        self._loss = copy.deepcopy(loss).eval().to(first.device) if isinstance(loss, torch.nn.Module) else loss
+        self._rows_at_once = rows_at_once
+        self._per_row = self._vectorized = False
+        self._try(torch)
+        if check_convexity:
+            require_convex(self, self.x0)
+
+    def load_into(self, module: Any, x: Array) -> None:
+        """Write a point, (d,), such as solution.mean, into the parameters of a module like the one that was given."""
+        torch = importlib.import_module("torch")
+        like_ours = {name: tuple(p.shape) for name, p in _variables(module)} == self._shapes
+        rule = "module must have the parameters of the one that the loss was made from"
+        require(like_ours, rule, type(module).__name__, f"those are {', '.join(self._shapes)}")
+        x = to_numpy(x)
+        require(x.shape == (self.d,), f"x must have shape ({self.d},)", x.shape, "give solution.mean, or one row of x")
+        with torch.no_grad():
+            for (_, parameter), value in zip(_variables(module), self._split(torch.tensor(x)).values(), strict=True):
+                parameter.copy_(value)
+
+    def read_samples(self, agent: int, batch: Any) -> tuple[Array, Array]:
+        self._require_rows()
+        pair = read_pair(batch, self._there.dtype, self._there.device)
+        for name, part, own in zip(("inputs", "targets"), pair, self._parts, strict=True):
+            rule = f"{name} of a batch must have the shape of the loss's own, {tuple(own.shape[1:])} per row"
+            require(part.shape[1:] == own.shape[1:], rule, tuple(part.shape[1:]), "yield a leading axis of samples")
+        return pair
+
+    def _placed(self, block: Block) -> Block:
+        return block._replace(weights=moved(block.weights, self._there))
+
+    def _evaluate(self, block: Block, x: Array, gradient: bool) -> tuple[Array, Array]:
+        torch = importlib.import_module("torch")
+        x, weights = moved(x, self._there).detach(), block.weights
+        values, gradients = torch.zeros_like(x[:, 0]), torch.zeros_like(x)
+        with torch.set_grad_enabled(gradient):
+            for agents, rows in self._pieces(weights.shape):
+                at = x[agents].clone().requires_grad_(gradient)
+                inputs, targets = (part[agents, rows] for part in block.parts)
+                found = self._values(at, inputs, targets, weights[agents, rows])
+                values[agents] += found.detach()
+                if gradient:
+                    gradients[agents] += torch.autograd.grad(found.sum(), at)[0]
+        return (to_numpy(values), to_numpy(gradients)) if self._home is None else (values, gradients)
+
+    def _pieces(self, shape: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+        """Agents and rows that are evaluated together."""
+        agents, rows = shape
+        most = self._rows_at_once or max(1, agents * rows)
+        step = max(1, most // rows)
+        for first in range(0, agents, step):
+            for row in range(0, rows, most):
+                yield slice(first, first + step), slice(row, row + most)
+
+    def _values(self, x: Array, inputs: Array, targets: Array, weights: Array) -> Array:
+        torch = importlib.import_module("torch")
+        if self._vectorized and len(x) > 1:
+            return torch.vmap(self._value)(x, inputs, targets, weights)
+        return torch.stack([self._value(*own) for own in zip(x, inputs, targets, weights, strict=True)])
+
+    def _value(self, x: Array, inputs: Array, targets: Array, weights: Array) -> Array:
+        """Of one agent."""
+        predictions = self._predicted(x, inputs)
+        if self._reduction is None:
+            return self._loss(predictions, targets).sum()
+        return weights @ self._row_losses(predictions, targets)
+
+    def _predicted(self, x: Array, inputs: Array) -> Array:
+        return importlib.import_module("torch").func.functional_call(self._module, self._split(x), (inputs,))
+
+    def _row_losses(self, predictions: Array, targets: Array) -> Array:
+        """The loss of each row alone, (rows,), whichever way it puts several together."""
+        if self._per_row:
+            losses = self._loss(predictions, targets)
+        else:
+            one = importlib.import_module("torch").vmap(lambda row, target: self._loss(row[None], target[None]))
+            losses = one(predictions, targets)
+        return losses.reshape(len(predictions), -1).sum(dim=1)
+
+    def _split(self, x: Array) -> dict[str, Array]:
+        """The parameters by name."""
+        sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
+        pieces = zip(self._shapes.items(), x.split(sizes), strict=True)
+        return {name: piece.reshape(shape) for (name, shape), piece in pieces}
+
+    def _try(self, torch: Any) -> None:
+        """Refuse what is no sum over rows, is random or has no gradient; find out how it can be evaluated."""
+        few = slice(0, min(_FEW, int(self._sizes[0])))
+        inputs, targets = (part[few] for part in self._parts)
+        # At a start of zeros all rows would look alike.
+        at = moved((self.x0 + np.random.default_rng(0).standard_normal(self.d)).astype(self.dtype), self._there)
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            predictions = self._predicted(at.requires_grad_(), inputs)
+            whole = self._loss(predictions, targets)
+            differentiable = isinstance(whole, torch.Tensor) and whole.requires_grad
+            rule = "the loss must be a tensor that depends on the module's parameters in a way that has a gradient"
+            require(differentiable, rule, kind_of(whole), "use operations of PyTorch only, and no detach")
+            again = self._loss(self._predicted(at, inputs), targets)
+            same = torch.equal(whole.nan_to_num(), again.nan_to_num())
+            require(same, "module and loss must give the same each time", "two values", "remove what is random in them")
+            if self._reduction is not None:
+                _require_plain_mean(self._loss, self._parts[1])
+                self._try_rows(predictions, targets, whole.detach())
+            if self.m > 1:
+                self._try_agents()
+
+    def _try_rows(self, predictions: Array, targets: Array, whole: Array) -> None:
+        got = f"{tuple(predictions.shape)} for {len(targets)} rows"
+        remedy = "keep the leading axis, or give reduction=None: no sampling then"
+        rowwise = predictions.ndim > 0 and len(predictions) == len(targets)
+        require(rowwise, "the module must give one prediction per row", got, remedy)
+        self._per_row = whole.ndim > 0
+        if self._per_row:
+            rule = "the loss must be a number, or one number per row"
+            require(
+                len(whole) == len(targets), rule, f"shape {tuple(whole.shape)} for {len(targets)} rows", "correct it"
+            )
+            return
+        try:
+            losses = self._row_losses(predictions, targets)
+        except (RuntimeError, ValueError, IndexError) as error:
+            got = str(error).partition("\n")[0]
+            remedy = 'let it return one number per row (reduction="none"), or give reduction=None: no sampling then'
+            raise InputError("the loss must be one that torch.vmap can take row by row", got, remedy) from None
+        require_sum_of_rows(float(whole), to_numpy(losses))
+
+    def _try_agents(self) -> None:
+        """All agents at once where the module allows it."""
+        block = self._whole[0]
+        pair = Block(block.agents[:2], [part[:2] for part in block.parts], block.weights[:2])
+        self._vectorized = True
+        try:
+            self._evaluate(pair, np.tile(self.x0, (len(pair.agents), 1)), gradient=True)
+        # What torch.vmap cannot do is told in many ways.
+        except Exception:
+            self._vectorized = False
+
+    def _moved(self, home: Array) -> Self:
+        other = copy.copy(self)
+        other.__dict__.pop("_whole", None)
+        other._home = home
+        other._there = self._there.to(home.device)
+        other._module = copy.deepcopy(self._module).to(home.device)
+        other._loss = copy.deepcopy(self._loss).to(home.device) if hasattr(self._loss, "to") else self._loss
+        other._parts = [moved(part, home) for part in self._parts]
+        return other
+
+
+def _variables(module: Any) -> list[tuple[str, Any]]:
+    return [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+
+
+def _checked_parameters(module: Any) -> Any:
+    """The first parameter of a module whose parameters are alike."""
+    found = [p for _, p in _variables(module)]
+    remedy = "for example torch.nn.Linear(10, 1); requires_grad_(False) keeps a parameter fixed"
+    require(len(found) > 0, "module must have parameters that require a gradient", kind_of(module), remedy)
+    kinds = sorted({f"{dtype_of(p)} on {p.device}" for p in found})
+    one = len(kinds) == 1 and dtype_of(found[0]) in (np.float32, np.float64)
+    rule = "parameters must be all float32, or all float64, on one device"
+    require(one, rule, ", ".join(kinds), "convert them: module.double().to(device)")
+    return found[0]
+
+
+def _require_plain_mean(loss: Any, targets: Array) -> None:
+    """Refuse a mean that is weighted by class, or leaves rows out: it depends on which rows come together."""
+    if getattr(loss, "reduction", "") != "mean" or not hasattr(loss, "ignore_index"):
+        return
+    rule = "the mean over rows must not depend on how they come in batches"
+    for name, found in (
+        ("class weights", loss.weight is not None),
+        ("rows with ignore_index", bool((targets == loss.ignore_index).any())),
+    ):
+        require(not found, rule, f"{type(loss).__name__} with {name}", 'give it reduction="sum"')
