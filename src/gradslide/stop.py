@@ -21,8 +21,9 @@ class Relative:
 
     objective: objective <= to + value |to|, where `to` is the optimum, or an estimate of it. disagreement: <=
     value * to, by default to = ||mean||. residual: <= value * to, by default to = sqrt(m) ||mean||, or the larger of
-    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = |objective|. kkt: <= value * to,
-    by default to = the stationarity at the start, and ||mean|| for the consensus.
+    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = |objective|, or
+    a millionth of the largest that the agents have checked: an optimum may be 0. kkt: <= value * to, by default to =
+    the stationarity at the start, and ||mean|| for the consensus.
     """
 
     value: float
@@ -101,13 +102,17 @@ class Stop:
         """Whether a target can only be seen from outside."""
         return not self.given.isdisjoint({"objective", "residual"})
 
-    def reached(self, record: Record, kkt: KKT | None = None) -> bool:
-        """Whether every target holds at this record, and these residuals."""
+    def reached(self, record: Record, kkt: KKT | None = None, least: float = 0.0) -> bool:
+        """Whether every target holds at this record, and these residuals. least: what a relative gap is relative to
+        where the objective is smaller."""
         checks = (
             (record.objective, _objective_target(self.objective)),
             (record.residual, _scaled(self.residual, record.residual_scale)),
             (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
-            (None if record.gap is None else abs(record.gap), _scaled(self.gap, abs(record.objective or 0.0))),
+            (
+                None if record.gap is None else abs(record.gap),
+                _scaled(self.gap, max(least, abs(record.objective or 0.0))),
+            ),
             (None if kkt is None else kkt.stationarity, _scaled(self.kkt, 0.0 if kkt is None else kkt.scale)),
             (None if kkt is None else kkt.consensus, _scaled(self.kkt, record.mean_norm)),
         )
