@@ -23,13 +23,14 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs,plot]'
 	@touch $@
 
-.PHONY: help run reproduce test test-all lint format bench docs docs-serve clean
+.PHONY: help run reproduce examples test test-all browser lint format bench docs docs-serve clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 run: $(VENV)/.installed-run ## set up and run the main job on built-in data
 	$(BIN)/gradslide run
+	$(BIN)/gradslide report gradslide-results/misfire
 
 reproduce: $(VENV)/.installed-run ## the paper's tables and figures, and more, beside ours: about an hour
 	$(BIN)/gradslide reproduce all
@@ -39,6 +40,9 @@ test: lint ## set up, then ruff, mypy and the tests
 
 test-all: lint ## the same with the slow tests
 	$(BIN)/python -m pytest -n auto -q -m ''
+
+browser: ## a browser for the tests of the report page; without one they skip
+	sh tests/get_browser.sh
 
 lint: $(VENV)/.installed-dev ## ruff and mypy
 	$(BIN)/ruff check .

@@ -111,7 +111,7 @@ def compared(*outcomes, interrupted=False, **changed):
     names = list(dict.fromkeys(each.method for each in outcomes))
     text = comparison_text(**{"method": methods(*names), **changed})
     comparison = parse_comparison(text, "small", Path())
-    return Compared(comparison, {"squares": Target(1.0, 1.0)}, list(outcomes), interrupted)
+    return Compared(comparison, {"squares": Target(1.0, 1.0)}, list(outcomes), None, interrupted)
 
 
 # Methods that misbehave

@@ -153,6 +153,7 @@ def test_quiet_prints_nothing_and_writes_the_files(tmp_path, capsys):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "results.json",
         "history.csv",
+        "networks.json",
         "ring.solution.npz",
     }
 

@@ -431,7 +431,7 @@ def test_files_hold_numbers_that_every_reader_takes(tmp_path):
         output=f"dir = '{tmp_path / 'out'}'\nplot = false",
     )
     written = write_files(found, "the text")
-    assert [path.name for path in written] == ["report.txt", "comparison.json", "comparison.csv"]
+    assert [path.name for path in written] == ["report.txt", "comparison.json", "comparison.csv", "networks.json"]
     assert written[0].read_text() == "the text"
     said = strict_json(written[1].read_text())
     assert said["accuracies"] == [0.1, 0.01]
@@ -465,7 +465,7 @@ def test_pictures_are_drawn_of_every_block_even_where_there_is_little_to_show(tm
         condition=CONDITIONS,
         output=f"dir = '{tmp_path}'",
     )
-    written = write_files(found, "")[3:]
+    written = write_files(found, "")[4:]
     assert [path.name for path in written] == [
         f"squares-ring-{condition}.{kind}.png" for condition in ("fair", "lossy") for kind in ("frontier", "curves")
     ]
@@ -532,6 +532,7 @@ def test_out_overrides_the_folder_of_the_spec(tmp_path, monkeypatch):
         "report.txt",
         "comparison.json",
         "comparison.csv",
+        "networks.json",
         "runs",
     }
     assert not (tmp_path / "gradslide-results").exists()

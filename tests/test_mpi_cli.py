@@ -13,6 +13,7 @@ import pytest
 from mpi_tasks import MPIEXEC, needs_mpi
 
 import gradslide as gs
+from gradslide import parts
 from gradslide.cli import _without_n
 from gradslide.network.mpi.launch import launch
 
@@ -203,9 +204,9 @@ def started(spec, ranks, *arguments):
 
 
 def ranks_of(process, count, folder):
-    """The processes of a run, once it has written a checkpoint."""
+    """The processes of a run, once it has written a checkpoint of more than the first iteration."""
     deadline = time.monotonic() + 90
-    while not list(folder.glob("*.checkpoint.*-of-*.npz")):
+    while (parts.newest(folder / "ring.checkpoint.npz") or 0) <= 1:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -12,8 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gradslide import cli_peers
+from gradslide import cli_peers, cli_report
 from gradslide._version import __version__
+from gradslide.cli_data import data_app
+from gradslide.cli_report import Live, LiveAt, live_page
 from gradslide.cli_shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
 from gradslide.errors import InputError
 
@@ -32,10 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-data_app = typer.Typer(no_args_is_help=True, help="Data sets: what there is, where it is, and fetching it.")
 app.add_typer(data_app, name="data")
-
 cli_peers.register(app)
+cli_report.register(app)
 
 
 @app.command()
@@ -56,6 +57,8 @@ def run(
     timeout: Annotated[
         float, typer.Option("--timeout", help="With MPI: seconds after which a process without a sign of life is lost.")
     ] = 30.0,
+    live: Live = False,
+    live_at: LiveAt = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -71,7 +74,8 @@ def run(
     from gradslide.experiments.files import to_json, write_results
     from gradslide.experiments.run import checked, run_spec
     from gradslide.experiments.spec import main_job, read_spec
-    from gradslide.experiments.tables import legend, results_table, spread
+    from gradslide.experiments.summary import legend
+    from gradslide.experiments.tables import results_table, spread
     from gradslide.interrupts import expect_interrupts
     from gradslide.network.mpi.launch import launch, mark_done
     from gradslide.network.mpi.world import this_world
@@ -79,6 +83,7 @@ def run(
     parsed = main_job() if spec is None else read_spec(spec)
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
+    live = live or live_at is not None
     if processes is not None:
         checked(parsed, processes)
         raise typer.Exit(_launched(launch(_without_n(sys.argv[1:]), processes)))
@@ -88,8 +93,20 @@ def run(
     expect_interrupts()
     is_shown = not quiet and (world is None or world.is_first)
     say = note if is_shown else lambda text: None
-    with nullcontext() if world is None else world.guarded(lambda: mark_done(USER_ERROR)):
-        results = run_spec(parsed, data_dir=data_dir, progress=is_shown, resume=not fresh, say=say, places=world)
+    live = live and (world is None or world.is_first)
+    with (
+        nullcontext() if world is None else world.guarded(lambda: mark_done(USER_ERROR)),
+        live_page(live, live_at if live else None, parsed.name, parsed.title) as shown,
+    ):
+        results = run_spec(
+            parsed,
+            data_dir=data_dir,
+            progress=is_shown,
+            resume=not fresh,
+            say=say,
+            places=world,
+            onlooker=shown,
+        )
         code = OK if results.fulfilled else STOPPED_SHORT
         written = write_results(results) if world is None or world.is_first else []
         if world is not None:
@@ -103,7 +120,7 @@ def run(
     elif is_shown:
         print(results.spec.title)
         show(results_table(results))
-        print(legend(results))
+        print(*legend(results.to_dict()), sep="\n")
         if moved := spread(results):
             print(moved)
         print("written:", *(f"  {path}" for path in written), sep="\n")
@@ -284,53 +301,6 @@ def info(
         print(json.dumps(installation(), indent=1))
     else:
         show(facts_table("gradslide", installation()))
-
-
-@data_app.command("list")
-def data_list(data_dir: DataDir = None, json_: Json = False) -> None:
-    """The data sets that can be used by name, and which are here."""
-    from gradslide.data import catalogue
-    from gradslide.experiments.tables import data_table
-
-    entries = catalogue(data_dir)
-    if json_:
-        print(
-            json.dumps(
-                [{**vars(entry), "path": str(entry.path) if entry.path else None} for entry in entries],
-                indent=1,
-            )
-        )
-    else:
-        show(data_table(entries))
-
-
-@data_app.command("get")
-def data_get(name: Annotated[str, typer.Argument(help="For example ijcnn1.")], data_dir: DataDir = None) -> None:
-    """Find a data set, or download it, and print its path."""
-    from gradslide.data import get
-
-    print(get(name, data_dir=data_dir))
-
-
-@data_app.command("path")
-def data_path(
-    name: Annotated[str | None, typer.Argument(help="A data set; without it, the folder.")] = None,
-    data_dir: DataDir = None,
-) -> None:
-    """Where a data set is, or where data sets are looked for."""
-    from gradslide.data import data_directory, find
-
-    if name is None:
-        print(data_directory(data_dir))
-        return
-    found = find(name, data_dir)
-    if found is None:
-        raise InputError(
-            f"{name} must be in {data_directory(data_dir)}",
-            "no file",
-            f"fetch it with `gradslide data get {name}`",
-        )
-    print(found)
 
 
 @app.callback(invoke_without_command=True)

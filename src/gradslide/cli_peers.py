@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gradslide.cli_report import Live, LiveAt, live_page
 from gradslide.cli_shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
 from gradslide.errors import InputError
 
@@ -51,6 +52,8 @@ def agent(
     init: Annotated[bool, typer.Option("--init", help="Write a commented file to fill in, and start nothing.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew where a checkpoint is there already.")] = False,
+    live: Live = False,
+    live_at: LiveAt = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -77,7 +80,8 @@ def agent(
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
     try:
-        run = run_agent(parsed, progress=not quiet, resume=not fresh)
+        with live_page(live, live_at, parsed.name, f"Agent {parsed.name}, run {parsed.run}", "agent") as shown:
+            run = run_agent(parsed, progress=not quiet, resume=not fresh, onlooker=shown)
     except BuilderFailed as error:
         print(f"{error.report}error: {error}", file=sys.stderr)
         raise typer.Exit(USER_ERROR) from None
@@ -104,6 +108,8 @@ def local(
         bool, typer.Option("--keep", help="Leave the agents' folders (keys, specs, rows, logs) beside the results.")
     ] = False,
     data_dir: DataDir = None,
+    live: Live = False,
+    live_at: LiveAt = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -121,13 +127,15 @@ def local(
     from gradslide.experiments.agent.local.run import AGENTS, AgentFailed, run_local
     from gradslide.experiments.files import to_json, write_results
     from gradslide.experiments.spec import read_spec
-    from gradslide.experiments.tables import legend, results_table
+    from gradslide.experiments.summary import legend
+    from gradslide.experiments.tables import results_table
 
     parsed = read_spec(spec)
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
     try:
-        results = run_local(parsed, data_dir=data_dir, progress=not quiet, keep=keep)
+        with live_page(live, live_at, parsed.name, parsed.title) as shown:
+            results = run_local(parsed, data_dir=data_dir, progress=not quiet, keep=keep, onlooker=shown)
     except AgentFailed as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(USER_ERROR if error.is_mistake else STOPPED_SHORT) from None
@@ -137,7 +145,7 @@ def local(
     elif not quiet:
         print(results.spec.title)
         show(results_table(results))
-        print(legend(results))
+        print(*legend(results.to_dict()), sep="\n")
         print("written:", *(f"  {path}" for path in written), sep="\n")
     raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
 

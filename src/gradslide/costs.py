@@ -7,6 +7,9 @@ from typing import Any
 
 from gradslide.pace import Pace
 
+# What methods take of their losses.
+WORK = ("gradients", "samples")
+
 
 @dataclass
 class Costs:
@@ -44,7 +47,7 @@ class Costs:
 def work(spent: Iterable[Any]) -> list[str]:
     """What costs or records show that methods took: "gradients", "samples", or both."""
     spent = list(spent)
-    return [name for name in ("gradients", "samples") if any(getattr(each, name) for each in spent)] or ["gradients"]
+    return [name for name in WORK if any(getattr(each, name) for each in spent)] or [WORK[0]]
 
 
 def traffic(spent: Iterable[Any]) -> str:

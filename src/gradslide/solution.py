@@ -105,6 +105,7 @@ class Solution:
             "final": {name: column[-1] for name, column in self.history.to_dict().items()} if len(self.history) else {},
             "history": self.history.to_dict(),
             "certificate": None if self.certificate is None else asdict(self.certificate),
+            "certificate_reason": self.certificate_reason,
             "kkt": None if self.kkt is None else asdict(self.kkt),
             "mean": np.asarray(self.mean).tolist(),
             "parameters": dict(self.parameters),

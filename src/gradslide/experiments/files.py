@@ -18,13 +18,16 @@ from gradslide.errors import InputError, unknown_name
 from gradslide.experiments.plots import plot_histories, pyplot
 from gradslide.experiments.run import Results
 
+RESULTS, NETWORKS = "results.json", "networks.json"
+
 
 def write_results(results: Results) -> list[Path]:
     """Write everything into the spec's folder; the paths, most useful first."""
     folder = results.spec.output.dir
     written = [
-        storage.write_atomically(folder / "results.json", to_json(results).encode()),
+        storage.write_atomically(folder / RESULTS, to_json(results).encode()),
         storage.write_atomically(folder / "history.csv", _csv(results).encode()),
+        storage.write_atomically(folder / NETWORKS, as_json(results.networks(), indent=None).encode()),
     ]
     if results.spec.output.plot:
         # Without matplotlib the figures are still in the CSV.
@@ -38,23 +41,26 @@ def to_json(results: Results) -> str:
     return as_json(results.to_dict())
 
 
-def as_json(content: dict[str, Any]) -> str:
+def as_json(content: dict[str, Any], indent: int | None = 1) -> str:
     """The content, with the versions that it was made with."""
-    versions = {
+    return json.dumps(finite({"format": 1, "versions": versions(), **content}), indent=indent, allow_nan=False)
+
+
+def versions() -> dict[str, str]:
+    return {
         "gradslide": __version__,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "python": platform.python_version(),
     }
-    return json.dumps(_finite({"format": 1, "versions": versions, **content}), indent=1, allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity: null stands for it."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

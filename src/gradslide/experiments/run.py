@@ -1,20 +1,25 @@
 """Run a spec: one solve per network, with errors and bounds where a reference optimum is known."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gradslide import storage
+from gradslide._types import Array
 from gradslide.costs import work
 from gradslide.errors import require
 from gradslide.experiments import bounds, build
+from gradslide.experiments.by_agent import shared_out
+from gradslide.experiments.frames import Frames, drawn
 from gradslide.experiments.places import OnePlace, Optimum, Places
 from gradslide.experiments.spec import Spec, stem
 from gradslide.graph import Graph
 from gradslide.guarantees import Bound
+from gradslide.history import Record
 from gradslide.methods import Method
 from gradslide.problem import Problem
+from gradslide.run import Callback
 from gradslide.solution import Solution
 from gradslide.solve import solve
 from gradslide.status import Status
@@ -26,7 +31,8 @@ class NetworkRun:
 
     stem: how the names of its files begin.
     objective_error: at the mean of the agents; local_error: with each agent at its own point. bound: on the local error
-    and on ||A x||; bound_at_mean: on the objective error.
+    and on ||A x||; bound_at_mean: on the objective error; bounds_along: all three for each record. frames: how far
+    the agents were from the mean, as `Frames` has it; by_agent: what each has spent.
     """
 
     name: str
@@ -37,6 +43,9 @@ class NetworkRun:
     local_error: float | None = None
     bound: Bound | None = None
     bound_at_mean: float | None = None
+    bounds_along: dict[str, list[Any]] | None = None
+    frames: dict[str, Any] | None = None
+    by_agent: dict[str, list[int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -46,6 +55,7 @@ class NetworkRun:
             "local_error": self.local_error,
             "bound": None if self.bound is None else asdict(self.bound),
             "bound_at_mean": self.bound_at_mean,
+            "bounds_along": self.bounds_along,
             **self.solution.to_dict(),
         }
 
@@ -77,6 +87,23 @@ class Results:
             "runs": [run.to_dict() for run in self.runs],
         }
 
+    def networks(self) -> dict[str, Any]:
+        """What can be drawn of the networks."""
+        return {"networks": [drawn(run.name, run.graph, run.frames, run.by_agent) for run in self.runs]}
+
+
+class Onlooker:
+    """Looks on while a spec is run. This one takes no notice."""
+
+    def begins(self, name: str, graph: Graph, problem: str, optimum: float | None) -> None:
+        """A network's run begins. problem: in words; optimum: if it is known."""
+
+    def sees(self, record: Record, frames: Frames | None) -> None:
+        """What was recorded last, and what the agents were seen to do so far."""
+
+    def ended(self, run: NetworkRun) -> None:
+        """A network's run has ended."""
+
 
 def run_spec(
     spec: Spec,
@@ -86,9 +113,12 @@ def run_spec(
     resume: bool = True,
     say: Callable[[str], None] = lambda text: None,
     places: Places | None = None,
+    onlooker: Onlooker | None = None,
 ) -> Results:
     """Everything a spec asks for but the files. places: the processes that share it, one by default; the first one gets
-    the answers of all agents. A spec that speaks of the optimum has all data there as well."""
+    the answers of all agents. A spec that speaks of the optimum has all data there as well. onlooker: told of every
+    network and record, in this process."""
+    onlooker = Onlooker() if onlooker is None else onlooker
     places = OnePlace() if places is None else places
     graphs = checked(spec)
     m = build.agents_of(spec)
@@ -107,22 +137,37 @@ def run_spec(
             problem = build.build_problem(spec, data_dir, None if places.size == 1 else network.agents)
         method = build.build_method(spec, _theory(graph, known))
         stems.append(stem(name, stems))
+        frames = Frames(network)
+        onlooker.begins(name, graph, problem.described(m), None if known is None else known.objective)
         solution = solve(
             problem,
             network,
             method,
             stop=stop,
+            callback=_followed(frames, onlooker),
             progress=name if progress else False,
             checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
             checkpoint_seconds=spec.output.checkpoint_seconds,
             resume=resume,
-        ).gathered()
-        runs.append(_measured(name, stems[-1], graph, method, solution, known))
+        )
+        frames.look_last(solution.history[-1].iteration if len(solution.history) else 0, solution.x)
+        solution = solution.gathered()
+        measured = _measured(name, stems[-1], graph, method, solution, known, frames)
+        runs.append(replace(measured, frames=frames.to_dict(), by_agent=shared_out(solution.costs, graph)))
+        onlooker.ended(runs[-1])
         if solution.status is Status.INTERRUPTED:
             break
     assert problem is not None
     has_targets = stop is not None and stop.has_targets
     return Results(spec, problem.described(m), None if known is None else known.objective, has_targets, runs)
+
+
+def _followed(frames: Frames, onlooker: Onlooker) -> Callback:
+    def look(record: Record, x: Array) -> None:
+        frames.look(record.iteration, x)
+        onlooker.sees(record, frames)
+
+    return look
 
 
 def checked(spec: Spec, processes: int = 1) -> dict[str, Graph]:
@@ -154,14 +199,15 @@ def _needed(known: Optimum | None) -> Optimum:
 
 
 def _measured(
-    name: str, stem: str, graph: Graph, method: Method, solution: Solution, known: Optimum | None
+    name: str, stem: str, graph: Graph, method: Method, solution: Solution, known: Optimum | None, frames: Frames
 ) -> NetworkRun:
     last = solution.history[-1] if len(solution.history) else None
     whole = None if known is None else known.whole
     if whole is None or last is None or last.objective is None or last.local_objective is None:
         return NetworkRun(name, stem, graph, solution)
     problem, optimum = whole
-    promised = bounds.promise(problem, graph, method, solution, optimum)
+    means = dict(zip(frames.iterations, frames.means, strict=True))
+    promised = bounds.promise(problem, graph, method, solution, optimum, means)
     return NetworkRun(
         name,
         stem,
@@ -171,4 +217,5 @@ def _measured(
         local_error=last.local_objective - optimum.objective,
         bound=None if promised is None else promised.local,
         bound_at_mean=None if promised is None else promised.at_mean,
+        bounds_along=None if promised is None else promised.along,
     )

@@ -10,7 +10,7 @@ from gradslide.experiments.files import as_json
 from gradslide.history import History
 from gradslide.notebook import solution_facts
 
-SOLUTION = "solution.npz"
+SOLUTION, RESULT = "solution.npz", "result.json"
 
 
 def to_json(run: AgentRun) -> str:
@@ -22,7 +22,7 @@ def write_agent(run: AgentRun) -> list[Path]:
     folder = run.spec.output.dir
     return [
         run.solution.save(folder / SOLUTION),
-        storage.write_atomically(folder / "result.json", to_json(run).encode()),
+        storage.write_atomically(folder / RESULT, to_json(run).encode()),
         storage.write_atomically(folder / "history.csv", _csv(run.solution.history).encode()),
     ]
 

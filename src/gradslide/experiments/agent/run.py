@@ -11,8 +11,9 @@ from gradslide import storage
 from gradslide._version import __version__
 from gradslide.experiments.agent.build import build_agent
 from gradslide.experiments.agent.spec import AgentSpec
+from gradslide.experiments.run import NetworkRun, Onlooker
+from gradslide.graph import Graph
 from gradslide.network.peers.network import Peers
-from gradslide.run import Callback
 from gradslide.solution import Solution
 from gradslide.solve import solve
 
@@ -31,6 +32,7 @@ class AgentRun:
     m: int
     has_targets: bool
     solution: Solution
+    graph: Graph
 
     @property
     def fulfilled(self) -> bool:
@@ -43,6 +45,7 @@ class AgentRun:
             "run": self.spec.run,
             "agent": self.number,
             "agents": self.m,
+            "edges": self.graph.edges.tolist(),
             "neighbours": [neighbour.name for neighbour in self.spec.neighbours],
             "x": self.solution.x[0].tolist(),
             **self.solution.to_dict(),
@@ -55,9 +58,11 @@ def checkpoint_of(spec: AgentSpec) -> Path | None:
 
 
 def run_agent(
-    spec: AgentSpec, *, progress: bool = False, resume: bool = True, callback: Callback | None = None
+    spec: AgentSpec, *, progress: bool = False, resume: bool = True, onlooker: Onlooker | None = None
 ) -> AgentRun:
-    """Everything but the files of the results. resume: go on from the checkpoint, if there is one."""
+    """Everything but the files of the results. resume: go on from the checkpoint, if there is one. onlooker: told of
+    every record."""
+    onlooker = Onlooker() if onlooker is None else onlooker
     storage.require_writable(spec.output.dir)
     checkpoint = checkpoint_of(spec)
     with _logged(spec):
@@ -77,12 +82,13 @@ def run_agent(
         )
         with network:
             _log.info("knows the network: agent %d of %d, %r", network.agents[0], network.m, network.graph)
+            onlooker.begins(spec.name, network.graph, repr(agent.problem), None)
             solution = solve(
                 agent.problem,
                 network,
                 agent.method,
                 stop=agent.stop,
-                callback=callback,
+                callback=lambda record, x: onlooker.sees(record, None),
                 progress=spec.name if progress else False,
                 checkpoint=checkpoint,
                 checkpoint_seconds=spec.output.checkpoint_seconds,
@@ -93,7 +99,8 @@ def run_agent(
         for doubt in solution.warnings:
             _log.warning(doubt)
         has_targets = agent.stop is not None and agent.stop.has_targets
-        return AgentRun(spec, network.agents[0], network.m, has_targets, solution)
+        onlooker.ended(NetworkRun(spec.name, "", network.graph, solution))
+        return AgentRun(spec, network.agents[0], network.m, has_targets, solution, network.graph)
 
 
 @contextmanager

@@ -3,18 +3,25 @@
 import csv
 import io
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from gradslide import storage
 from gradslide.errors import InputError
 from gradslide.experiments.compare.plots import plot_curves, plot_frontier
+from gradslide.experiments.compare.report import sections
 from gradslide.experiments.compare.run import Compared
 from gradslide.experiments.compare.summary import Block, blocks
-from gradslide.experiments.compare.tables import verdicts
-from gradslide.experiments.files import as_json, write_figure
+from gradslide.experiments.compare.tables import legend, verdicts
+from gradslide.experiments.compare.task import tasks_of
+from gradslide.experiments.compare.work import prepared
+from gradslide.experiments.files import NETWORKS, as_json, write_figure
+from gradslide.experiments.frames import drawn
 from gradslide.experiments.spec import stem
+from gradslide.graph import Graph
+
+COMPARISON = "comparison.json"
 
 
 def write_comparison(compared: Compared, report: str) -> list[Path]:
@@ -23,8 +30,9 @@ def write_comparison(compared: Compared, report: str) -> list[Path]:
     found = blocks(compared)
     written = [
         storage.write_atomically(folder / "report.txt", report.encode()),
-        storage.write_atomically(folder / "comparison.json", to_json(compared).encode()),
+        storage.write_atomically(folder / COMPARISON, to_json(compared).encode()),
         storage.write_atomically(folder / "comparison.csv", _csv(compared).encode()),
+        storage.write_atomically(folder / NETWORKS, as_json(_networks(compared), indent=None).encode()),
     ]
     if compared.comparison.output.plot:
         stems: list[str] = []
@@ -51,14 +59,30 @@ def to_json(compared: Compared) -> str:
             "interrupted": compared.interrupted,
             "blocks": [_block(block) for block in found],
             "rivals_better_in_both": verdicts(found),
+            "tables": [section.to_dict() for section in sections(compared)],
+            "legend": legend(comparison.apart),
             "outcomes": [asdict(outcome) for outcome in compared.outcomes],
         }
     )
 
 
 def _block(block: Block) -> dict[str, Any]:
-    lines = [{key: value for key, value in asdict(line).items() if key != "curve"} for line in block.lines]
+    lines = [{"label": line.label, **asdict(replace(line, curve={}))} for line in block.lines]
     return {"problem": block.problem, "network": block.network, "condition": block.condition, "lines": lines}
+
+
+def _networks(compared: Compared) -> dict[str, Any]:
+    """What can be drawn: each network once for every number of agents."""
+    graphs: dict[tuple[str, int], Graph] = {}
+    for task in tasks_of(compared.comparison, compared.targets, compared.data_dir):
+        network = prepared(task)[0]
+        graphs.setdefault((task.network.name, network.m), network.graph)
+    several = len({name for name, _ in graphs}) < len(graphs)
+    return {
+        "networks": [
+            drawn(f"{name}, {m} agents" if several else name, graph, None, {}) for (name, m), graph in graphs.items()
+        ]
+    }
 
 
 def _csv(compared: Compared) -> str:

@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
+from typing import Any, NamedTuple
 
 from gradslide.experiments.compare.run import Compared
 from gradslide.experiments.compare.summary import Block, blocks
@@ -21,6 +22,22 @@ from gradslide.experiments.parallel.progress import progress_of_runs
 
 # Tables take what they need; a narrower one would cut names off.
 _WIDTH = 10_000
+_BROKEN = "! the method itself says that its invariant is broken"
+
+
+class Section(NamedTuple):
+    """A table of rich, and what a reader must know besides."""
+
+    title: str
+    table: Any
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain text, for JSON."""
+        columns = self.table.columns
+        rows = zip(*(map(str, column.cells) for column in columns), strict=True)
+        headings = [str(column.header).replace("\n", " ") for column in columns]
+        return {"title": self.title, "columns": headings, "rows": [list(row) for row in rows], "notes": self.notes}
 
 
 def report(compared: Compared) -> str:
@@ -31,30 +48,34 @@ def report(compared: Compared) -> str:
     console = Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=True)
     comparison, found = compared.comparison, blocks(compared)
     console.print(comparison.title)
-    for block in found:
-        console.print(f"\n{block.problem}; {block.network}; {block.condition}")
-        console.print(costs_table(block))
-        if comparison.clocks:
-            console.print("\nsimulated time")
-            console.print(times_table(block))
-        for note in notes(block):
+    for section in sections(compared):
+        console.print(f"\n{section.title}")
+        console.print(section.table)
+        for note in section.notes:
             console.print(note)
-    if len(comparison.conditions) > 1:
-        for (problem, network), group in groupby(found, key=lambda block: (block.problem, block.network)):
-            heading = f"{problem}; {network}: error / disagreement in the end, with default steps"
-            console.print(f"\n{heading}")
-            console.print(survival_table(list(group)))
-        console.print("! the method itself says that its invariant is broken")
-    if len(found) > 1:
-        for index, accuracy in enumerate(comparison.accuracies):
-            console.print(f"\n(gradients, rounds) to {accuracy:g}")
-            console.print(overview_table(found, index))
     if found:
         console.print(f"\n{legend(comparison.apart)}")
         console.print(f"\n{_beaten(found)}")
     if compared.interrupted:
         console.print("\ninterrupted: the same command goes on from here")
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def sections(compared: Compared) -> Iterator[Section]:
+    """The tables, in the order in which they are read."""
+    comparison, found = compared.comparison, blocks(compared)
+    for block in found:
+        where, said = f"{block.problem}; {block.network}; {block.condition}", notes(block)
+        yield Section(where, costs_table(block), [] if comparison.clocks else said)
+        if comparison.clocks:
+            yield Section(f"{where}: simulated time", times_table(block), said)
+    if len(comparison.conditions) > 1:
+        for (problem, network), group in groupby(found, key=lambda block: (block.problem, block.network)):
+            heading = f"{problem}; {network}: error / disagreement in the end, with default steps"
+            yield Section(heading, survival_table(list(group)), [_BROKEN])
+    if len(found) > 1:
+        for index, accuracy in enumerate(comparison.accuracies):
+            yield Section(f"(gradients, rounds) to {accuracy:g}", overview_table(found, index), [])
 
 
 def _beaten(found: list[Block]) -> str:

@@ -24,6 +24,7 @@ class Compared:
     comparison: Comparison
     targets: dict[str, Target]
     outcomes: list[Outcome]
+    data_dir: Path | None
     interrupted: bool = False
 
     @property
@@ -62,8 +63,9 @@ def run_comparison(
         wave.run(defaults)
         wave.run([again for task, outcome in list(wave.done) for again in _on_grid(task, outcome)])
     except KeyboardInterrupt:
-        return Compared(comparison, targets, outcomes, interrupted=True)
-    return Compared(comparison, targets, outcomes, interrupted=any(each.kind == "interrupted" for each in outcomes))
+        return Compared(comparison, targets, outcomes, data_dir, interrupted=True)
+    is_cut = any(each.kind == "interrupted" for each in outcomes)
+    return Compared(comparison, targets, outcomes, data_dir, interrupted=is_cut)
 
 
 def performed(tasks: Sequence[Task], processes: int) -> Iterator[tuple[Task, Outcome]]:

@@ -27,6 +27,7 @@ from gradslide.status import Status
 from gradslide.stop import Stop
 
 _SPENT = ("gradients", "samples", "rounds", "control_rounds", "floats_sent", "simulated_seconds")
+_SEEN = ("iteration", "seconds")
 # Points of a curve are at least this factor of iterations apart.
 _THINNING = 1.03
 
@@ -109,7 +110,7 @@ class _Watch:
     def __init__(self, task: Task) -> None:
         self._task = task
         self.reached: list[dict[str, Any] | None] = [None] * len(task.accuracies)
-        self.curve: dict[str, list[Any]] = {name: [] for name in (*_SPENT, "error", "apart")}
+        self.curve: dict[str, list[Any]] = {name: [] for name in (*_SPENT, *_SEEN, "error", "apart")}
         self.error: float | None = None
         self.apart: float | None = None
         self._next = 0.0
@@ -128,7 +129,8 @@ class _Watch:
                 self.reached[i] = spent
         if record.iteration >= self._next:
             self._next = max(record.iteration + 1, record.iteration * _THINNING)
-            for name, value in {**spent, "error": self.error, "apart": self.apart}.items():
+            seen = {name: getattr(record, name) for name in _SEEN}
+            for name, value in {**spent, **seen, "error": self.error, "apart": self.apart}.items():
                 self.curve[name].append(value)
         return self.is_done or worker.is_interrupted()
 

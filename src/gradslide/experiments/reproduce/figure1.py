@@ -36,6 +36,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
         ],
         found=[{"network": name, "seed": seed, **graph.describe()} for (name, seed), graph in graphs.items()],
         figures={"figure1": lambda: plot_networks(drawn)},
+        networks=drawn,
     )
 
 

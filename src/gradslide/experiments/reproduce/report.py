@@ -11,7 +11,9 @@ from typing import Any
 from gradslide import storage
 from gradslide.errors import InputError
 from gradslide.experiments.files import as_json, write_figure
+from gradslide.experiments.frames import drawn
 from gradslide.experiments.spec import stem
+from gradslide.graph import Graph
 
 Cell = str | int | float | bool | None
 
@@ -42,7 +44,7 @@ class Statement:
 @dataclass(frozen=True)
 class Report:
     """facts: data, seeds, what was given; found: everything that the tables were made from. figures: makers of
-    matplotlib figures, by name."""
+    matplotlib figures, by name; networks: those that are worth a drawing."""
 
     name: str
     title: str
@@ -52,6 +54,7 @@ class Report:
     notes: Sequence[str] = ()
     found: Any = None
     figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    networks: Mapping[str, Graph] = field(default_factory=dict)
 
     @property
     def markdown(self) -> str:
@@ -64,7 +67,8 @@ class Report:
 
     def to_json(self) -> str:
         tables = [
-            {"title": t.title, "columns": list(t.columns), "rows": [list(r) for r in t.rows]} for t in self.tables
+            {"title": t.title, "columns": list(t.columns), "rows": [list(r) for r in t.rows], "notes": list(t.notes)}
+            for t in self.tables
         ]
         return as_json(
             {
@@ -75,6 +79,8 @@ class Report:
                 "statements": [{"text": each.text, "holds": each.holds} for each in self.statements],
                 "notes": [*self.notes, *(note for table in self.tables for note in table.notes)],
                 "found": self.found,
+                "figures": list(self.figures),
+                "networks": [drawn(name, graph, None, {}) for name, graph in self.networks.items()],
             }
         )
 

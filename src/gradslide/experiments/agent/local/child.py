@@ -8,16 +8,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from gradslide._types import Array
 from gradslide.errors import InputError
 from gradslide.experiments.agent.builder import BuilderFailed
 from gradslide.experiments.agent.results import write_agent
 from gradslide.experiments.agent.run import run_agent
 from gradslide.experiments.agent.spec import read_agent
+from gradslide.experiments.frames import Frames
+from gradslide.experiments.run import Onlooker
 from gradslide.history import Record
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.network import Diverged
@@ -29,7 +29,7 @@ _EVERY_SECONDS = 0.2
 def main(path: Path) -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        write_agent(run_agent(read_agent(path), callback=_teller()))
+        write_agent(run_agent(read_agent(path), onlooker=_Teller()))
     except (InputError, BuilderFailed) as error:
         print(f"error: {error}", file=sys.stderr)
         return MISTAKE
@@ -44,17 +44,16 @@ def main(path: Path) -> int:
     return DONE
 
 
-def _teller() -> Callable[[Record, Array], None]:
+class _Teller(Onlooker):
     """Writes a record as a line of JSON, a few times a second."""
-    told = 0.0
 
-    def tell(record: Record, x: Array) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _EVERY_SECONDS:
-            told = time.monotonic()
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def sees(self, record: Record, frames: Frames | None) -> None:
+        if time.monotonic() - self._told >= _EVERY_SECONDS:
+            self._told = time.monotonic()
             print(json.dumps(asdict(record)), flush=True)
-
-    return tell
 
 
 def _end_with_parent() -> None:

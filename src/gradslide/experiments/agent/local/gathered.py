@@ -21,10 +21,11 @@ from gradslide.problem import Problem
 from gradslide.solution import Solution, load
 
 
-def gathered(problem: Problem, graph: Graph, folders: Sequence[Path]) -> Solution:
-    """problem: of all agents together. The last record says what was reached, which no agent could see alone."""
+def gathered(problem: Problem, graph: Graph, folders: Sequence[Path]) -> tuple[Solution, list[Costs]]:
+    """The solution, and what each agent has spent. problem: of all agents together. The last record says what was
+    reached, which no agent could see alone."""
     parts = [load(folder / RESULTS / SOLUTION) for folder in folders]
-    first = parts[0]
+    first, spent = parts[0], [part.costs for part in parts]
     outputs = {name: np.concatenate([part.outputs[name] for part in parts]) for name in first.outputs}
     dual = _stacked(parts, lambda part: part.dual)
     whole = replace(
@@ -32,14 +33,14 @@ def gathered(problem: Problem, graph: Graph, folders: Sequence[Path]) -> Solutio
         x=outputs[first.output],
         agents=range(graph.m),
         outputs=outputs,
-        costs=_costs([part.costs for part in parts]),
+        costs=_costs(spent),
         # A part common to all agents says nothing.
         dual=None if dual is None else dual - dual.mean(axis=0),
         y=_stacked(parts, lambda part: part.y),
         settings={**first.settings, "problem": repr(problem)},
         mean=outputs[first.output].mean(axis=0),
     )
-    return replace(whole, history=_observed(problem, graph, whole))
+    return replace(whole, history=_observed(problem, graph, whole)), spent
 
 
 def _stacked(parts: Sequence[Solution], rows: Callable[[Solution], Array | None]) -> Array | None:

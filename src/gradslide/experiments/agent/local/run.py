@@ -15,8 +15,9 @@ from gradslide.experiments.agent.local.child import MISTAKE
 from gradslide.experiments.agent.local.folders import lay_out
 from gradslide.experiments.agent.local.gathered import gathered
 from gradslide.experiments.agent.local.processes import Process, Processes
+from gradslide.experiments.by_agent import counted_apart
 from gradslide.experiments.rows import Rows, read_rows
-from gradslide.experiments.run import NetworkRun, Results
+from gradslide.experiments.run import NetworkRun, Onlooker, Results
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec, stem
 from gradslide.graph import Graph
@@ -41,8 +42,17 @@ class AgentFailed(RuntimeError):
         self.is_mistake = process.code == MISTAKE
 
 
-def run_local(spec: Spec, *, data_dir: Path | None = None, progress: bool = False, keep: bool = False) -> Results:
-    """Everything but the files of the results. keep: leave the folders of the agents in that of the results."""
+def run_local(
+    spec: Spec,
+    *,
+    data_dir: Path | None = None,
+    progress: bool = False,
+    keep: bool = False,
+    onlooker: Onlooker | None = None,
+) -> Results:
+    """Everything but the files of the results. keep: leave the folders of the agents in that of the results. onlooker:
+    told of what the slowest agent has recorded."""
+    onlooker = Onlooker() if onlooker is None else onlooker
     m = build.agents_of(spec)
     rule = f"a network of processes on one machine takes 2 to {MOST} agents"
     require(2 <= m <= MOST, rule, f"agents = {m}", "`gradslide run` simulates any number in one process")
@@ -59,7 +69,9 @@ def run_local(spec: Spec, *, data_dir: Path | None = None, progress: bool = Fals
     for name, graph in graphs.items():
         stems.append(stem(name, stems))
         with _place(spec, stems[-1], keep) as place:
-            runs.append(_run(spec, name, stems[-1], problem, graph, rows, place, progress))
+            onlooker.begins(name, graph, repr(problem), None)
+            runs.append(_run(spec, name, stems[-1], problem, graph, rows, place, progress, onlooker))
+            onlooker.ended(runs[-1])
         if runs[-1].solution.status is Status.INTERRUPTED:
             break
     # No agent sees the objective along the way: there is no curve to draw.
@@ -81,7 +93,15 @@ def _place(spec: Spec, stem: str, keep: bool) -> Iterator[Path]:
 
 
 def _run(
-    spec: Spec, name: str, stem: str, problem: Problem, graph: Graph, rows: Rows, place: Path, progress: bool
+    spec: Spec,
+    name: str,
+    stem: str,
+    problem: Problem,
+    graph: Graph,
+    rows: Rows,
+    place: Path,
+    progress: bool,
+    onlooker: Onlooker,
 ) -> NetworkRun:
     folders = lay_out(spec, f"{spec.name} {stem}", graph, rows, place)
     with (
@@ -100,8 +120,10 @@ def _run(
                     break
             if (record := processes.slowest) is not None:
                 line.show(record)
+                onlooker.sees(record, None)
             time.sleep(_LOOK)
         failed = processes.failed
     if failed is not None:
         raise KeyboardInterrupt if interrupt.requested else AgentFailed(failed)
-    return NetworkRun(name, stem, graph, gathered(problem, graph, folders))
+    solution, spent = gathered(problem, graph, folders)
+    return NetworkRun(name, stem, graph, solution, by_agent=counted_apart(spent))

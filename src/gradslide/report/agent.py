@@ -1,0 +1,50 @@
+"""The documents of an agent among peers, and of a solution that was saved."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gradslide.experiments.frames import drawn
+from gradslide.graph import Graph
+from gradslide.report.run import run_document
+from gradslide.solution import load
+
+_ALONE = "an agent sees nobody's answers but its own, so how far the others are is not known here"
+_NOWHERE = "a saved solution does not hold its network"
+
+
+def agent_document(result: Mapping[str, Any]) -> dict[str, Any]:
+    """result: as result.json has it."""
+    name, m = result["name"], result["agents"]
+    edges = result.get("edges")
+    graph = None if edges is None else Graph.from_edges(m, edges)
+    neighbours = ", ".join(result["neighbours"])
+    results = as_results(
+        result,
+        network=name,
+        title=f"Agent {name}, run {result['run']}",
+        problem=f"number {result['agent']}, {m} in all; neighbours: {neighbours}",
+    )
+    networks = [] if graph is None else [drawn(name, graph, None, {})]
+    return run_document(results, networks, kind="agent", why_still=_ALONE)
+
+
+def solution_document(path: Path) -> dict[str, Any]:
+    """Of a file that `Solution.save` wrote."""
+    solution = load(path)
+    title = f"{path.name}: {solution.status.value}"
+    problem = solution.settings.get("problem", "")
+    results = as_results(solution.to_dict(), network=path.stem, title=title, problem=problem)
+    return run_document(results, why_still=_NOWHERE)
+
+
+def as_results(solution: Mapping[str, Any], *, network: str, title: str, problem: str) -> dict[str, Any]:
+    """One solution, as JSON has it, in the form of a spec's results."""
+    run = run_of(solution, network)
+    return {"name": network, "title": title, "problem": problem, "optimum": None, "runs": [run]}
+
+
+def run_of(solution: Mapping[str, Any], network: str) -> dict[str, Any]:
+    """The same as one of the runs of a spec, of which no errors and bounds are known."""
+    unknown = dict.fromkeys(("objective_error", "local_error", "bound", "bound_at_mean", "bounds_along"))
+    return {**unknown, **solution, "network": network}

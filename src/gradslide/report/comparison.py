@@ -1,0 +1,62 @@
+"""The document of a comparison of methods."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, table
+
+_STILL = "a comparison keeps no record of single agents"
+_BLOCK = ("problem", "network", "condition")
+
+
+def comparison_document(compared: Mapping[str, Any], networks: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """compared: as comparison.json has it; networks: as networks.json has them."""
+    groups = [_group(block, compared["outcomes"]) for block in compared["blocks"]]
+    shown = [curve["columns"] for group in groups for curve in group["curves"]]
+    tables = compared.get("tables", [])
+    beaten = compared["rivals_better_in_both"] or ["no rival took less of both gradients and rounds than ours anywhere"]
+    behind = table("Where rivals took less of both than ours", ["where, and who"], [[line] for line in beaten])
+    y = [("error", "relative error of the objective at the mean"), ("apart", "relative disagreement")]
+    return document(
+        "comparison",
+        compared["name"],
+        compared["title"],
+        f"{len(compared['outcomes'])} runs" + ", interrupted" * compared["interrupted"],
+        summary=tables[0] if tables else None,
+        tables=[*tables[1:], behind],
+        curves=groups,
+        axes={
+            "x": spent_axes(shown),
+            "y": [{"key": key, "label": label, "log": True, "bound": None, "bound_label": ""} for key, label in y],
+        },
+        networks=[network(drawn, why_still=_STILL) for drawn in networks],
+        settings=_settings(compared),
+    )
+
+
+def _group(block: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    name = "; ".join(block[part] for part in _BLOCK)
+    curves = []
+    for line in block["lines"]:
+        own = {**{part: block[part] for part in _BLOCK}, "method": line["method"], "factor": line["factor"]}
+        found = next(outcome for outcome in outcomes if all(outcome[name] == own[name] for name in own))
+        if found["curve"].get("error"):
+            curves.append({"name": line.get("label", line["method"]), "columns": _columns(found["curve"])})
+    return {"name": name, "curves": curves}
+
+
+def _columns(curve: Mapping[str, list[Any]]) -> Columns:
+    columns = by_clock(dict(curve))
+    both = zip(columns["rounds"], columns["control_rounds"], strict=True)
+    return columns | {"all_rounds": [sum(pair) for pair in both]}
+
+
+def _settings(compared: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rules = {
+        "accuracies": ", ".join(f"{accuracy:g}" for accuracy in compared["accuracies"]),
+        "agents may be apart by so many times the accuracy": compared["apart"],
+        **{f"limit on {name}": value for name, value in compared["limits"].items()},
+        **{f"optimum of {name}": target["objective"] for name, target in compared["optima"].items()},
+        "how to read the tables": compared.get("legend", ""),
+    }
+    return [{"name": "rules", "facts": rules}]

@@ -1,0 +1,125 @@
+"""Pieces of a report that its documents have in common: plain lists, numbers and strings, for JSON."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradslide.experiments.plots import DRAWABLE, layout
+from gradslide.graph import Graph
+
+_MOST_POINTS = 2_000
+_MOST_EDGES = 10_000
+
+Columns = dict[str, list[Any]]
+
+SPENT = {
+    "gradients": "gradients per agent",
+    "samples": "samples per agent",
+    "rounds": "communication rounds",
+    "all_rounds": "communication rounds, control included",
+    "operator_products": "products with A and its transpose",
+    "seconds": "seconds of wall clock",
+    "iteration": "outer iterations",
+    "floats_sent": "floats sent, all agents",
+}
+
+_FACTS = {
+    "m": "agents",
+    "edges": "links",
+    "degree_min": "least degree",
+    "degree_mean": "mean degree",
+    "degree_max": "largest degree",
+    "diameter_bound": "diameter, at most",
+    "lmax": "largest eigenvalue of the Laplacian",
+    "l2": "second smallest eigenvalue",
+    "condition": "their ratio",
+}
+
+
+def document(kind: str, name: str, title: str, subtitle: str, **given: Any) -> dict[str, Any]:
+    """What a page shows; sections that are not given are empty."""
+    empty = ("statements", "curves", "networks", "agents", "certificates", "settings", "tables", "images", "files")
+    return {
+        "kind": kind,
+        "name": name,
+        "title": title,
+        "subtitle": subtitle,
+        "summary": None,
+        "axes": {"x": [], "y": []},
+        **{section: [] for section in empty},
+        **given,
+    }
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {"title": title, "columns": list(columns), "rows": [list(row) for row in rows], "notes": list(notes)}
+
+
+def thinned(columns: Columns) -> Columns:
+    """So many points that a page stays quick, the first and the last among them."""
+    return {name: _evenly(column, _MOST_POINTS) for name, column in columns.items()}
+
+
+def _evenly(items: list[Any], most: int) -> list[Any]:
+    """At most so many of them, the first and the last among these."""
+    if len(items) <= most:
+        return items
+    return [items[index] for index in np.linspace(0, len(items) - 1, most).round().astype(int)]
+
+
+def by_clock(columns: Columns) -> Columns:
+    """Simulated seconds as a column for each clock."""
+    simulated = columns.pop("simulated_seconds", None) or []
+    names = next((list(each) for each in simulated if isinstance(each, Mapping)), None)
+    if names is not None:
+        return columns | {clock_key(name): [each[name] for each in simulated] for name in names}
+    return columns | {"simulated_seconds": simulated} if any(simulated) else columns
+
+
+def clock_key(name: str) -> str:
+    return f"seconds ({name})"
+
+
+def spent_axes(curves: Iterable[Columns]) -> list[dict[str, str]]:
+    """The costs that some curve shows, as axes."""
+    curves = list(curves)
+    names = dict.fromkeys(name for columns in curves for name in columns)
+    clocks = [name for name in names if name.startswith(clock_key("")[:-1]) or name == "simulated_seconds"]
+    shown = [*SPENT, *clocks]
+    return [
+        {"key": name, "label": SPENT.get(name, name.replace("_", " "))}
+        for name in shown
+        if any(any(columns.get(name, ())) for columns in curves)
+    ]
+
+
+def network(drawn: Mapping[str, Any], *, why_still: str) -> dict[str, Any]:
+    """A network as `gradslide.experiments.frames.drawn` has it, with a place in the plane for each agent. why_still:
+    said where nothing was seen along the way."""
+    facts = {_FACTS.get(name, name): value for name, value in drawn["facts"].items()}
+    shown = {"name": drawn["network"], "facts": facts, "frames": drawn["frames"]}
+    if drawn["edges"] is None:
+        note = f"a drawing can show {DRAWABLE:,} agents; this network has {drawn['m']:,}"
+        return {**shown, "positions": None, "edges": [], "degrees": [], "note": note}
+    graph = Graph.from_edges(drawn["m"], drawn["edges"])
+    notes = [] if drawn["frames"] else [why_still]
+    if len(drawn["edges"]) > _MOST_EDGES:
+        notes.append(f"{_MOST_EDGES:,} of {len(drawn['edges']):,} links are drawn")
+    return {
+        **shown,
+        "positions": _positions(graph),
+        "edges": _evenly(drawn["edges"], _MOST_EDGES),
+        "degrees": graph.degrees.tolist(),
+        "note": "; ".join(notes),
+    }
+
+
+@lru_cache(maxsize=16)
+def _positions(graph: Graph) -> list[list[float]]:
+    """Found once: a live page asks again and again."""
+    places = layout(graph)[1]
+    return [[float(f"{number:.4g}") for number in places[agent]] for agent in range(graph.m)]

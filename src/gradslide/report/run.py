@@ -1,0 +1,112 @@
+"""The document of a run over one or more networks: from what its files hold, or from as much of it as there is yet."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradslide.experiments.summary import columns, legend
+from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, table, thinned
+
+Run = Mapping[str, Any]
+
+STILL = "how far the agents were from each other along the way was not recorded"
+_LABELS = {
+    "error": "objective error at the mean",
+    "gap": "certified gap",
+    "objective": "objective at the mean",
+    "disagreement": "disagreement max |x_i - mean|",
+    "residual": "residual ||A x||",
+    "local_error": "objective error, each agent at its own point",
+}
+_BOUNDS = {
+    "error": ("at_mean_bound", "what the theorem promises"),
+    "local_error": ("objective_bound", "what the theorem promises"),
+    "residual": ("residual_bound", "what the theorem promises"),
+    "objective": ("lower", "certified lower bound on the optimum"),
+}
+
+
+def run_document(
+    results: Mapping[str, Any], networks: Sequence[Mapping[str, Any]] = (), *, kind: str = "run", why_still: str = STILL
+) -> dict[str, Any]:
+    """results: as results.json has them; networks: as networks.json has them."""
+    runs: Sequence[Run] = results["runs"]
+    curves = [{"name": run["network"], "columns": _curve(run, results["optimum"])} for run in runs]
+    return document(
+        kind,
+        results["name"],
+        results["title"],
+        results["problem"],
+        summary=_summary(results),
+        curves=[{"name": "", "curves": curves}],
+        axes=_axes([curve["columns"] for curve in curves]),
+        networks=[network(drawn, why_still=why_still) for drawn in networks],
+        agents=[_agents(drawn) for drawn in networks if drawn["by_agent"]],
+        certificates=[certificate(run) for run in runs],
+        settings=[settings(run) for run in runs],
+    )
+
+
+def _summary(results: Mapping[str, Any]) -> dict[str, Any]:
+    shown, runs = columns(results), results["runs"]
+    values = zip(*(column.values for column in shown), strict=True)
+    rows = [[run["network"], *row, run["message"]] for run, row in zip(runs, values, strict=True)]
+    headings = ["network", *(column.heading for column in shown), "how it ended"]
+    return table("What each network took, and what was reached", headings, rows, legend(results))
+
+
+def _curve(run: Run, optimum: float | None) -> Columns:
+    history = {name: list(column) for name, column in run["history"].items()}
+    both = zip(history["rounds"], history["control_rounds"], strict=True)
+    history["all_rounds"] = [sum(pair) for pair in both]
+    if optimum is not None:
+        for name, of in (("error", "objective"), ("local_error", "local_objective")):
+            history[name] = [None if value is None else value - optimum for value in history[of]]
+    for name, bounds in (run.get("bounds_along") or {}).items():
+        history[f"{name}_bound"] = bounds
+    return thinned(by_clock(history))
+
+
+def _axes(curves: Sequence[Columns]) -> dict[str, Any]:
+    def has(name: str) -> bool:
+        return any(value is not None for curve in curves for value in curve.get(name, ()))
+
+    y = []
+    for name in filter(has, _LABELS):
+        bound, label = _BOUNDS.get(name, ("", ""))
+        beside = {"bound": bound, "bound_label": label} if bound and has(bound) else {"bound": None, "bound_label": ""}
+        y.append({"key": name, "label": _LABELS[name], "log": name not in ("objective", "local_error"), **beside})
+    return {"x": spent_axes(curves), "y": y}
+
+
+def _agents(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    counts = {name.replace("_", " "): column for name, column in drawn["by_agent"].items()}
+    return {"name": drawn["network"], "columns": {"agent": list(range(drawn["m"])), **counts}, "notes": []}
+
+
+def certificate(run: Run) -> dict[str, Any]:
+    """What was proved of the answer, or why nothing was."""
+    proof, kkt = run["certificate"], run["kkt"]
+    facts: dict[str, Any] = {}
+    if proof is not None:
+        facts |= {"lower bound on the optimum": proof["lower"], "value at the answer": proof["upper"]}
+    gap: Any = None if proof is None or None in (proof["upper"], proof["lower"]) else proof["upper"] - proof["lower"]
+    holds = True if gap is not None and math.isfinite(gap) else None
+    if holds:
+        relative = abs(gap / proof["lower"]) if proof["lower"] else None
+        facts |= {"certified gap": gap, "relative to the lower bound": relative}
+        text = "The optimum lies between the two values: the answer is no further above it than the gap."
+    else:
+        text = f"Nothing was proved: {run.get('certificate_reason') or 'this method gives no certificate'}."
+    if proof is not None:
+        facts["how far from where it must be (disagreement or residual)"] = proof["residual"]
+    if kkt is not None:
+        facts |= {f"{name} (no certificate)": kkt[name] for name in ("stationarity", "consensus")}
+    return {"name": run["network"], "facts": facts, "holds": holds, "text": text, "warnings": list(run["warnings"])}
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """What it was run with."""
+    facts = {**run["settings"], "output": run["output"]}
+    facts |= {f"parameter {name}": value for name, value in run["parameters"].items()}
+    return {"name": run["network"], "facts": facts}
