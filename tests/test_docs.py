@@ -57,11 +57,13 @@ def test_blocks_are_found():
     found = {(page.name, language) for page in PAGES for language in ("python", "toml") if blocks(page, language)}
     assert found >= {
         ("README.md", "python"),
-        ("quickstart.md", "python"),
+        ("tutorial.md", "python"),
+        ("faq.md", "python"),
+        ("choosing.md", "python"),
         ("guarantees.md", "python"),
         ("methods.md", "python"),
         ("sampling.md", "python"),
-        ("quickstart.md", "toml"),
+        ("concepts.md", "toml"),
         ("cli.md", "toml"),
         ("rivals.md", "python"),
         ("conditions.md", "python"),
