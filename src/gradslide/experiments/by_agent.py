@@ -14,8 +14,9 @@ _COUNTS = ("rounds", "control_rounds")
 def shared_out(costs: Costs | Record, graph: Graph) -> dict[str, list[int]]:
     """Of a run in one place. All agents do the same at the same time: they differ in what they send, a vector over each
     link in every round. Sums that ride along go over some links only, but are shared out like the rest."""
-    links = int(graph.degrees.sum())
-    sent = np.rint(costs.floats_sent * (graph.degrees / max(1, links))).astype(int).tolist()
+    links = np.cumsum(graph.degrees)
+    # Rounded together, so that they add up to what was counted.
+    sent = np.diff(np.rint(costs.floats_sent * (links / max(1, links[-1]))), prepend=0).astype(int).tolist()
     alike = {name: [getattr(costs, name)] * graph.m for name in (*work([costs]), *_COUNTS)}
     return {**alike, "floats_sent": sent}
 

@@ -22,7 +22,7 @@ def comparison_document(compared: Mapping[str, Any], networks: Sequence[Mapping[
         compared["name"],
         compared["title"],
         f"{len(compared['outcomes'])} runs" + ", interrupted" * compared["interrupted"],
-        summary=tables[0] if tables else None,
+        summary={**tables[0], "notes": [*tables[0]["notes"], compared["legend"]]} if tables else None,
         tables=[*tables[1:], behind],
         curves=groups,
         axes={
@@ -57,6 +57,5 @@ def _settings(compared: Mapping[str, Any]) -> list[dict[str, Any]]:
         "agents may be apart by so many times the accuracy": compared["apart"],
         **{f"limit on {name}": value for name, value in compared["limits"].items()},
         **{f"optimum of {name}": target["objective"] for name, target in compared["optima"].items()},
-        "how to read the tables": compared.get("legend", ""),
     }
     return [{"name": "rules", "facts": rules}]

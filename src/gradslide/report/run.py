@@ -97,9 +97,10 @@ def certificate(run: Run) -> dict[str, Any]:
         facts |= {"certified gap": gap, "relative to the lower bound": relative}
         text = "The optimum lies between the two values: the answer is no further above it than the gap."
     else:
-        text = f"Nothing was proved: {run.get('certificate_reason') or 'this method gives no certificate'}."
+        text = f"{run.get('certificate_reason') or 'this method gives no certificate'}."
     if proof is not None:
-        facts["how far from where it must be (disagreement or residual)"] = proof["residual"]
+        is_saddle = run["costs"]["operator_products"] > 0
+        facts["residual" if is_saddle else "largest distance of an agent from the mean"] = proof["residual"]
     if kkt is not None:
         facts |= {f"{name} (no certificate)": kkt[name] for name in ("stationarity", "consensus")}
     return {"name": run["network"], "facts": facts, "holds": holds, "text": text, "warnings": list(run["warnings"])}

@@ -65,10 +65,10 @@
   ]);
 
   // A symbol, a word and a colour, so that no one of them is needed.
-  const verdict = () => {
+  const verdict = (open) => {
     const mark = element('strong');
     const update = (holds) => {
-      const [symbol, word, style] = verdicts.get(holds) || [gradslide.format.missing, 'not comparable', 'open'];
+      const [symbol, word, style] = verdicts.get(holds) || [gradslide.format.missing, open, 'open'];
       mark.className = `verdict ${style}`;
       setText(mark, `${symbol} ${word}`);
     };
@@ -76,7 +76,7 @@
   };
 
   const statement = () => {
-    const mark = verdict();
+    const mark = verdict('not comparable');
     const text = element('span');
     const update = (given) => {
       mark.update(given.holds);
@@ -88,7 +88,7 @@
   // Named facts in a box: settings, versions, and certificates, which also hold or not.
   const card = () => {
     const name = element('h3');
-    const mark = verdict();
+    const mark = verdict('nothing proved');
     const text = element('p');
     const list = facts();
     const warnings = notes();
