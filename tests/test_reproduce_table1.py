@@ -1,6 +1,7 @@
 """`gradslide reproduce table1`: what is tuned and how it is chosen, costs that hold, and tables that tell the truth."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
@@ -283,3 +284,16 @@ def test_the_picture_shows_every_block(made):
     figure = made.figures["table1"]()
     labels = {text.get_text().split(" ")[0] for text in figure.legends[0].get_texts()}
     assert labels == {"paper", "(i)", "(iii)", "(iv)"}
+
+
+def test_runs_leave_curves_and_networks_for_a_page(made, tmp_path):
+    from gradslide.report.reproduction import reproduction_document
+
+    document = reproduction_document(json.loads(made.to_json()), tmp_path)
+    assert [group["name"] for group in document["curves"]] == [network["name"] for network in document["networks"]]
+    for group in document["curves"]:
+        auto, dcs = group["curves"]
+        assert (auto["name"], dcs["name"]) == ("auto, to 60", "DCS")
+        assert auto["columns"]["objective"][-1] <= 10 * loss_level(BUILT_IN, 10, 60.0)
+        assert dcs["columns"]["all_rounds"][-1] <= 6 + dcs["columns"]["control_rounds"][-1]
+    assert {axis["key"] for axis in document["axes"]["x"]} >= {"gradients", "rounds", "seconds"}

@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, table
+from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, table, with_all_rounds, y_axis
 
 _STILL = "a comparison keeps no record of single agents"
+_Y = [
+    y_axis("error", "relative error of the objective at the mean", log=True),
+    y_axis("apart", "relative disagreement", log=True),
+]
 _BLOCK = ("problem", "network", "condition")
 
 
@@ -16,7 +20,6 @@ def comparison_document(compared: Mapping[str, Any], networks: Sequence[Mapping[
     tables = compared.get("tables", [])
     beaten = compared["rivals_better_in_both"] or ["no rival took less of both gradients and rounds than ours anywhere"]
     behind = table("Where rivals took less of both than ours", ["where, and who"], [[line] for line in beaten])
-    y = [("error", "relative error of the objective at the mean"), ("apart", "relative disagreement")]
     return document(
         "comparison",
         compared["name"],
@@ -25,10 +28,7 @@ def comparison_document(compared: Mapping[str, Any], networks: Sequence[Mapping[
         summary={**tables[0], "notes": [*tables[0]["notes"], compared["legend"]]} if tables else None,
         tables=[*tables[1:], behind],
         curves=groups,
-        axes={
-            "x": spent_axes(shown),
-            "y": [{"key": key, "label": label, "log": True, "bound": None, "bound_label": ""} for key, label in y],
-        },
+        axes={"x": spent_axes(shown), "y": _Y},
         networks=[network(drawn, why_still=_STILL) for drawn in networks],
         settings=_settings(compared),
     )
@@ -46,9 +46,7 @@ def _group(block: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> d
 
 
 def _columns(curve: Mapping[str, list[Any]]) -> Columns:
-    columns = by_clock(dict(curve))
-    both = zip(columns["rounds"], columns["control_rounds"], strict=True)
-    return columns | {"all_rounds": [sum(pair) for pair in both]}
+    return with_all_rounds(by_clock(dict(curve)))
 
 
 def _settings(compared: Mapping[str, Any]) -> list[dict[str, Any]]:

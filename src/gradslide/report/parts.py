@@ -71,6 +71,12 @@ def _evenly(items: list[Any], most: int) -> list[Any]:
     return [items[index] for index in np.linspace(0, len(items) - 1, most).round().astype(int)]
 
 
+def with_all_rounds(columns: Columns) -> Columns:
+    """Control rounds are rounds, too."""
+    both = zip(columns["rounds"], columns["control_rounds"], strict=True)
+    return columns | {"all_rounds": [sum(pair) for pair in both]}
+
+
 def by_clock(columns: Columns) -> Columns:
     """Simulated seconds as a column for each clock."""
     simulated = columns.pop("simulated_seconds", None) or []
@@ -95,6 +101,10 @@ def spent_axes(curves: Iterable[Columns]) -> list[dict[str, str]]:
         for name in shown
         if any(any(columns.get(name, ())) for columns in curves)
     ]
+
+
+def y_axis(key: str, label: str, *, log: bool, bound: str | None = None, bound_label: str = "") -> dict[str, Any]:
+    return {"key": key, "label": label, "log": log, "bound": bound, "bound_label": bound_label}
 
 
 def network(drawn: Mapping[str, Any], *, why_still: str) -> dict[str, Any]:

@@ -5,9 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gradslide.report.parts import document, network
+from gradslide.report.parts import document, network, spent_axes, with_all_rounds, y_axis
 
-_STILL = "the network alone: nothing was solved on it here"
+_STILL = "a reproduction keeps no record of single agents"
+_Y = [
+    y_axis("objective", "objective at the mean", log=False),
+    y_axis("disagreement", "disagreement max |x_i - mean|", log=True),
+    y_axis("residual", "residual ||A x||", log=True),
+]
 # Larger drawings are shown as pictures of points.
 _MOST_BYTES = 400_000
 
@@ -15,6 +20,8 @@ _MOST_BYTES = 400_000
 def reproduction_document(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """report: as its JSON has it; folder: where its pictures are."""
     first, *others = report["tables"] or [None]
+    groups = [_group(where, runs) for where, runs in report.get("curves", {}).items()]
+    shown = [curve["columns"] for group in groups for curve in group["curves"]]
     return document(
         "reproduction",
         report["name"],
@@ -23,10 +30,17 @@ def reproduction_document(report: Mapping[str, Any], folder: Path) -> dict[str, 
         summary=first,
         statements=report["statements"],
         tables=others,
+        curves=groups,
+        axes={"x": spent_axes(shown), "y": _Y if shown else []},
         networks=[network(drawn, why_still=_STILL) for drawn in report.get("networks", [])],
         settings=[{"name": "how it was obtained", "facts": dict(report["facts"])}],
         images=[image for name in report.get("figures", []) if (image := _image(folder, name, report["title"]))],
     )
+
+
+def _group(where: str, runs: Mapping[str, Any]) -> dict[str, Any]:
+    curves = [{"name": name, "columns": with_all_rounds(dict(columns))} for name, columns in runs.items()]
+    return {"name": where, "curves": curves}
 
 
 def _image(folder: Path, name: str, title: str) -> dict[str, str] | None:

@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradslide.experiments.summary import columns, legend
-from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, table, thinned
+from gradslide.report.parts import (
+    Columns,
+    by_clock,
+    document,
+    network,
+    spent_axes,
+    table,
+    thinned,
+    with_all_rounds,
+    y_axis,
+)
 
 Run = Mapping[str, Any]
 
@@ -56,9 +66,7 @@ def _summary(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _curve(run: Run, optimum: float | None) -> Columns:
-    history = {name: list(column) for name, column in run["history"].items()}
-    both = zip(history["rounds"], history["control_rounds"], strict=True)
-    history["all_rounds"] = [sum(pair) for pair in both]
+    history = with_all_rounds({name: list(column) for name, column in run["history"].items()})
     if optimum is not None:
         for name, of in (("error", "objective"), ("local_error", "local_objective")):
             history[name] = [None if value is None else value - optimum for value in history[of]]
@@ -74,8 +82,8 @@ def _axes(curves: Sequence[Columns]) -> dict[str, Any]:
     y = []
     for name in filter(has, _LABELS):
         bound, label = _BOUNDS.get(name, ("", ""))
-        beside = {"bound": bound, "bound_label": label} if bound and has(bound) else {"bound": None, "bound_label": ""}
-        y.append({"key": name, "label": _LABELS[name], "log": name not in ("objective", "local_error"), **beside})
+        beside = {"bound": bound, "bound_label": label} if has(bound) else {}
+        y.append(y_axis(name, _LABELS[name], log=name not in ("objective", "local_error"), **beside))
     return {"x": spent_axes(curves), "y": y}
 
 

@@ -44,7 +44,8 @@ class Statement:
 @dataclass(frozen=True)
 class Report:
     """facts: data, seeds, what was given; found: everything that the tables were made from. figures: makers of
-    matplotlib figures, by name; networks: those that are worth a drawing."""
+    matplotlib figures, by name; networks: those that are worth a drawing; curves: of runs, as
+    `curve_of` gives them, by where and by whom."""
 
     name: str
     title: str
@@ -55,6 +56,7 @@ class Report:
     found: Any = None
     figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     networks: Mapping[str, Graph] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def markdown(self) -> str:
@@ -80,6 +82,7 @@ class Report:
                 "notes": [*self.notes, *(note for table in self.tables for note in table.notes)],
                 "found": self.found,
                 "figures": list(self.figures),
+                "curves": {where: dict(runs) for where, runs in self.curves.items()},
                 "networks": [drawn(name, graph, None, {}) for name, graph in self.networks.items()],
             }
         )

@@ -41,7 +41,8 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
     levels = {target: loss_level(bench.data, spec["agents"], target) for target in spec["targets"]}
     runs = bench.outcomes(_tasks(bench, spec, levels), perform_tuned)
     bests = {block["name"]: _best_of(runs, spec, block["name"]) for block in spec["block"]}
-    bests[AUTO] = _auto(bench, spec, levels)
+    auto = bench.outcomes(_auto_tasks(bench, spec, levels), perform_auto)
+    bests[AUTO] = _found_by_auto(auto)
     dear = bench.outcomes(_dear_tasks(bench, spec, levels), perform_dcs)
     counted = bench.outcomes(_counted(bench, spec), perform_counted)
     papers = published(spec, "PDS")
@@ -63,7 +64,24 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             "DCS": {task.net.name: found for task, found in dear.items()},
         },
         figures={"table1": lambda: plot_rows(papers, medians, titles(spec))},
+        curves=_curves(auto, dear),
+        networks={task.net.label: task.net.graph for task in dear},
     )
+
+
+def _curves(auto: dict[Auto, dict[str, Any]], dear: dict[Dear, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """On each network that DCS was run on: auto mode to the finest target, and DCS as far as it came."""
+    finest = min(task.goal.level for task in auto)
+    shown: dict[str, dict[str, Any]] = {}
+    for task, found in dear.items():
+        own = {f"auto, to {each.goal.target:g}": auto[each] for each in auto if _is_of(each, task, finest)}
+        runs = {**own, "DCS": found}
+        shown[task.net.label] = {name: run["curve"] for name, run in runs.items() if "curve" in run}
+    return shown
+
+
+def _is_of(task: Auto, other: Dear, level: float) -> bool:
+    return (task.net, task.goal.level) == (other.net, level)
 
 
 def _goals(spec: dict[str, Any], levels: Levels, network: str, method: str = "PDS") -> tuple[Goal, ...]:
@@ -143,16 +161,18 @@ def _counted(bench: Bench, spec: dict[str, Any]) -> list[Counted]:
     ]
 
 
-def _auto(bench: Bench, spec: dict[str, Any], levels: Levels) -> Found:
-    tasks = [
+def _auto_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[Auto]:
+    return [
         Auto(data=bench.data, net=net, goal=goal, iterations=spec["limits"]["iterations"])
         for net in networks(spec)
         for goal in _goals(spec, levels, net.name)
     ]
-    done = bench.outcomes(tasks, perform_auto)
+
+
+def _found_by_auto(done: dict[Auto, dict[str, Any]]) -> Found:
     rows: Found = {}
-    for task in tasks:
-        rows.setdefault((task.net.name, task.goal.target), []).append(done[task]["reached"][0])
+    for task, found in done.items():
+        rows.setdefault((task.net.name, task.goal.target), []).append(found["reached"][0])
     return rows
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from gradslide._types import Array
 from gradslide._version import __version__
+from gradslide.experiments.curves import curve_of
 from gradslide.experiments.parallel.kept import digest
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import Data, problem_of
 from gradslide.experiments.reproduce.spec import Net
-from gradslide.history import Record
+from gradslide.history import History, Record
 from gradslide.methods import DCS, PDS, AutoPDS
 from gradslide.methods.base import Method
 from gradslide.stop import Stop
@@ -136,7 +137,7 @@ def perform_auto(task: Auto) -> dict[str, Any]:
     solution = solved(problem, graph, AutoPDS(), stop=stop)
     seen = Watch((goal,), graph.laplacian, graph.m)
     seen(solution.history[-1], solution.x)
-    return {**seen.found, "status": solution.status.name}
+    return {**seen.found, "status": solution.status.name, "curve": curve_of(solution.history)}
 
 
 def perform_dcs(task: Dear) -> dict[str, Any]:
@@ -156,7 +157,8 @@ def perform_dcs(task: Dear) -> dict[str, Any]:
     records = [record for record in solution.history if record.rounds <= task.rounds]
     for record in records:
         seen(record, None)
-    return {**seen.found, "last": _facts(records[-1], records[-1].residual, graph.m)}
+    last = _facts(records[-1], records[-1].residual, graph.m)
+    return {**seen.found, "last": last, "curve": curve_of(History(records))}
 
 
 class Watch:
