@@ -15,6 +15,9 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: install gradslide[to
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
+# PyTorch says so itself where a gradient is the first thing that a process asks of a GPU.
+pytestmark = pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS:UserWarning")
+
 PAGE = Path(__file__).parents[1] / "docs" / "autodiff.md"
 P, K = 4, 3
 EQUAL, RAGGED = [6] * 5, [7, 1, 12, 7, 3]
