@@ -17,6 +17,10 @@ $(VENV)/.installed-run: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.installed-run $(VENV)/.installed-examples
+
+$(VENV)/.installed-examples: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[plot,sklearn]'
 	@touch $@ $(VENV)/.installed-run
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
@@ -31,6 +35,14 @@ help: ## list the commands
 run: $(VENV)/.installed-run ## set up and run the main job on built-in data
 	$(BIN)/gradslide run
 	$(BIN)/gradslide report gradslide-results/misfire
+
+EXAMPLES := hospitals_regression sensor_field power_flow barycenter click_prediction deblurring
+
+examples: $(VENV)/.installed-examples ## six problems that people have, with a picture each: a minute
+	@set -e; for name in $(EXAMPLES); do \
+		echo "== $$name"; \
+		$(BIN)/python examples/$$name.py gradslide-results/examples/$$name.png; \
+	done
 
 reproduce: $(VENV)/.installed-run ## the paper's tables and figures, and more, beside ours: about an hour
 	$(BIN)/gradslide reproduce all

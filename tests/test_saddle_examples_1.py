@@ -1,4 +1,4 @@
-"""The examples of a game, of transport and of a portfolio run as a user would run them; what they print holds."""
+"""The comparisons on a game, on transport and on a portfolio run as a user would run them; what they print holds."""
 
 import re
 
@@ -42,17 +42,17 @@ def named(printed: str, unit: str) -> str:
 
 @pytest.fixture(scope="module")
 def game(tmp_path_factory):
-    return run("matrix_game", tmp_path_factory.mktemp("game"))
+    return run("comparisons/matrix_game", tmp_path_factory.mktemp("game"))
 
 
 @pytest.fixture(scope="module")
 def transport(tmp_path_factory):
-    return run("optimal_transport", tmp_path_factory.mktemp("transport"))
+    return run("comparisons/optimal_transport", tmp_path_factory.mktemp("transport"))
 
 
 @pytest.fixture(scope="module")
 def portfolio(tmp_path_factory):
-    return run("portfolio", tmp_path_factory.mktemp("portfolio"))
+    return run("comparisons/portfolio", tmp_path_factory.mktemp("portfolio"))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_portfolio_takes_fewer_gradients_with_pds(portfolio):
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_growth_is_as_smooth_on_the_simplex_as_the_portfolio_says(norm):
-    example = load("portfolio")
+    example = load("comparisons/portfolio")
     _, _, stocks, _ = example.monthly_returns()
     loss = example.growth_loss(stocks)
     smoothness = float(loss.smoothness(norm)[0])
@@ -162,7 +162,7 @@ def test_a_rounded_plan_has_exactly_the_marginals_asked_for():
     rng = np.random.default_rng(0)
     p, q, plan = rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(7)), rng.exponential(size=(5, 7)) / 20
     plan[0] = 0
-    rounded = load("optimal_transport").rounded(plan, p, q)
+    rounded = load("comparisons/optimal_transport").rounded(plan, p, q)
     assert rounded.min() >= 0
     assert rounded.sum(axis=1) == pytest.approx(p, abs=1e-15)
     assert rounded.sum(axis=0) == pytest.approx(q, abs=1e-15)

@@ -25,7 +25,8 @@ class Custom(Loss):
     both together are cheaper. smoothness: Lipschitz constant(s) of the gradient: a number or m numbers, taken for
     whichever norm is asked, or a function norm -> (m,); None if unknown. sample_gradient: list of (x_i, batch, rng) ->
     (d,), or (x, batch, streams) -> (m, d); unbiased. agents, dimension: m and d. dtype: float32 or float64.
-    Give what there is: without value no objective is reported, without gradient only methods that sample run.
+    Methods extrapolate: functions must be defined, convex and smooth a little outside X, too. Give what there is:
+    without value no objective is reported, without gradient only methods that sample run.
     `take` needs lists: a function for all agents cannot be restricted to some. On a device (`to`) functions get, and
     return, tensors there.
     """

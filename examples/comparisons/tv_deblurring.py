@@ -5,7 +5,7 @@ that no Fourier transform undoes it: min over x in [0, 1]^n of 1/2 |K x - y|^2 +
 its transpose; TV costs differences of neighbours. PDS takes many of these for each gradient. Prints what it, Condat and
 Vu's method and PyProximal's PrimalDual spend on the same accuracy, and draws the photograph and the way there.
 
-    python examples/tv_deblurring.py [PICTURE.png]
+    python examples/comparisons/tv_deblurring.py [PICTURE.png]
 """
 
 import sys

@@ -5,7 +5,7 @@ each side places its troops, more troops take a battlefield and its worth, and b
 that is best against the worst case. A zero-sum matrix game on two simplices, min over x, max over z of <A x, z>. The
 gap that PDS certifies is drawn beside the theorem's bound, 2 max|A_ij| sqrt(log n log k)/T after T steps with entropy.
 
-    python examples/matrix_game.py [PICTURE.png]
+    python examples/comparisons/matrix_game.py [PICTURE.png]
 """
 
 import itertools

@@ -5,7 +5,7 @@ rebalanced portfolio (mean log return of real prices) over x >= 0, sum x = 1, wi
 standard deviations. The multipliers are the price of each neutrality, checked by solving again with moved exposures.
 In sample: this shows a method, not a strategy.
 
-    python examples/portfolio.py [PICTURE.png]
+    python examples/comparisons/portfolio.py [PICTURE.png]
 """
 
 import sys

@@ -7,7 +7,7 @@ columns. Three geometries: entropy over the whole plan, where ||A|| is only sqrt
 one simplex per row, which leaves just the column sums to A.
 Every plan is rounded to exact marginals (Altschuler, Weed, Rigollet 2017), so its cost is a true upper bound.
 
-    python examples/optimal_transport.py [PICTURE.png]
+    python examples/comparisons/optimal_transport.py [PICTURE.png]
 """
 
 import sys
