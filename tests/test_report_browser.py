@@ -249,6 +249,8 @@ def test_the_slider_moves_through_the_iterations_by_keyboard(opened_run):
     shown = section(opened_run, "Network")
     network = RUN["networks"][0]
     slider = control(shown, "Outer iteration")
+    assert slider.get_attribute("value") == str(FRAMES - 1), "a page opens at the answer"
+    slider.send_keys(Keys.HOME)
     before = plot(opened_run, shown)["data"][1]
     slider.send_keys(Keys.END)
     after = plot(opened_run, shown)["data"][1]
@@ -585,14 +587,14 @@ def test_a_live_page_grows_in_place_until_the_run_has_finished(browser, live):
 
     slider.send_keys(Keys.END)
     live.given = grown(75, finished=True)
-    assert wait(lambda: state(browser).startswith("finished, updated "))
+    assert wait(lambda: state(browser).startswith("ended, updated "))
     assert browser.find_element("id", "state").get_attribute("role") == "status"
     assert browser.get_log("browser") == []
 
     asked = len(live.answers)
     live.page = page(live.given, live=True)
     browser.refresh()
-    assert state(browser).startswith("finished")
+    assert state(browser).startswith("ended")
     time.sleep(0.3)
     assert len(live.answers) == asked, "nothing is asked once the run has finished"
 

@@ -50,9 +50,9 @@ def test_a_run_has_everything(tmp_path):
     assert {axis["key"] for axis in document["axes"]["x"]} >= {"gradients", "rounds", "seconds"}
     assert document["axes"]["y"][0]["key"] == "gap"
     assert [each["name"] for each in document["certificates"]] == ["ring", "star"]
-    assert document["certificates"][0]["facts"]["certified gap"] == pytest.approx(ring["final"]["gap"])
+    assert document["certificates"][0]["facts"]["value less lower bound"] == pytest.approx(ring["final"]["gap"])
     assert "PDS" in document["settings"][0]["facts"]["method"]
-    assert [file["name"] for file in document["files"]] == ["results.json", "history.csv"]
+    assert [file["name"] for file in document["files"]] == ["results.json", "networks.json", "history.csv"]
 
 
 def test_each_network_is_drawn_with_what_was_seen_of_its_agents(tmp_path):
@@ -192,7 +192,7 @@ plot = false
     assert document["summary"]["title"].startswith("rows; ring")
     assert [network["name"] for network in document["networks"]] == ["ring", "star"]
     assert document["settings"][0]["facts"]["limit on gradients"] == 100
-    assert {"comparison.json", "comparison.csv"} == {file["name"] for file in document["files"]}
+    assert {"comparison.json", "comparison.csv", "networks.json"} == {file["name"] for file in document["files"]}
 
 
 def test_reproductions_have_their_statements_networks_and_pictures(tmp_path):

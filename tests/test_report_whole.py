@@ -103,7 +103,7 @@ def test_a_page_beside_a_run_grows_with_it(browser, tmp_path):
         live.finish()
         browser.execute_async_script(
             "const done = arguments[0]; const look = () => document.querySelector('[role=status]').textContent"
-            ".includes('finished') ? done() : setTimeout(look, 50); look();"
+            ".includes('ended') ? done() : setTimeout(look, 50); look();"
         )
         assert len(plotted(browser, ".js-plotly-plot")[0]["x"]) == 40
         assert browser.get_log("browser") == []

@@ -6,6 +6,9 @@ from typing import NamedTuple
 from gradslide._types import Array
 from gradslide.coupling import Dual
 
+# Bounds leave room for rounding already: this is for what a user's own loss may add.
+_ROUNDING = 1e-9
+
 
 class Evidence(NamedTuple):
     """From what a lower bound on the optimum follows: of one outer iteration, or averages over several.
@@ -43,6 +46,16 @@ class Certificate:
     @property
     def gap(self) -> float:
         return self.upper - self.lower
+
+    @property
+    def refutation(self) -> str:
+        """What to say where no optimum can lie between the two, on a network; nothing where one can."""
+        if self.lower <= self.upper + _ROUNDING * abs(self.upper):
+            return ""
+        return (
+            f"the lower bound {self.lower:.6g} is above the objective {self.upper:.6g}: the gradient is not that "
+            "of the value, or the loss is not convex. Compare it with finite differences (scipy.optimize.check_grad)"
+        )
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from gradslide.stop import Stop
 # Earlier nothing is near its targets, and every check costs control rounds.
 _FIRST = 5
 _SHARE = 0.5
-# An optimum that is 0 comes no nearer than rounding: less than this share of what a run began with is as good.
-_AS_GOOD_AS_NOTHING = 1e-6
+# Nothing is small relative to an optimum that is 0: less than this share of the objective at the start is as good.
+_AS_GOOD_AS_NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Checks:
     def __init__(self, stop: Stop, examiner: Examiner, start: Array, *, finds_apart: bool = False) -> None:
         """start: x_0. finds_apart: always find out how far apart the agents are, since nobody else does."""
         self._stop, self._examiner, self._start, self._finds_apart = stop, examiner, start, finds_apart
-        self._lower, self._largest = -math.inf, 0.0
+        self._lower = -math.inf
+        self._first: float | None = None
         self.last: Check | None = None
 
     def is_due(self, iteration: int) -> bool:
@@ -55,11 +56,11 @@ class Checks:
         stop = self._stop
         apart = stop.disagreement is not None or self._finds_apart
         asked = {"gap": stop.gap is not None, "apart": apart, "kkt": stop.kkt is not None}
-        found = self._examiner.examine(x, evidence, **asked, start=self._start)
+        first = self._examiner.first_values(self._start) if asked["gap"] and self._first is None else None
+        found = self._examiner.examine(x, evidence, **asked, start=self._start, also=first)
+        self._first = self._first if found.also is None else found.also
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
-        if found.upper is not None and math.isfinite(found.upper):
-            self._largest = max(self._largest, abs(found.upper))
         self.last = Check(
             iteration=iteration,
             mean_norm=float(np.linalg.norm(found.mean)),
@@ -75,7 +76,7 @@ class Checks:
 
     def hold(self, record: Record) -> bool:
         """Whether all targets held after the record's iteration; it gives those that nobody needs to agree on."""
-        last, least = self.last, _AS_GOOD_AS_NOTHING * self._largest
+        last, least = self.last, _AS_GOOD_AS_NOTHING * abs(self._first or 0.0)
         if last is None or not self.taken(record.iteration):
             return False
         return self._stop.reached(last.judged(record), last.kkt, least)
@@ -94,11 +95,11 @@ class Checks:
 
     def memory(self) -> Any:
         last = None if self.last is None else asdict(self.last)
-        return {"lower": self._lower, "largest": self._largest, "scale": self._examiner.scale, "last": last}
+        return {"lower": self._lower, "first": self._first, "scale": self._examiner.scale, "last": last}
 
     def recall(self, memory: Any) -> None:
         self._lower, self._examiner.scale = memory["lower"], memory["scale"]
-        self._largest = memory.get("largest", 0.0)
+        self._first = memory.get("first")
         last = memory["last"]
         kkt = None if last is None or last["kkt"] is None else KKT(**last["kkt"])
         self.last = None if last is None else Check(**{**last, "kkt": kkt})

@@ -60,13 +60,13 @@ def report(
 @contextmanager
 def live_page(live: bool, address: str | None, name: str, title: str, kind: str = "run") -> "Iterator[LivePage | None]":
     """What a run is to tell its records to, as long as the block lasts, if a page was asked for."""
-    if not (live or address):
+    if not live and address is None:
         yield None
         return
     from gradslide.report.live import LivePage
     from gradslide.report.server import LOOPBACK, served
 
     shown = LivePage(name, title, kind=kind)
-    with served(shown, address or f"{LOOPBACK}:0") as url:
+    with served(shown, f"{LOOPBACK}:0" if address is None else address) as url:
         note(f"live page: {url} (the run goes on without it)")
         yield shown

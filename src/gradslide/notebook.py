@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradslide.costs import traffic, work
 
 if TYPE_CHECKING:
+    from gradslide.certificate import Certificate
     from gradslide.solution import Solution
 
 _LEFT = ' style="text-align: left"'
@@ -31,10 +32,17 @@ def solution_facts(solution: "Solution") -> dict[str, str]:
         }
         facts |= {name: f"{value:.6g}" for name, value in seen.items() if value is not None}
     if solution.certificate is not None:
-        facts["optimum"] = f"between {solution.certificate.lower:.6g} and {solution.certificate.upper:.6g}"
+        facts["optimum"] = _between(solution.certificate, exact=not costs.operator_products)
     elif solution.kkt is not None:
         facts["stationarity"] = f"{solution.kkt.stationarity:.3g}"
     return facts | {f"warning {number}": text for number, text in enumerate(solution.warnings, 1)}
+
+
+def _between(proof: "Certificate", *, exact: bool) -> str:
+    """Where the optimum lies. exact: the answer is where it must be, whatever the residual says."""
+    if exact or proof.residual == 0:
+        return f"between {proof.lower:.6g} and {proof.upper:.6g}"
+    return f"at least {proof.lower:.6g}; {proof.upper:.6g} at the answer, which misses its constraints a little"
 
 
 def facts_html(title: str, facts: Mapping[str, Any]) -> str:

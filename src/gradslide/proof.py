@@ -45,6 +45,7 @@ class Found:
     """What all agents know alike of x; None where it was not asked for.
 
     point: the mean, or the nearest point of X where rounding or the method left it outside; upper: the value there.
+    also: the sum of what was to be added up besides.
     """
 
     mean: Array
@@ -53,6 +54,7 @@ class Found:
     upper: float | None = None
     apart: float | None = None
     kkt: KKT | None = None
+    also: float | None = None
 
 
 class Examiner:
@@ -95,9 +97,11 @@ class Examiner:
         apart: bool = False,
         kkt: bool = False,
         start: Array | None = None,
+        also: Array | None = None,
     ) -> Found:
         """gap: lower and upper bounds. apart: max_i |x_i - mean|. kkt: residuals, from `start` if they have no scale
-        yet. One sum of vectors, one of numbers, and one maximum; one value, or one gradient (two the first time)."""
+        yet. also: a number of each agent, to be added up. One sum of vectors, one of numbers, and one maximum; one
+        value, or one gradient (two the first time)."""
         problem, xp = self._problem, array_namespace(x)
         gradient = doubles(self._values.gradient(x)) if kkt else None
         proves = gap and self.traits.has_lower_bound
@@ -137,6 +141,8 @@ class Examiner:
                 assert start is not None
                 slope = doubles(self._values.gradient(start))
                 columns["start"] = [_stationarity(problem, start, lambda rows: slope[rows])]
+        if also is not None:
+            columns["also"] = [also]
         totals = self._totals(columns)
         distance = None
         if apart or kkt:
@@ -151,7 +157,13 @@ class Examiner:
             upper=min(_finite(totals.get("upper", ())), default=math.inf) if gap else None,
             apart=distance,
             kkt=self._residuals(totals["kkt"], distance) if kkt else None,
+            also=totals["also"][0] if also is not None else None,
         )
+
+    def first_values(self, start: Array) -> Array | None:
+        """f_i at the start, where the values there were the first that the method asked for; else None."""
+        values = getattr(self._values, "first_values", None)
+        return None if values is None else self._problem.objective(start, values)
 
     def _residuals(self, squares: list[float], distance: float | None) -> KKT:
         assert distance is not None

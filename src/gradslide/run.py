@@ -347,7 +347,7 @@ class Run:
             kkt=kkt,
             parameters=self._parameters,
             settings=settings(context, self._setting, repr(self._method), self._ended_by),
-            warnings=self._setting.doubts(context.x0, x, name),
+            warnings=self._setting.doubts(context.x0, x, name, certificate),
             **self._setting.everybody(outputs[self._output]),
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 from gradslide import coupling as couplings
 from gradslide._types import Array
 from gradslide.arrays import to_numpy
+from gradslide.certificate import Certificate
 from gradslide.checks import Checks
 from gradslide.clock import Clock
 from gradslide.costs import Costs
@@ -72,8 +73,8 @@ class Setting(Protocol):
         """Look at what a method says must add up to zero."""
         ...
 
-    def doubts(self, start: Array, x: Array, method: str) -> tuple[str, ...]:
-        """What makes the answer x of a run from start doubtful."""
+    def doubts(self, start: Array, x: Array, method: str, certificate: Certificate | None) -> tuple[str, ...]:
+        """What makes the answer x of a run from start, of which this was proved, doubtful."""
         ...
 
     @property
@@ -153,9 +154,10 @@ class Networked:
         if self._balance is not None:
             self._balance.look(rows)
 
-    def doubts(self, start: Array, x: Array, method: str) -> tuple[str, ...]:
-        text = "" if self._balance is None else self._balance.broken(start, x, method)
-        return (text,) if text else ()
+    def doubts(self, start: Array, x: Array, method: str, certificate: Certificate | None) -> tuple[str, ...]:
+        broken = "" if self._balance is None else self._balance.broken(start, x, method)
+        refuted = "" if certificate is None else certificate.refutation
+        return tuple(text for text in (broken, refuted) if text)
 
     def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
         if iterations is not None or not stops_itself:

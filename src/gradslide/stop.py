@@ -21,9 +21,9 @@ class Relative:
 
     objective: objective <= to + value |to|, where `to` is the optimum, or an estimate of it. disagreement: <=
     value * to, by default to = ||mean||. residual: <= value * to, by default to = sqrt(m) ||mean||, or the larger of
-    ||A x|| and the nearest allowed value of A x. gap: <= value * to, by default to = |objective|, or
-    a millionth of the largest that the agents have checked: an optimum may be 0. kkt: <= value * to, by default to =
-    the stationarity at the start, and ||mean|| for the consensus.
+    ||A x|| and the nearest allowed value of A x, or ||A|| ||x|| where that is 0. gap: <= value * to, by default to =
+    |objective|, or a billionth of that at the start, where a method has taken its value: an optimum may be 0. kkt: <=
+    value * to, by default to = the stationarity at the start, and ||mean|| for the consensus.
     """
 
     value: float

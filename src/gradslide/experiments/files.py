@@ -18,7 +18,9 @@ from gradslide.errors import InputError, unknown_name
 from gradslide.experiments.plots import plot_histories, pyplot
 from gradslide.experiments.run import Results
 
-RESULTS, NETWORKS = "results.json", "networks.json"
+# Of a spec, and of one agent.
+RESULTS, RESULT = "results.json", "result.json"
+NETWORKS = "networks.json"
 
 
 def write_results(results: Results) -> list[Path]:

@@ -17,12 +17,13 @@ class Frames:
     """|x_i - mean| of all agents after `iterations`: the first, at most twice _MOST evenly spaced, the last. None
     are kept of networks that cannot be drawn."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network.aside()
+    def __init__(self, network: Network, *, keeps_means: bool = False) -> None:
+        """keeps_means: for whoever wants to work something out at them."""
+        self._network, self._keeps_means = network.aside(), keeps_means
         self._every = 1
         self.iterations: list[int] = []
         self.distances: list[list[float]] = []
-        self.means: list[Array] = []
+        self.means: list[Array | None] = []
 
     def look(self, iteration: int, x: Array) -> None:
         """All processes must call it, each with the rows of the agents that live there."""
@@ -45,7 +46,7 @@ class Frames:
     def _keep(self, iteration: int, x: Array) -> None:
         mean = self._network.observe(x, "sum") / self._network.m
         own = np.linalg.norm(x - mean, axis=1, keepdims=True)
-        self.means.append(mean)
+        self.means.append(mean if self._keeps_means else None)
         self.iterations.append(iteration)
         self.distances.append([float(f"{distance:.3g}") for distance in self._network.gather(own)[:, 0]])
 
@@ -74,4 +75,5 @@ def drawn(name: str, graph: Graph, frames: dict[str, Any] | None, by_agent: dict
         "edges": graph.edges.tolist() if shown else None,
         "frames": frames,
         "by_agent": by_agent if shown else None,
+        "is_shared_out": frames is not None,
     }

@@ -137,7 +137,7 @@ def run_spec(
             problem = build.build_problem(spec, data_dir, None if places.size == 1 else network.agents)
         method = build.build_method(spec, _theory(graph, known))
         stems.append(stem(name, stems))
-        frames = Frames(network)
+        frames = Frames(network, keeps_means=known is not None and known.whole is not None)
         onlooker.begins(name, graph, problem.described(m), None if known is None else known.objective)
         solution = solve(
             problem,
@@ -206,7 +206,7 @@ def _measured(
     if whole is None or last is None or last.objective is None or last.local_objective is None:
         return NetworkRun(name, stem, graph, solution)
     problem, optimum = whole
-    means = dict(zip(frames.iterations, frames.means, strict=True))
+    means = {k: mean for k, mean in zip(frames.iterations, frames.means, strict=True) if mean is not None}
     promised = bounds.promise(problem, graph, method, solution, optimum, means)
     return NetworkRun(
         name,

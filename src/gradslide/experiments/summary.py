@@ -19,6 +19,13 @@ class Column:
     digits: int | None = None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be seen in it that one would miss."""
+        if self.heading == "control":
+            return not any(self.values)
+        return self.heading in ("bound", "gap") and all(value is None for value in self.values)
+
+    @property
     def cells(self) -> list[str]:
         return [self._cell(value) for value in self.values]
 
@@ -53,8 +60,7 @@ def columns(results: Mapping[str, Any]) -> list[Column]:
         final("|Ax|", "residual"),
         of("bound", lambda run: None if run["bound"] is None else run["bound"]["residual"], 4),
     ]
-    optional = ("control", "bound", "gap")
-    return [column for column in shown if column.heading not in optional or any(column.values)]
+    return [column for column in shown if not column.is_empty]
 
 
 def work_of(runs: Sequence[Run]) -> list[str]:

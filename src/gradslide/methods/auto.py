@@ -137,7 +137,7 @@ class AutoPDS:
             value_bar=smooth_value(context, inner, x, value) if has_value else array_namespace(x).zeros_like(value),
             dual=dual,
             dual_bar=dual,
-            y_bar=0 * x,
+            y_bar=y,
             conjugate=conjugate,
             conjugate_bar=conjugate,
             gap_bar=0 * x,

@@ -22,7 +22,7 @@ class Oracle:
     """Gradients of ft_i, exact or sampled, every evaluation and every sample counted (and timed, where a clock runs).
 
     is_drawing: samples are being waited for. is_blank: sampled gradients are zero and draw nothing, for a state that
-    only lends its form to one that was saved.
+    only lends its form to one that was saved. first_values: the first values that were asked for with gradients.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Oracle:
         self._timeline = timeline
         self.is_drawing = False
         self.is_blank = False
+        self.first_values: Array | None = None
 
     @property
     def pace(self) -> Pace:
@@ -70,6 +71,8 @@ class Oracle:
         values, gradient = self._timed(lambda: self._loss.value_and_gradient(x))
         require_shape(self._loss, "value", values, x.shape[:1])
         require_shape(self._loss, "gradient", gradient, x.shape)
+        if self.first_values is None:
+            self.first_values = values
         return values, gradient
 
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gradslide.errors import InputError
-from gradslide.experiments.agent.results import RESULT
 from gradslide.experiments.compare.files import COMPARISON
-from gradslide.experiments.files import NETWORKS, RESULTS, versions
+from gradslide.experiments.files import NETWORKS, RESULT, RESULTS, versions
 from gradslide.experiments.reproduce.catalogue import NAMES
 from gradslide.report.agent import agent_document, solution_document
 from gradslide.report.comparison import comparison_document
@@ -17,6 +16,8 @@ from gradslide.report.reproduction import reproduction_document
 from gradslide.report.run import run_document
 
 _RULE = "a report is made of a folder that `gradslide run`, `compare`, `reproduce` or `agent` has written"
+
+_FILES = (RESULTS, COMPARISON, RESULT, *(f"{name}.json" for name in NAMES))
 
 
 def content_of(place: Path) -> dict[str, Any]:
@@ -46,27 +47,35 @@ def content(
 
 def _documents(folder: Path) -> list[tuple[dict[str, Any], Mapping[str, str]]]:
     """Each with the versions that it was made with."""
-    networks = _read(folder / NETWORKS)["networks"] if (folder / NETWORKS).exists() else []
-    found = []
-    for name in (RESULTS, COMPARISON, RESULT, *(f"{name}.json" for name in NAMES)):
-        if not (folder / name).exists():
-            continue
-        results = _read(folder / name)
-        try:
-            if name == RESULTS:
-                document = run_document(results, networks)
-            elif name == COMPARISON:
-                document = comparison_document(results, networks)
-            elif name == RESULT:
-                document = agent_document(results)
-            else:
-                document = reproduction_document(results, folder)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            got = f"{folder / name}, in which something is missing or wrong ({error!r})"
-            raise InputError(_RULE, got, "make the results anew with this release") from None
-        files = [path for path in (folder / name, folder / "history.csv", folder / "comparison.csv") if path.exists()]
-        found.append(({**document, "files": [_offered(path) for path in files]}, results["versions"]))
-    return found
+    names = [
+        name for name in (RESULTS, COMPARISON, RESULT, *(f"{name}.json" for name in NAMES)) if (folder / name).exists()
+    ]
+    return [_document(folder, name) for name in names]
+
+
+def _document(folder: Path, name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
+    results = _read(folder / name)
+    beside = {RESULTS: "history.csv", RESULT: "history.csv", COMPARISON: "comparison.csv"}
+    try:
+        if name == RESULTS:
+            document = run_document(results, _networks(folder))
+        elif name == COMPARISON:
+            document = comparison_document(results, _networks(folder))
+        elif name == RESULT:
+            document = agent_document(results)
+        else:
+            document = reproduction_document(results, folder)
+        offered = [name, *([NETWORKS] if document["networks"] and name in (RESULTS, COMPARISON) else [])]
+        offered += [beside[name]] if name in beside else []
+        files = [_offered(folder / each) for each in offered if (folder / each).exists()]
+        return {**document, "files": files}, results["versions"]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        got = f"{folder / name}, in which something is missing or wrong ({error!r})"
+        raise InputError(_RULE, got, "make the results anew with this release") from None
+
+
+def _networks(folder: Path) -> list[Mapping[str, Any]]:
+    return list(_read(folder / NETWORKS)["networks"]) if (folder / NETWORKS).exists() else []
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -87,8 +96,7 @@ def _offered(path: Path) -> dict[str, str]:
 
 def _elsewhere(folder: Path) -> str:
     """Where there are results, if they are one level deeper."""
-    names = {RESULTS, COMPARISON, RESULT, *(f"{name}.json" for name in NAMES)}
-    deeper = sorted({path.parent for path in folder.glob("*/*.json") if path.name in names})
+    deeper = sorted({path.parent for path in folder.glob("*/*.json") if path.name in _FILES})
     if not deeper:
         return "run something first, or check the path"
     return f"there are some in {', '.join(map(str, deeper))}"

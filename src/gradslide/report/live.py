@@ -1,7 +1,7 @@
 """A run that goes on, as the content of a page: what was recorded so far."""
 
 import threading
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gradslide.costs import Costs
@@ -53,7 +53,8 @@ class _Network:
         if self.done is not None:
             return drawn(self.name, self.graph, self.done.frames, self.done.by_agent)
         spent = self.history[-1:]
-        by_agent = shared_out(spent[0], self.graph) if len(spent) and spent[0].floats_sent else {}
+        # Agents that count for themselves are not seen together: one's costs are not those of all.
+        by_agent = shared_out(spent[0], self.graph) if self.frames is not None and len(spent) else {}
         return drawn(self.name, self.graph, self.frames, by_agent)
 
 
@@ -97,14 +98,16 @@ class LivePage(Onlooker):
     def content(self) -> tuple[int, dict[str, Any]]:
         """The version, and the content of a page."""
         with self._lock:
+            # What takes long is done on copies, while the run goes on.
             version, is_finished = self.version, self.is_finished
-            results = {
-                "name": self._name,
-                "title": self._title,
-                "problem": self._problem,
-                "optimum": self._optimum,
-                "runs": [network.results() for network in self._networks],
-            }
-            networks = [network.network() for network in self._networks]
-        document = run_document(results, networks, kind=self._kind)
+            networks = [replace(network, history=network.history[:]) for network in self._networks]
+            problem, optimum = self._problem, self._optimum
+        results = {
+            "name": self._name,
+            "title": self._title,
+            "problem": problem,
+            "optimum": optimum,
+            "runs": [network.results() for network in networks],
+        }
+        document = run_document(results, [network.network() for network in networks], kind=self._kind)
         return version, finite(content([document], versions(), live=True, finished=is_finished))

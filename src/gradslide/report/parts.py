@@ -22,7 +22,7 @@ SPENT = {
     "operator_products": "products with A and its transpose",
     "seconds": "seconds of wall clock",
     "iteration": "outer iterations",
-    "floats_sent": "floats sent, all agents",
+    "floats_sent": "floats sent",
 }
 
 _FACTS = {

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradslide.certificate import Certificate
 from gradslide.experiments.summary import columns, legend
 from gradslide.report.parts import (
     Columns,
@@ -20,6 +21,7 @@ from gradslide.report.parts import (
 Run = Mapping[str, Any]
 
 STILL = "how far the agents were from each other along the way was not recorded"
+SHARED_OUT = "floats sent: what all agents sent together was counted; it is shared out by the number of links"
 _LABELS = {
     "error": "objective error at the mean",
     "gap": "certified gap",
@@ -89,29 +91,37 @@ def _axes(curves: Sequence[Columns]) -> dict[str, Any]:
 
 def _agents(drawn: Mapping[str, Any]) -> dict[str, Any]:
     counts = {name.replace("_", " "): column for name, column in drawn["by_agent"].items()}
-    return {"name": drawn["network"], "columns": {"agent": list(range(drawn["m"])), **counts}, "notes": []}
+    notes = [SHARED_OUT] if drawn.get("is_shared_out") else []
+    return {"name": drawn["network"], "columns": {"agent": list(range(drawn["m"])), **counts}, "notes": notes}
 
 
 def certificate(run: Run) -> dict[str, Any]:
     """What was proved of the answer, or why nothing was."""
     proof, kkt = run["certificate"], run["kkt"]
     facts: dict[str, Any] = {}
+    holds: bool | None = None
+    text = f"{run.get('certificate_reason') or 'this method gives no certificate'}."
     if proof is not None:
-        facts |= {"lower bound on the optimum": proof["lower"], "value at the answer": proof["upper"]}
-    gap: Any = None if proof is None or None in (proof["upper"], proof["lower"]) else proof["upper"] - proof["lower"]
-    holds = True if gap is not None and math.isfinite(gap) else None
-    if holds:
-        relative = abs(gap / proof["lower"]) if proof["lower"] else None
-        facts |= {"certified gap": gap, "relative to the lower bound": relative}
-        text = "The optimum lies between the two values: the answer is no further above it than the gap."
-    else:
-        text = f"{run.get('certificate_reason') or 'this method gives no certificate'}."
-    if proof is not None:
+        lower, upper, residual = proof["lower"], proof["upper"], proof["residual"]
         is_saddle = run["costs"]["operator_products"] > 0
-        facts["residual" if is_saddle else "largest distance of an agent from the mean"] = proof["residual"]
+        facts |= {"lower bound on the optimum": lower, "value at the answer": upper}
+        facts["residual" if is_saddle else "largest distance of an agent from the mean"] = residual
+        if lower is not None and upper is not None and math.isfinite(upper - lower):
+            facts |= {"value less lower bound": upper - lower, "relative": abs(upper / lower - 1) if lower else None}
+            holds, text = _judged(residual if is_saddle else 0.0, Certificate(lower, upper).refutation)
     if kkt is not None:
         facts |= {f"{name} (no certificate)": kkt[name] for name in ("stationarity", "consensus")}
     return {"name": run["network"], "facts": facts, "holds": holds, "text": text, "warnings": list(run["warnings"])}
+
+
+def _judged(residual: float, refutation: str) -> tuple[bool | None, str]:
+    """residual: how far the answer is from what is allowed."""
+    if residual > 0:
+        text = "The lower bound holds. The answer misses its constraints by the residual, so its value may lie below it"
+        return None, f"{text} and below the optimum."
+    if refutation:
+        return False, f"It cannot: {refutation}."
+    return True, "The optimum lies between the two values: the answer is no further above it than their difference."
 
 
 def settings(run: Run) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from gradslide.report.page import page
 LOOPBACK = "127.0.0.1"
 # A page that asked within so many seconds is still open; it is given the end of the run, but not waited for longer.
 _OPEN, _LINGER, _LOOK = 3.0, 4.0, 0.05
+# Seconds for a request to come, and requests at the same time.
+_PATIENCE, _MOST_CONNECTIONS = 10.0, 32
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -34,7 +36,8 @@ _log = logging.getLogger("gradslide.live")
 def parsed_address(text: str) -> tuple[str, int]:
     """HOST:PORT, HOST or PORT; port 0 is any that is free."""
     host, _, port = text.rpartition(":") if ":" in text else ("", "", text) if text.isdigit() else (text, "", "0")
-    if not text or not port.isdigit() or int(port) > 65_535 or ":" in host:
+    is_port = port.isascii() and port.isdigit() and int(port) <= 65_535
+    if not text or not is_port or ":" in host or not host.isprintable():
         raise InputError("the address of a live page must be HOST:PORT", repr(text), "for example 127.0.0.1:8000")
     return host or LOOPBACK, int(port)
 
@@ -82,11 +85,26 @@ def served(live: LivePage, address: str) -> Iterator[str]:
 
 
 class _Listener(ThreadingHTTPServer):
+    """Connections beyond a few are turned away: the run needs its files and threads."""
+
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], owner: Server) -> None:
         self.owner = owner
+        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # A browser that goes away in the middle of an answer is no news to who runs something.
@@ -95,6 +113,7 @@ class _Listener(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Listener
+    timeout = _PATIENCE
 
     def do_GET(self) -> None:
         server, address = self.server.owner, urlsplit(self.path)
@@ -111,9 +130,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _tell(self, server: Server) -> None:
         """The content, unless the page has it already."""
-        if self.headers.get("If-None-Match") == _tag(server.live.version):
+        version = server.live.version
+        if self.headers.get("If-None-Match") == _tag(version):
             self._answer(HTTPStatus.NOT_MODIFIED, "application/json", b"")
-            server.told = server.live.version
+            server.told = version
             return
         version, content = server.live.content()
         self._answer(HTTPStatus.OK, "application/json", json.dumps(content, allow_nan=False).encode(), _tag(version))
@@ -125,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         if not owner.is_local:
             return hmac.compare_digest(token.encode(), owner.token.encode())
-        return _is_loopback(self.headers.get("Host", "").rpartition(":")[0])
+        return _is_loopback(self.headers.get("Host", "").partition(":")[0].lower())
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes, tag: str = "") -> None:
         self.send_response(status)
@@ -136,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        _log.debug(format, *args)
+        """Nothing: the address of a request holds the token."""
 
 
 def _tag(version: int) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -57,10 +58,19 @@ class SaddleObserver:
             objective=objective,
             local_objective=value,
             residual=None if violation is None else length(violation),
-            residual_scale=0.0 if violation is None else max(length(product), length(product - violation)),
+            residual_scale=0.0 if violation is None else self._scale(x, product, product - violation),
             lower=lower if math.isfinite(lower) else None,
             gap=objective - lower if certified and objective is not None else None,
         )
+
+    def _scale(self, x: Array, product: Array, allowed: Array) -> float:
+        """What a residual is relative to. allowed: the value nearest to A x; beside 0 A x is no measure of itself."""
+        size = max(length(product), length(allowed))
+        return size if np.any(allowed) else max(size, self._norm * length(x))
+
+    @cached_property
+    def _norm(self) -> float:
+        return self._problem.operator_norm()
 
     def _lower_bound(self, evidence: Sequence[Evidence]) -> float:
         """By weak duality: min over X of mu nu + r + <y + A^T z, x>, less ft*(y) and h(z)."""

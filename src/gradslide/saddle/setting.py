@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from gradslide._types import Array
+from gradslide.certificate import Certificate
 from gradslide.costs import Costs
 from gradslide.errors import require
 from gradslide.network.base import Network
@@ -44,7 +45,7 @@ class OnOneMachine:
     def watch(self, rows: Array) -> None:
         """Multipliers of one machine need not add up to anything."""
 
-    def doubts(self, start: Array, x: Array, method: str) -> tuple[str, ...]:
+    def doubts(self, start: Array, x: Array, method: str, certificate: Certificate | None) -> tuple[str, ...]:
         return ()
 
     def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from gradslide import storage
 from gradslide.experiments.agent.run import AgentRun
-from gradslide.experiments.files import as_json
+from gradslide.experiments.files import RESULT, as_json
 from gradslide.history import History
 from gradslide.notebook import solution_facts
 
-SOLUTION, RESULT = "solution.npz", "result.json"
+SOLUTION = "solution.npz"
 
 
 def to_json(run: AgentRun) -> str:

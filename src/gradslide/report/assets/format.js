@@ -4,6 +4,7 @@
 
   // Whole numbers in full; others with 4 digits, or 6 from 1,000 on; very large and tiny ones as 1.23e-7.
   const number = (value) => {
+    if (typeof value !== 'number') return missing;
     const size = Math.abs(value);
     if (size !== 0 && (size < 1e-4 || size >= 1e9)) {
       return value

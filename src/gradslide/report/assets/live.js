@@ -22,7 +22,7 @@
   const tell = (content) => {
     const updated = `updated ${clock(new Date())}`;
     const reached = iteration(content);
-    if (content.state.finished) say('finished', `, ${updated}`);
+    if (content.state.finished) say('ended', `, ${updated}`);
     else
       say('running', typeof reached === 'number' ? `: outer iteration ${number(reached)}, ${updated}` : `: ${updated}`);
   };

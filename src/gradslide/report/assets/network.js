@@ -92,8 +92,8 @@
       scale = byDegree ? gradslide.scale.whole(current.degrees) : gradslide.scale.logarithmic(distances().flat());
       frames.hidden = !distances() || distances().length < 2;
       const last = distances() ? distances().length - 1 : 0;
-      // Who looks at the last frame of a run that goes on wants to see the next one.
-      const follow = gradslide.live.running() && (before === null || Number(slider.value) === Number(slider.max));
+      // A page opens at the last frame; who looks at that of a run that goes on wants to see the next one.
+      const follow = before === null || (gradslide.live.running() && Number(slider.value) === Number(slider.max));
       slider.max = last;
       if (follow) slider.value = last;
       plot.canvas.hidden = current.positions === null;
