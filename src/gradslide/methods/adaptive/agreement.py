@@ -30,6 +30,8 @@ _PATIENCE, _LATE_PATIENCE = 15, 25
 # A Lagrangian that jumps by this share of itself ends the epoch: the next one starts before the jump. One that rises
 # after L was found too small sends all to so many iterations before that, without a restart.
 _JUMP, _BACK = 1e-2, 2
+# They do so again, to the same iteration, only with an L that is so many times as large.
+_RISEN = 1.05
 # Length of the first epoch on a schedule; each one is twice as long as the one before.
 _SCHEDULED = 30
 # So many times L rises before an iteration is accepted as it is.
@@ -103,7 +105,11 @@ class Late:
                 unstable = unstable or k
         done = replace(done, L=L, memory=memory)
         if unstable and memory.onset:
-            return gone_back(done, max(done.trail[0].k, memory.onset - _BACK))
+            k = max(done.trail[0].k, memory.onset - _BACK)
+            before, L_before = memory.returned
+            # From the same point with the same L all would come to the same again: then a restart has to help.
+            if k != before or _RISEN * L_before < L or not self.rules.restarts:
+                return gone_back(replace(done, memory=replace(memory, returned=(k, L))), k)
         if (ends or unstable) and self.rules.restarts:
             done = gone_back(done, unstable - 1) if unstable else done
             return restarted(done, inner, self.rules, grown(memory, plan, self.rules, waits=True))

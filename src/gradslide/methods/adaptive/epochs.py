@@ -67,7 +67,7 @@ def restarted(s: State, inner: Inner, rules: Rules, memory: Memory) -> State:
     R = max(inner.least_R, _balanced(memory, inner)) if memory.finds_R else memory.R
     L = s.L if inner.accelerates or not rules.finds_L else max(s.L, MARGIN * memory.L_seen)
     P = L if inner.accelerates else R * _weight(s, memory, rules)
-    memory = replace(memory, R=R, rose=False, onset=0, L_seen=0.0, lagrangian=math.nan, steps=())
+    memory = replace(memory, R=R, rose=False, onset=0, L_seen=0.0, lagrangian=math.nan, steps=(), returned=(-1, 0.0))
     return replace(
         s,
         k=0,

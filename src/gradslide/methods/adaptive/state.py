@@ -19,6 +19,7 @@ class Memory(Copied):
     curvature that was seen in this epoch. lagrangian, steps: the Lagrangian at the last known record of this
     epoch, and its last changes. error: the last known residual; error_before: at the last restart, or the last one that
     counted. failures: restarts in a row that hardly lowered it. posted: (course, k) of the sums on their way.
+    returned: to which iteration of this epoch all went back last, and with which L.
     """
 
     K: int
@@ -41,6 +42,7 @@ class Memory(Copied):
     shares: tuple[float, float] = (0.0, 0.0)
     failures: int = 0
     posted: tuple[tuple[int, int], ...] = ()
+    returned: tuple[int, float] = (-1, 0.0)
 
 
 class Point(NamedTuple):
