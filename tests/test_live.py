@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from http.client import HTTPConnection
+from http.client import BadStatusLine, HTTPConnection
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -136,7 +136,7 @@ def test_addresses(text, expected):
     assert parsed_address(text) == expected
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:http", "host:70000", "::1", ""])
+@pytest.mark.parametrize("text", ["127.0.0.1:http", "host:70000", "::1", "", "²", "a\0b:1"])
 def test_addresses_that_are_none(text):
     with pytest.raises(gs.InputError, match="the address of a live page must be HOST:PORT"):
         parsed_address(text)
@@ -262,3 +262,86 @@ def test_closed_pages_answer_no_more():
         pass
     with pytest.raises((HTTPError, URLError, ConnectionError)):
         urlopen(Request(url), timeout=5)
+
+
+def test_what_is_not_finite_is_left_out():
+    live = begun()
+    live.sees(gs.Record(1, 1, 0, 2, 0, 0.1, objective=float("inf"), gap=float("nan")), None)
+    with served(live, "127.0.0.1:0") as url:
+        columns = document_of(fetched(url, "data.json")[1])["curves"][0]["curves"][0]["columns"]
+    assert columns["objective"] == [None]
+
+
+def test_a_record_that_comes_twice_counts_once():
+    """Who watches several processes looks at the same record again and again."""
+    live = begun()
+    for k in (1, 1, 2, 2, 1):
+        live.sees(record(k), None)
+    assert live.content()[1]["documents"][0]["curves"][0]["curves"][0]["columns"]["iteration"] == [1, 2]
+
+
+def test_records_are_those_of_the_network_that_began_last():
+    live = begun()
+    live.sees(record(1), None)
+    live.begins("star", gs.Graph.star(5), "a problem", None)
+    before = live.version
+    live.sees(record(1), None)
+    live.sees(record(2), None)
+    assert live.version == before + 2
+    ring, star = live.content()[1]["documents"][0]["curves"][0]["curves"]
+    assert (ring["columns"]["iteration"], star["columns"]["iteration"]) == ([1], [1, 2])
+
+
+def test_the_end_of_a_network_is_news_and_takes_the_place_of_what_was_seen(tmp_path):
+    spec = read_spec(write_spec(tmp_path, problem=BALL))
+    (run,) = run_spec(spec).runs
+    live = begun()
+    live.sees(record(1), None)
+    before = live.version
+    live.ended(run)
+    assert live.version == before + 1
+    document = live.content()[1]["documents"][0]
+    assert document["networks"][0]["frames"] == run.frames
+    assert document["agents"][0]["columns"]["gradients"] == [run.solution.costs.gradients] * 5
+
+
+def test_costs_of_one_agent_are_not_taken_for_those_of_all():
+    live = begun()
+    live.sees(gs.Record(1, 1, 0, 2, 0, 0.1, floats_sent=10), None)
+    assert live.content()[1]["documents"][0]["agents"] == []
+
+
+def test_browsers_may_leave_the_usual_port_out():
+    with served(begun(), "127.0.0.1:0") as url:
+        assert fetched(url, "data.json", Host="127.0.0.1")[0] == 200
+        assert fetched(url, "data.json", Host="LocalHost:80")[0] == 200
+
+
+def test_idle_connections_do_not_use_up_what_the_run_needs(monkeypatch):
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 2)
+    with served(begun(), "127.0.0.1:0") as url:
+        idle = [HTTPConnection("127.0.0.1", urlsplit(url).port) for _ in range(2)]
+        for connection in idle:
+            connection.connect()
+            time.sleep(0.1)
+        with pytest.raises((ConnectionError, BadStatusLine)):
+            fetched(url, "data.json")
+        for connection in idle:
+            connection.close()
+        time.sleep(0.2)
+        assert fetched(url, "data.json")[0] == 200
+
+
+def test_half_a_request_does_not_hold_up_the_end():
+    with served(begun(), "127.0.0.1:0") as url:
+        connection = HTTPConnection("127.0.0.1", urlsplit(url).port)
+        connection.connect()
+        connection.sock.sendall(b"GET / HT")
+    connection.close()
+
+
+def test_the_token_is_not_logged(caplog):
+    caplog.set_level("DEBUG")
+    with served(begun(), "0.0.0.0:0") as url:
+        fetched(url)
+        assert urlsplit(url).query.removeprefix("token=") not in caplog.text

@@ -18,7 +18,7 @@ class Distances(gs.losses.Loss):
 
     def value(self, x):
         values = ((x - self.c) ** 2).sum(axis=1) / 2
-        return values.sum() if self.wrong == "value" else values
+        return values.sum() if self.wrong == "value" else values[:, None] if self.wrong == "values" else values
 
     def gradient(self, x):
         return (x - self.c)[0] if self.wrong == "gradient" else x - self.c
@@ -45,6 +45,7 @@ class Cube(gs.domains.Euclidean):
     ("wrong", "method", "got"),
     [
         ("value", gs.AutoPDS(), r"value of Distances must give shape \(4,\); got \(\); give one row"),
+        ("values", gs.AutoPDS(), r"value of Distances must give shape \(4,\); got \(4, 1\)"),
         ("gradient", gs.AutoPDS(), r"gradient of Distances must give shape \(4, 2\); got \(2,\)"),
         ("gradient", gs.NIDS(), r"gradient of Distances must give shape \(4, 2\); got \(2,\)"),
         ("_smoothness", gs.NIDS(), r"_smoothness of Distances must give shape \(4,\); got \(\)"),

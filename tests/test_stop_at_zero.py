@@ -36,3 +36,22 @@ def test_a_checkpoint_remembers_what_a_gap_is_relative_to(tmp_path):
     assert short.status is gs.Status.ITERATION_LIMIT
     on = gs.solve(problem, graph, stop=gs.Stop(gap=gs.Relative(1e-4), disagreement=gs.Relative(1e-2)), checkpoint=path)
     assert on.costs.gradients == whole.costs.gradients
+
+
+def test_an_optimum_that_is_small_beside_the_start_is_not_taken_for_0():
+    """The objective falls to 1e-6 of what it was: the gap must be small beside that."""
+    noise = 1e-3 * np.random.default_rng(1).normal(size=40)
+    problem = gs.Problem(gs.losses.LeastSquares(FEATURES, TARGETS + noise, agents=4), gs.domains.L2Ball(9.0))
+    solution = gs.solve(problem, gs.Graph.ring(4))
+    assert solution.status is gs.Status.CONVERGED
+    last = solution.history[-1]
+    assert last.objective < 1e-5 * float(np.sum(TARGETS**2))
+    assert last.gap <= 1e-4 * last.objective
+
+
+def test_constraints_that_ask_for_0_can_be_met():
+    A = RNG.normal(size=(2, 3))
+    loss = gs.losses.LeastSquares(FEATURES, TARGETS, agents=1)
+    solution = gs.solve(gs.LinearlyConstrained(loss, A, np.zeros(2), domain=gs.domains.L2Ball(9.0)))
+    assert solution.status is gs.Status.CONVERGED
+    assert np.linalg.norm(A @ solution.mean) <= 1e-3 * np.linalg.norm(A) * np.linalg.norm(solution.mean)
