@@ -60,6 +60,7 @@ def test_whole_solves_are_compared(bench):
     assert whole_solve.best(case, longer).method.step_size == 2.8
 
 
+@pytest.mark.slow
 def test_memory_counts_arrays(bench):
     memory = bench("memory")
     for name in memory.METHODS:

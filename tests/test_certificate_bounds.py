@@ -30,6 +30,10 @@ def check_bounds(case: Case, method, iterations: int) -> list:
     return history
 
 
+# Bounds that are made wrong on purpose are noticed.
+contradictory = pytest.mark.filterwarnings("ignore:the lower bound:RuntimeWarning")
+
+
 @pytest.mark.parametrize("block", range(9))
 def test_no_lower_bound_exceeds_the_optimum_over_207_problems(block):
     for seed in range(23 * block, 23 * (block + 1)):
@@ -48,6 +52,7 @@ def test_no_lower_bound_in_single_precision_exceeds_the_optimum(block):
         check_bounds(make_case(seed, np.float32), gs.PDS() if seed % 2 else gs.CondatVu(), 60)
 
 
+@contradictory
 def test_rounding_is_accounted_for_because_it_matters(monkeypatch):
     """Without its share single precision proves more than there is."""
 
@@ -89,6 +94,7 @@ def test_a_lower_bound_can_be_as_good_as_double_precision(method):
 
 
 @pytest.mark.filterwarnings("ignore:the invariant of PDS is broken")
+@contradictory
 def test_lost_messages_do_not_break_the_bound_but_would_if_their_sum_were_not_taken_off(monkeypatch):
     """What does not add up to 0 is no multiplier. A sum that is added in place of being taken off is no better."""
     kept = Examiner.examine
@@ -122,6 +128,7 @@ def with_sum(examine, sign: float):
     return changed
 
 
+@contradictory
 def test_a_wrong_conjugate_proves_too_much(monkeypatch):
     original = proof.lower_part
     wrong = []

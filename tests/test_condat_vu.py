@@ -108,6 +108,7 @@ def test_it_converges_to_the_exact_solution(sense):
         )
 
 
+@pytest.mark.slow
 def test_agents_reach_consensus_at_the_optimum():
     graph, loss = gs.Graph.ring(6), logistic(np.random.default_rng(3), 6, 3)
     problem = gs.Problem(loss, gs.domains.L2Ball(0.5), mu=0.1)

@@ -333,6 +333,7 @@ def test_what_has_no_device_is_refused(device):
     assert_close(gs.solve(problem, slow, stop=stop).x, gs.solve(problem, GRAPH, stop=stop).x, 1e-10)
 
 
+@pytest.mark.slow
 def test_arrays_of_jax_run_as_they_are():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     rng, stop = np.random.default_rng(0), gs.Stop(iterations=6)

@@ -38,6 +38,7 @@ def test_six_examples_are_on_their_page_with_a_picture(name):
     assert (PAGE.parent / "img" / f"example_{name}.png").stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_streaming(tmp_path):
     printed = run("streaming", tmp_path)
     assert "the same answer to the last bit: True" in printed

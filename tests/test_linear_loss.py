@@ -70,7 +70,9 @@ def test_taking_and_stacking_agents():
 
 
 @pytest.mark.parametrize(
-    "method", [gs.PDS(), gs.PDS(R=1.0, coupling="laplacian"), gs.CondatVu()], ids=["PDS", "Laplacian", "CondatVu"]
+    "method",
+    [gs.PDS(), gs.PDS(R=1.0, coupling="laplacian"), pytest.param(gs.CondatVu(), marks=pytest.mark.slow)],
+    ids=["PDS", "Laplacian", "CondatVu"],
 )
 @pytest.mark.parametrize("domain", [gs.domains.L2Ball(1.0), gs.domains.Simplex(), gs.domains.EntropySimplex()])
 def test_agents_minimise_the_sum_of_their_linear_losses(domain, method):

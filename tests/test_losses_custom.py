@@ -217,3 +217,14 @@ def test_a_device_needs_pytorch(device, monkeypatch):
     assert loss.device is None
     with pytest.raises(InputError, match=r"a device needs PyTorch; got .*; install gradslide\[torch\]"):
         loss.to(device)
+
+
+def test_a_value_and_a_gradient_are_told_apart_in_errors():
+    def short(x):
+        return 0.5 * float(x @ x), x[:2]
+
+    loss = Custom(value_and_gradient=[short] * 2, agents=2, dimension=3)
+    with pytest.raises(
+        InputError, match=r"shape \(\) and \(3,\) for agent 0; got type float64 and shape \(\) and \(2,\)"
+    ):
+        loss.gradient(np.ones((2, 3)))

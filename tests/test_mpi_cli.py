@@ -246,7 +246,7 @@ def is_gone(pid):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_a_rank_that_dies_or_hangs_ends_all_and_the_run_can_be_resumed(how, tmp_path):
     spec = write_spec(tmp_path, iterations=4000, checkpoint="true")
     process = started(spec, 3, "-q", "--timeout", 3)

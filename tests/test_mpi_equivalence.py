@@ -55,7 +55,7 @@ def expected():
     return {task["name"]: alone(task) for task in MAIN}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(ranks, marks=pytest.mark.slow) for ranks in (3, 4))])
 def test_main_methods_give_the_same_on_any_number_of_ranks(ranks, expected, tmp_path):
     found = together(MAIN, ranks, tmp_path)
     for name, one in expected.items():

@@ -136,6 +136,7 @@ def test_one_process_and_several_go_on_from_each_other(tmp_path):
     assert [other.name for other in sorted(tmp_path.glob("run*"))] == ["run.npz"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_the_newest_common_iteration(tmp_path):
     """Killed at some moment, with checkpoints after every iteration."""
     rng = np.random.default_rng(8)

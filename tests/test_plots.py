@@ -91,3 +91,8 @@ def test_a_notebook_shows_a_figure_once(backend, is_open, monkeypatch):
     monkeypatch.setattr(plt, "get_backend", lambda: backend)
     figure = gs.Graph.ring(4).plot()
     assert plt.fignum_exists(figure.number) is is_open
+
+
+def test_what_cannot_be_plotted_against_is_told():
+    with pytest.raises(gs.InputError, match="what to plot against must be one of the known names; got 'nonsense'"):
+        run().plot(against="nonsense")

@@ -60,7 +60,7 @@ def portfolio(tmp_path_factory):
     [
         ("game", GAME_ROW, {"linprog"}),
         pytest.param("transport", TRANSPORT_ROW, {"linprog"}, marks=pytest.mark.slow),
-        ("portfolio", PORTFOLIO_ROW, {"SLSQP"}),
+        pytest.param("portfolio", PORTFOLIO_ROW, {"SLSQP"}, marks=pytest.mark.slow),
     ],
     ids=["game", "transport", "portfolio"],
 )
@@ -99,7 +99,9 @@ def test_entropy_takes_fewer_products_than_euclid_in_the_game(game):
 
 
 @pytest.mark.parametrize(
-    ("example", "tail"), [("game", GAME_ROW), ("transport", TRANSPORT_ROW)], ids=["game", "transport"]
+    ("example", "tail"),
+    [("game", GAME_ROW), pytest.param("transport", TRANSPORT_ROW, marks=pytest.mark.slow)],
+    ids=["game", "transport"],
 )
 def test_one_gradient_is_enough_for_a_linear_loss(example, tail, request):
     rows = table(request.getfixturevalue(example), tail)

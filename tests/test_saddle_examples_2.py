@@ -48,6 +48,7 @@ def test_deblurring_takes_fewer_gradients_than_the_best_of_its_rivals(tmp_path):
     assert "fewest products to 1e-04: PyProximal" in printed or "fewest products to 1e-04: Condat-Vu" in printed
 
 
+@pytest.mark.slow
 def test_power_flow_finds_dispatch_and_prices(tmp_path):
     printed = run("comparisons/power_flow", tmp_path, "picture.png")
     rows = table(printed)

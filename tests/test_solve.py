@@ -500,3 +500,17 @@ def test_the_estimate_of_R_has_no_unit(graph):
     assert {run.costs.rounds for run in runs} == {runs[0].costs.rounds}
     np.testing.assert_allclose(runs[1].x, runs[0].x, rtol=1e-6)
     np.testing.assert_allclose(runs[2].x, runs[0].x, rtol=1e-6)
+
+
+def test_a_solution_has_what_its_last_record_says():
+    loss = gs.losses.LeastSquares(np.eye(4), np.arange(1.0, 5.0), agents=2)
+    solution = gs.solve(gs.Problem(loss, gs.domains.L2Ball(1.0)), gs.Graph.path(2))
+    last = solution.history[-1]
+    assert (solution.objective, solution.gap, solution.disagreement) == (last.objective, last.gap, last.disagreement)
+    free = gs.solve(gs.Problem(loss), gs.Graph.path(2))
+    assert free.gap is None
+    assert f"stationarity={free.kkt.stationarity:.3g}" in repr(free)
+
+
+def test_what_one_can_tab_to_is_public():
+    assert set(dir(gs)) == {*gs.__all__, "__version__"}

@@ -103,3 +103,8 @@ __all__ = [
     "solve",
     "terms",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names alone."""
+    return [*__all__, "__version__"]

@@ -123,6 +123,8 @@ def run(
         print(*legend(results.to_dict()), sep="\n")
         if moved := spread(results):
             print(moved)
+        if not results.fulfilled:
+            print("stopped short of what was asked: raise the limit in [stop], or see docs/faq.md#my-run-stopped-short")
         print("written:", *(f"  {path}" for path in written), sep="\n")
     raise typer.Exit(code)
 
@@ -264,13 +266,14 @@ def graph(
     from gradslide.experiments.plots import plot_graph
     from gradslide.experiments.tables import facts_table
     from gradslide.mixing import spectral_gaps
+    from gradslide.notebook import in_words
 
     made = describe_topology(topology, agents, option or [])
     facts = {**made.describe(), **{f"gap_{name}": gap for name, gap in spectral_gaps(made).items()}}
     if json_:
         print(json.dumps(facts, indent=1))
     else:
-        show(facts_table(repr(made), facts))
+        show(facts_table(repr(made), in_words(facts)))
     if plot is not None:
         write_figure(plot_graph(made), plot)
     elif draw and not json_:

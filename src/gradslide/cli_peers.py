@@ -102,7 +102,9 @@ def agent(
 
 def local(
     spec: Annotated[Path, typer.Argument(help="A TOML file, as for `gradslide run`.")],
-    peers: Annotated[bool, typer.Option("--peers", help="One process for each agent, on this machine.")] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="One process for each agent, on this machine (needed).")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the agents' folders (keys, specs, rows, logs) beside the results.")

@@ -16,7 +16,7 @@ from gradslide._random import Seed
 from gradslide._types import Array
 from gradslide.errors import InputError, kind_of, require
 from gradslide.graph_inputs import count, edge_pairs, edge_weights
-from gradslide.notebook import facts_html
+from gradslide.notebook import facts_html, in_words
 
 _DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
 _EXTREMES = ("laplacian_norm", "algebraic_connectivity")
@@ -337,7 +337,7 @@ class Graph:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return facts_html(repr(self), self.describe())
+        return facts_html(repr(self), in_words(self.describe()))
 
     def describe(self) -> dict[str, int | float | None]:
         """Facts to print; diameter is None where only its bound is known, l2 for a lone agent."""

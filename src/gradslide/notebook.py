@@ -10,6 +10,19 @@ if TYPE_CHECKING:
     from gradslide.certificate import Certificate
     from gradslide.solution import Solution
 
+# What `Graph.describe` has, in words.
+_FACTS = {
+    "m": "agents",
+    "edges": "links",
+    "degree_min": "least degree",
+    "degree_mean": "mean degree",
+    "degree_max": "largest degree",
+    "diameter_bound": "diameter, at most",
+    "lmax": "largest eigenvalue of the Laplacian",
+    "l2": "second smallest eigenvalue",
+    "condition": "their ratio",
+}
+
 _LEFT = ' style="text-align: left"'
 
 
@@ -43,6 +56,13 @@ def _between(proof: "Certificate", *, exact: bool) -> str:
     if exact or proof.residual == 0:
         return f"between {proof.lower:.6g} and {proof.upper:.6g}"
     return f"at least {proof.lower:.6g}; {proof.upper:.6g} at the answer, which misses its constraints a little"
+
+
+def in_words(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a graph for people; a bound on what is known is left out."""
+    known = facts.get("diameter") is not None
+    shown = {name: value for name, value in facts.items() if not (known and name == "diameter_bound")}
+    return {_FACTS.get(name, name.replace("_", " ")): value for name, value in shown.items()}
 
 
 def facts_html(title: str, facts: Mapping[str, Any]) -> str:

@@ -55,6 +55,24 @@ class Solution:
         if self.mean is None:
             object.__setattr__(self, "mean", np.mean(self.x, axis=0))
 
+    @property
+    def objective(self) -> float | None:
+        """Of the last record, as the next two are: the sum of all f_i at the mean of the agents; None if not known."""
+        return self._last("objective")
+
+    @property
+    def disagreement(self) -> float | None:
+        """max_i |x_i - mean|; None if it is not known, or there is no network."""
+        return self._last("disagreement")
+
+    @property
+    def gap(self) -> float | None:
+        """The certified gap; None where there is none."""
+        return self._last("gap")
+
+    def _last(self, name: str) -> float | None:
+        return getattr(self.history[-1], name) if len(self.history) else None
+
     def gather(self) -> Array:
         """The answers of all agents, (m, d). Where they live in several processes, all of these must call it."""
         return self.x if self.rows_of_all is None else self.rows_of_all(self.x)
@@ -138,6 +156,8 @@ class Solution:
             facts.append(f"residual={last.residual:.3g}")
         if last and last.gap is not None:
             facts.append(f"gap={last.gap:.3g}")
+        elif self.kkt is not None:
+            facts.append(f"stationarity={self.kkt.stationarity:.3g}")
         if self.warnings:
             facts.append(f"warnings={len(self.warnings)}")
         return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"

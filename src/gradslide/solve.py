@@ -162,12 +162,15 @@ def _check(
     _check_network(problem, network)
     if isinstance(method, type) or not isinstance(method, Method):
         raise InputError(
-            "method must have init, step and output", kind_of(method), "for example gs.PDS() (with brackets)"
+            "method must have init, step and output",
+            kind_of(method),
+            "for example gs.NIDS() (with brackets)",
         )
     if not isinstance(stop, Stop | None):
         raise InputError("stop must be a gs.Stop", kind_of(stop), "for example gs.Stop(iterations=1000)")
     if not isinstance(warm_start, Solution | None):
-        raise InputError("warm_start must be a Solution", kind_of(warm_start), "give a point as x0 instead")
+        remedy = "read a saved one with gs.load(path), or give a point as x0"
+        raise InputError("warm_start must be a Solution", kind_of(warm_start), remedy)
     if callback is not None and not callable(callback):
         raise InputError("callback must be callable", kind_of(callback), "give a function of (record, x)")
     require_number("record_every", record_every, "1 records every outer iteration", least=1, whole=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradslide.errors import InputError, require
+from gradslide.errors import InputError, require, unknown_name
 
 if TYPE_CHECKING:
     from gradslide.graph import Graph
@@ -73,6 +73,9 @@ def plot_histories(
     """Objective and disagreement (or residual, or gap) against each cost. Of the objective its error, where the optimum
     is known, or else its certified gap, where there is one."""
     plt = pyplot()
+    for cost in against:
+        if cost not in _AXES:
+            raise unknown_name("what to plot against", cost, _AXES)
     below = _second_metric(histories.values())
     bounded = optimum is None and below != "gap" and all(_has(history, "gap") for history in histories.values())
     figure, axes = plt.subplots(

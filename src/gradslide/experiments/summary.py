@@ -72,9 +72,12 @@ def legend(results: Mapping[str, Any]) -> list[str]:
     """What the columns mean."""
     headings = {column.heading for column in columns(results)}
     work = work_of(results["runs"])
-    lines = [f"{', '.join(work)} and communication rounds: per agent; apart: disagreement, max |x_i - mean|"]
+    lines = [
+        f"{', '.join(work)} and communication rounds: per agent",
+        "apart: disagreement, max |x_i - mean|; |Ax|: differences over all links together",
+    ]
     if "control" in headings:
-        lines.append("control: rounds that were spent on agreeing, apart from the others")
+        lines.append("control: further rounds, in which a few numbers travel, to agree on steps and on the end")
     if results["optimum"] is None:
         lines.append("objective: sum of all losses at the mean of the agents")
     else:

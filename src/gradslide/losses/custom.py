@@ -178,12 +178,18 @@ class _Evaluator:
         )
         return [self._each[i] for i in agents]
 
+    def _told(self, shape: tuple[int, ...]) -> str:
+        """A value and a gradient are put together before they are looked at."""
+        if self._name != "value_and_gradient" or not shape:
+            return str(shape)
+        return f"{shape[:-1]} and {(*shape[:-1], shape[-1] - 1)}"
+
     def _checked(self, result: Any, x: Array, shape: tuple[int, ...], whose: str) -> Array:
         array = _beside(result, x)
         if array.shape != shape or dtype_of(array).kind not in "biuf":
             raise InputError(
-                f"{self._name} must return real numbers of shape {shape} {whose}",
-                f"type {array.dtype} and shape {tuple(array.shape)}",
+                f"{self._name} must return real numbers of shape {self._told(shape)} {whose}",
+                f"type {array.dtype} and shape {self._told(tuple(array.shape))}",
                 "correct that function",
             )
         return as_dtype(array, self._dtype)

@@ -95,7 +95,7 @@ def per_row(name: str, values: Any, n: int) -> Array:
         array.shape == (n,),
         f"{name} must be 1-D with one entry per row of features, {n} in all",
         f"shape {array.shape}",
-        "give as many as there are rows",
+        "give one for each row, as a flat array: labels.ravel()",
     )
     return array
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradslide.experiments.plots import DRAWABLE, layout
 from gradslide.graph import Graph
+from gradslide.notebook import in_words
 
 _MOST_POINTS = 2_000
 _MOST_EDGES = 10_000
@@ -23,18 +24,6 @@ SPENT = {
     "seconds": "seconds of wall clock",
     "iteration": "outer iterations",
     "floats_sent": "floats sent",
-}
-
-_FACTS = {
-    "m": "agents",
-    "edges": "links",
-    "degree_min": "least degree",
-    "degree_mean": "mean degree",
-    "degree_max": "largest degree",
-    "diameter_bound": "diameter, at most",
-    "lmax": "largest eigenvalue of the Laplacian",
-    "l2": "second smallest eigenvalue",
-    "condition": "their ratio",
 }
 
 
@@ -110,7 +99,7 @@ def y_axis(key: str, label: str, *, log: bool, bound: str | None = None, bound_l
 def network(drawn: Mapping[str, Any], *, why_still: str) -> dict[str, Any]:
     """A network as `gradslide.experiments.frames.drawn` has it, with a place in the plane for each agent. why_still:
     said where nothing was seen along the way."""
-    facts = {_FACTS.get(name, name): value for name, value in drawn["facts"].items()}
+    facts = in_words(drawn["facts"])
     shown = {"name": drawn["network"], "facts": facts, "frames": drawn["frames"]}
     if drawn["edges"] is None:
         note = f"a drawing can show {DRAWABLE:,} agents; this network has {drawn['m']:,}"
