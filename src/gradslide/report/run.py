@@ -22,6 +22,19 @@ Run = Mapping[str, Any]
 
 STILL = "how far the agents were from each other along the way was not recorded"
 SHARED_OUT = "floats sent: what all agents sent together was counted; it is shared out by the number of links"
+_MEANINGS = {
+    "coupling": "coupling: what A is",
+    "output": "output: which of the method's points is the answer",
+    "version": "gradslide",
+    "L": "L: smoothness that steps are made for",
+    "K": "K: exchanges after each gradient",
+    "R": "R: weight of agreement against distance",
+    "mu": "mu: strong convexity",
+    "A_norm": "A_norm: ||A||",
+    "balance": "balance: rounds that a gradient is worth",
+    "restarts": "restarts of the momentum",
+    "step_size": "step size",
+}
 _LABELS = {
     "error": "objective error at the mean",
     "gap": "certified gap",
@@ -126,6 +139,5 @@ def _judged(residual: float, refutation: str) -> tuple[bool | None, str]:
 
 def settings(run: Run) -> dict[str, Any]:
     """What it was run with."""
-    facts = {**run["settings"], "output": run["output"]}
-    facts |= {f"parameter {name}": value for name, value in run["parameters"].items()}
-    return {"name": run["network"], "facts": facts}
+    facts = {**run["settings"], "output": run["output"], **run["parameters"]}
+    return {"name": run["network"], "facts": {_MEANINGS.get(name, name): value for name, value in facts.items()}}
