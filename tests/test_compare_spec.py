@@ -196,7 +196,7 @@ def test_the_built_in_comparison_is_a_commented_example(capsys):
     found = example_comparison()
     assert parse_comparison(text, "compare", found.folder) == found
     assert "#" in text
-    assert [method.name for method in found.methods][:2] == ["pds", "nids"]
+    assert [method.name for method in found.methods][:3] == ["auto", "pds", "nids"]
     running._check(found, None)
     # Its commented lines are right too.
     keys = ("# apart", "# processes", "# optional", "# [[condition]]", "# name", "# kinds")

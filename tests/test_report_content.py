@@ -1,6 +1,8 @@
 """What a report is made of: from a run, a comparison, a reproduction, an agent, and a solution that was saved."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -282,3 +284,14 @@ def test_damaged_results_are_told(text, tmp_path, capsys):
     error = capsys.readouterr().err
     assert "results.json" in error
     assert "make the results anew" in error
+
+
+def test_a_page_needs_no_extra_but_plot(tmp_path):
+    pytest.importorskip("plotly")
+    folder = run_folder(tmp_path)
+    others = ["zmq", "mpi4py", "pymetis", "sklearn", "jax", "torch", "cvxpy"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({others})); from gradslide.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "report", str(folder)], capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (0, "")
