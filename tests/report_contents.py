@@ -8,6 +8,16 @@ import numpy as np
 
 import gradslide as gs
 
+# Of the page of a run.
+SECTIONS = [
+    "Summary",
+    "Convergence",
+    "Network",
+    "Costs per agent",
+    "Certificate",
+    "Settings and versions",
+    "Downloads",
+]
 AGENTS = 100
 FRAMES = 40
 POINTS = 200

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from autodiff_cases import K, P, built_in, data
 
 import gradslide as gs
 from gradslide.errors import InputError
@@ -12,7 +13,6 @@ from gradslide.oracles import Stream, WithoutReplacement, WithReplacement
 jax = pytest.importorskip("jax", reason="needs JAX: install jax")
 jnp = jax.numpy
 
-P, K = 4, 3
 EQUAL, RAGGED = [6] * 5, [7, 1, 12, 7, 3]
 UNEVEN = [1, 2, 1, 40, 2]  # too uneven to be filled up to one number of rows
 
@@ -36,22 +36,6 @@ def softmax(x, batch):
 
 
 FUNCTIONS = {"logistic": logistic, "squares": squares, "softmax": softmax}
-
-
-def data(kind, sizes):
-    rng = np.random.default_rng(0)
-    n = sum(sizes)
-    features = rng.normal(size=(n, P))
-    targets = {"logistic": rng.integers(2, size=n).astype(float), "softmax": rng.integers(K, size=n)}
-    return features, targets.get(kind, rng.normal(size=n)), np.split(np.arange(n), np.cumsum(sizes)[:-1])
-
-
-def built_in(kind, sizes, **more):
-    features, targets, splits = data(kind, sizes)
-    makers = {"logistic": gs.losses.Logistic, "squares": gs.losses.LeastSquares, "softmax": gs.losses.Softmax}
-    if kind == "softmax":
-        more = {"classes": K, **more}
-    return makers[kind](features, targets, splits=splits, **more)
 
 
 def batches(kind, sizes):

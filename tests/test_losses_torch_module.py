@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from autodiff_cases import K, P, built_in, data
 
 import gradslide as gs
 from gradslide.errors import InputError
@@ -19,7 +20,6 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS:UserWarning")
 
 PAGE = Path(__file__).parents[1] / "docs" / "autodiff.md"
-P, K = 4, 3
 EQUAL, RAGGED = [6] * 5, [7, 1, 12, 7, 3]
 
 no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch can use")
@@ -31,22 +31,6 @@ class Squares(nn.Module):
 
     def forward(self, predictions, targets):
         return ((predictions[:, 0] - targets) ** 2).sum() / 2
-
-
-def data(kind, sizes):
-    rng = np.random.default_rng(0)
-    n = sum(sizes)
-    features = rng.normal(size=(n, P))
-    targets = {"logistic": rng.integers(2, size=n).astype(float), "softmax": rng.integers(K, size=n)}
-    return features, targets.get(kind, rng.normal(size=n)), np.split(np.arange(n), np.cumsum(sizes)[:-1])
-
-
-def built_in(kind, sizes, **more):
-    features, targets, splits = data(kind, sizes)
-    makers = {"logistic": gs.losses.Logistic, "squares": gs.losses.LeastSquares, "softmax": gs.losses.Softmax}
-    if kind == "softmax":
-        more = {"classes": K, **more}
-    return makers[kind](features, targets, splits=splits, **more)
 
 
 def model(kind, dtype=torch.float64):

@@ -11,7 +11,20 @@ from itertools import pairwise
 
 import pytest
 from browser import browser
-from report_contents import AGENTS, FRAMES, HOSTILE, LINK, POINTS, bare, content, curve, hostile, reproduction, run
+from report_contents import (
+    AGENTS,
+    FRAMES,
+    HOSTILE,
+    LINK,
+    POINTS,
+    SECTIONS,
+    bare,
+    content,
+    curve,
+    hostile,
+    reproduction,
+    run,
+)
 
 from gradslide.report.page import page
 
@@ -94,16 +107,7 @@ def any_run(browser):
 
 
 def test_a_run_opens_with_all_its_sections_and_asks_for_nothing(opened_run):
-    names = [
-        "Summary",
-        "Convergence",
-        "Network",
-        "Costs per agent",
-        "Certificate",
-        "Settings and versions",
-        "Downloads",
-    ]
-    assert titles(opened_run) == names
+    assert titles(opened_run) == SECTIONS
     assert opened_run.find_element("tag name", "h1").text == RUN["title"]
     assert (
         js(opened_run, "performance.getEntriesByType('resource').filter(({name}) => !name.startsWith('data:'))") == []

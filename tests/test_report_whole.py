@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from browser import browser
+from report_contents import SECTIONS
 from specs import exit_code, write_spec
 
 import gradslide as gs
@@ -40,15 +41,7 @@ def test_the_page_of_a_run_shows_what_the_run_found(browser, tmp_path):
     assert exit_code("run", spec, "--out", tmp_path / "out", "-q") == 0
     assert exit_code("report", tmp_path / "out") == 0
     headings = opened(browser, (tmp_path / "out" / "report.html").as_uri())
-    assert headings == [
-        "Summary",
-        "Convergence",
-        "Network",
-        "Costs per agent",
-        "Certificate",
-        "Settings and versions",
-        "Downloads",
-    ]
+    assert headings == SECTIONS
     (run,) = json.loads((tmp_path / "out" / "results.json").read_text())["runs"]
     optimum = json.loads((tmp_path / "out" / "results.json").read_text())["optimum"]
     measured, bound = plotted(browser, ".js-plotly-plot")

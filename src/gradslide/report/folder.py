@@ -47,10 +47,7 @@ def content(
 
 def _documents(folder: Path) -> list[tuple[dict[str, Any], Mapping[str, str]]]:
     """Each with the versions that it was made with."""
-    names = [
-        name for name in (RESULTS, COMPARISON, RESULT, *(f"{name}.json" for name in NAMES)) if (folder / name).exists()
-    ]
-    return [_document(folder, name) for name in names]
+    return [_document(folder, name) for name in _FILES if (folder / name).exists()]
 
 
 def _document(folder: Path, name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
@@ -69,6 +66,8 @@ def _document(folder: Path, name: str) -> tuple[dict[str, Any], Mapping[str, str
         offered += [beside[name]] if name in beside else []
         files = [_offered(folder / each) for each in offered if (folder / each).exists()]
         return {**document, "files": files}, results["versions"]
+    except InputError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         got = f"{folder / name}, in which something is missing or wrong ({error!r})"
         raise InputError(_RULE, got, "make the results anew with this release") from None

@@ -117,11 +117,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server, address = self.server.owner, urlsplit(self.path)
-        server.asked = time.monotonic()
         given = parse_qs(address.query).get("token", [""])[0]
         if not self._is_welcome(given):
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", b"open the address that the run printed\n")
-        elif address.path == "/":
+            return
+        server.asked = time.monotonic()
+        if address.path == "/":
             self._answer(HTTPStatus.OK, "text/html", page(server.live.content()[1], live=True).encode())
         elif address.path == "/data.json":
             self._tell(server)

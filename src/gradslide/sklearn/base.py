@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from gradslide._types import Array
 from gradslide.errors import require, require_number
+from gradslide.graph import Graph
+from gradslide.network import Network
 from gradslide.sklearn.fitting import Fit
 from gradslide.sklearn.polished import Enough
 from gradslide.sklearn.sites import Sites, sites_of
@@ -28,11 +30,14 @@ except ImportError:  # before 1.6
 class DecentralizedLinearModel(BaseEstimator):  # type: ignore[misc]
     """Rows at sites, one linear model for all."""
 
-    graph: Any
-    n_sites: int
-    fit_intercept: bool
-    max_iter: int
-    tol: float
+    def __init__(
+        self, *, fit_intercept: bool, max_iter: int, tol: float, graph: Graph | Network | None, n_sites: int
+    ) -> None:
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.graph = graph
+        self.n_sites = n_sites
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

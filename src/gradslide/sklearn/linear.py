@@ -67,12 +67,8 @@ class DecentralizedRidge(_LeastSquaresModel):
         graph: Graph | Network | None = None,
         n_sites: int = 4,
     ) -> None:
+        super().__init__(fit_intercept=fit_intercept, max_iter=max_iter, tol=tol, graph=graph, n_sites=n_sites)
         self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.graph = graph
-        self.n_sites = n_sites
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, sites: Any = None) -> Self:
         """X: (n, d), dense or sparse. y: (n,). sample_weight: s of each row. sites: the label of each row's owner;
@@ -99,13 +95,9 @@ class DecentralizedLasso(_LeastSquaresModel):
         graph: Graph | Network | None = None,
         n_sites: int = 4,
     ) -> None:
+        super().__init__(fit_intercept=fit_intercept, max_iter=max_iter, tol=tol, graph=graph, n_sites=n_sites)
         self.alpha = alpha
         self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.graph = graph
-        self.n_sites = n_sites
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, sites: Any = None) -> Self:
         """X: (n, d), dense or sparse. y: (n,). sample_weight: s of each row. sites: the label of each row's owner;
