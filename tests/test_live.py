@@ -345,3 +345,15 @@ def test_the_token_is_not_logged(caplog):
     with served(begun(), "0.0.0.0:0") as url:
         fetched(url)
         assert urlsplit(url).query.removeprefix("token=") not in caplog.text
+
+
+def test_an_agent_among_peers_has_a_page(tmp_path):
+    pytest.importorskip("zmq")
+    from agent_folders import started, write_agents
+
+    first, second = write_agents(tmp_path, method='name = "auto"', stop=LONG)
+    with started("agent", second, "-q"):
+        document, _ = watched_by_a_page(["agent", first, "--live"], tmp_path)
+    assert document["kind"] == "agent"
+    assert document["networks"][0]["degrees"] == [1, 1]
+    assert document["agents"] == []

@@ -219,10 +219,17 @@ def _check_network(problem: object, network: object) -> None:
         problem.m == agents,
         "problem and network must have the same number of agents",
         f"{problem.m} and {agents}",
-        "give those that live here: problem.take(network.agents)"
-        if agents < cast(Network, network).m
-        else "change the one or the other",
+        _fitting(problem.m, agents, cast(Network, network).m),
     )
+
+
+def _fitting(m: int, agents: int, all_agents: int) -> str:
+    """How to bring together a problem of m agents and a network on which so many live here."""
+    if agents < all_agents:
+        return "give those that live here: problem.take(network.agents)"
+    if m == 1:
+        return f"a loss with agents={agents} shares its rows among them, one with splits=[...] as you say"
+    return "change the one or the other"
 
 
 def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> None:

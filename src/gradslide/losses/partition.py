@@ -74,7 +74,7 @@ def _row_numbers(i: int, split: Any, n: int) -> Array:
         raise InputError(
             "splits must be 1-D arrays of row numbers or masks",
             f"type {rows.dtype} and shape {rows.shape} for agent {i}",
-            "use integers, for example from np.array_split(np.arange(n), m)",
+            "from the site of each row: [np.flatnonzero(site == i) for i in range(m)]",
         )
     outside = rows[(rows < 0) | (rows >= n)]
     require(
