@@ -126,6 +126,7 @@ def run(
         if not results.fulfilled:
             print("stopped short of what was asked: raise the limit in [stop], or see docs/faq.md#my-run-stopped-short")
         print("written:", *(f"  {path}" for path in written), sep="\n")
+        print(f"as a page: gradslide report {parsed.output.dir}")
     raise typer.Exit(code)
 
 
@@ -177,6 +178,7 @@ def compare(
     elif not quiet:
         print(text)
         print("written:", *(f"  {path}" for path in written), sep="\n")
+        print(f"as a page: gradslide report {parsed.output.dir}")
     raise typer.Exit(OK if compared.is_complete else STOPPED_SHORT)
 
 
