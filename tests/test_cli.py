@@ -73,7 +73,8 @@ def test_main_job_prints_one_table_and_says_where_its_files_are(main_run):
     rows = [line for line in done.stdout.splitlines() if "max degree" in line]
     assert [name in row for row, name in zip(rows, ("degree 4 ", "degree 9 ", "degree 20 "), strict=True)] == [True] * 3
     assert all("converged" in row for row in rows)
-    named = [line.strip() for line in done.stdout.split("written:\n")[1].splitlines()]
+    *named, page = [line.strip() for line in done.stdout.split("written:\n")[1].splitlines()]
+    assert page == "as a page: gradslide report results"
     assert sorted(named) == sorted(str(Path("results") / path.name) for path in (folder / "results").iterdir())
     assert {Path(path).suffix for path in named} == {".json", ".png", ".csv", ".npz"}
     assert (folder / "results" / "curves.png").read_bytes().startswith(b"\x89PNG")

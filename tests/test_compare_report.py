@@ -495,7 +495,8 @@ def test_the_table_is_printed_and_the_files_are_named(printed):
     folder, done = printed
     assert done.returncode == 0, done.stderr
     assert "NIDS [2019]" in done.stdout
-    named = [line.strip() for line in done.stdout.split("written:\n")[1].splitlines()]
+    *named, page = [line.strip() for line in done.stdout.split("written:\n")[1].splitlines()]
+    assert page == "as a page: gradslide report out"
     files = [path for path in (folder / "out").iterdir() if path.is_file()]
     assert sorted(named) == sorted(f"out{os.sep}{path.name}" for path in files)
     assert {path.suffix for path in files} == {".txt", ".json", ".csv", ".png"}
