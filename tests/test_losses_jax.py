@@ -4,11 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from autodiff_cases import K, P, built_in, data
+from autodiff_cases import K, P, assert_same_samples, assert_same_values, built_in, data
 
 import gradslide as gs
 from gradslide.errors import InputError
-from gradslide.oracles import Stream, WithoutReplacement, WithReplacement
+from gradslide.oracles import Stream
 
 jax = pytest.importorskip("jax", reason="needs JAX: install jax")
 jnp = jax.numpy
@@ -79,22 +79,14 @@ def test_values_and_gradients_are_those_of_the_built_in_loss(kind, sizes, reduct
     assert loss.rows_per_agent.tolist() == sizes
     assert len(loss._whole) == (3 if sizes is UNEVEN else 1)
     x = points(loss)
-    value, gradient = loss.value_and_gradient(x)
-    close(value, expected.value(x))
-    close(gradient, expected.gradient(x))
-    close(loss.value(x), value)
+    assert_same_values(loss, expected, x, close)
 
 
 @pytest.mark.parametrize(("kind", "reduction"), [("logistic", "sum"), ("softmax", "mean")])
 def test_samples_are_those_of_the_built_in_loss(kind, reduction):
     loss, expected = wrapped(kind, reduction=reduction), built_in(kind, RAGGED, reduction=reduction)
     x = points(loss)
-    for batch in (5, 40):
-        streams = [np.random.default_rng(3).spawn(loss.m) for _ in range(2)]
-        close(loss.sample_gradient(x, batch, streams[0]), expected.sample_gradient(x, batch, streams[1]))
-    for sampling in (WithReplacement(), WithoutReplacement()):
-        ours, theirs = (sampling.open(one, range(loss.m), 7) for one in (loss, expected))
-        close(ours.gradient(x, ours.draw(2, 5)), theirs.gradient(x, theirs.draw(2, 5)))
+    assert_same_samples(loss, expected, x, close, batches=(5, 40), drawn=5)
 
 
 def test_samples_may_come_from_a_stream():

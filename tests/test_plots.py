@@ -96,3 +96,7 @@ def test_a_notebook_shows_a_figure_once(backend, is_open, monkeypatch):
 def test_what_cannot_be_plotted_against_is_told():
     with pytest.raises(gs.InputError, match="what to plot against must be one of the known names; got 'nonsense'"):
         run().plot(against="nonsense")
+
+
+def test_every_column_of_a_history_can_be_plotted_against():
+    assert run().plot(against="floats_sent").axes[1].get_xlabel() == "floats_sent"

@@ -15,7 +15,7 @@ import typer
 from gradslide import cli_peers, cli_report
 from gradslide._version import __version__
 from gradslide.cli_data import data_app
-from gradslide.cli_report import Live, LiveAt, live_page
+from gradslide.cli_report import Live, LiveAt, live_address, live_page
 from gradslide.cli_shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
 from gradslide.errors import InputError
 
@@ -83,7 +83,6 @@ def run(
     parsed = main_job() if spec is None else read_spec(spec)
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
-    live = live or live_at is not None
     if processes is not None:
         checked(parsed, processes)
         raise typer.Exit(_launched(launch(_without_n(sys.argv[1:]), processes)))
@@ -93,10 +92,10 @@ def run(
     expect_interrupts()
     is_shown = not quiet and (world is None or world.is_first)
     say = note if is_shown else lambda text: None
-    live = live and (world is None or world.is_first)
+    address = live_address(live, live_at) if world is None or world.is_first else None
     with (
         nullcontext() if world is None else world.guarded(lambda: mark_done(USER_ERROR)),
-        live_page(live, live_at if live else None, parsed.name, parsed.title) as shown,
+        live_page(address, parsed.name, parsed.title) as shown,
     ):
         results = run_spec(
             parsed,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gradslide.cli_report import Live, LiveAt, live_page
+from gradslide.cli_report import Live, LiveAt, live_address, live_page
 from gradslide.cli_shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
 from gradslide.errors import InputError
 
@@ -80,7 +80,9 @@ def agent(
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
     try:
-        with live_page(live, live_at, parsed.name, f"Agent {parsed.name}, run {parsed.run}", "agent") as shown:
+        with live_page(
+            live_address(live, live_at), parsed.name, f"Agent {parsed.name}, run {parsed.run}", "agent"
+        ) as shown:
             run = run_agent(parsed, progress=not quiet, resume=not fresh, onlooker=shown)
     except BuilderFailed as error:
         print(f"{error.report}error: {error}", file=sys.stderr)
@@ -136,7 +138,7 @@ def local(
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
     try:
-        with live_page(live, live_at, parsed.name, parsed.title) as shown:
+        with live_page(live_address(live, live_at), parsed.name, parsed.title) as shown:
             results = run_local(parsed, data_dir=data_dir, progress=not quiet, keep=keep, onlooker=shown)
     except AgentFailed as error:
         print(f"error: {error}", file=sys.stderr)

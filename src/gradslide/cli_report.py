@@ -57,16 +57,21 @@ def report(
         typer.launch(written.absolute().as_uri())
 
 
+def live_address(live: bool, live_at: str | None) -> str | None:
+    """Where a page was asked for, if one was: any free port of loopback, unless something else was said."""
+    return "127.0.0.1:0" if live and live_at is None else live_at
+
+
 @contextmanager
-def live_page(live: bool, address: str | None, name: str, title: str, kind: str = "run") -> "Iterator[LivePage | None]":
+def live_page(address: str | None, name: str, title: str, kind: str = "run") -> "Iterator[LivePage | None]":
     """What a run is to tell its records to, as long as the block lasts, if a page was asked for."""
-    if not live and address is None:
+    if address is None:
         yield None
         return
     from gradslide.report.live import LivePage
-    from gradslide.report.server import LOOPBACK, served
+    from gradslide.report.server import served
 
     shown = LivePage(name, title, kind=kind)
-    with served(shown, f"{LOOPBACK}:0" if address is None else address) as url:
+    with served(shown, address) as url:
         note(f"live page: {url} (the run goes on without it)")
         yield shown

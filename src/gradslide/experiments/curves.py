@@ -19,11 +19,22 @@ _COLUMNS = (
 )
 
 
+class Thinning:
+    """Which outer iterations a curve has."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def takes(self, iteration: int) -> bool:
+        """Whether this one belongs to it; they must come in order, each once."""
+        if iteration < self._next:
+            return False
+        self._next = iteration * _THINNING
+        return True
+
+
 def curve_of(history: History) -> dict[str, list[Any]]:
     """The records that a picture needs, the last one among them."""
-    kept, due = [], 0.0
-    for record in history:
-        if record.iteration >= due or record is history[-1]:
-            kept.append(record)
-            due = record.iteration * _THINNING
+    thinning = Thinning()
+    kept = [record for record in history if thinning.takes(record.iteration) or record is history[-1]]
     return {name: [getattr(record, name) for record in kept] for name in _COLUMNS}

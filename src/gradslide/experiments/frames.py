@@ -25,15 +25,19 @@ class Frames:
         self.distances: list[list[float]] = []
         self.means: list[Array | None] = []
 
+    @property
+    def are_kept(self) -> bool:
+        return self._network.m <= DRAWABLE
+
     def look(self, iteration: int, x: Array) -> None:
         """All processes must call it, each with the rows of the agents that live there."""
-        if self._network.m <= DRAWABLE and self._is_due(iteration):
+        if self.are_kept and self._is_due(iteration):
             self._keep(iteration, x)
             self._thin()
 
     def look_last(self, iteration: int, x: Array) -> None:
         """At the answer, which takes the place of what was seen in the same outer iteration."""
-        if self._network.m > DRAWABLE:
+        if not self.are_kept:
             return
         if self.iterations and self.iterations[-1] == iteration:
             self._select(range(len(self.iterations) - 1))

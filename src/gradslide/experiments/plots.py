@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradslide.errors import InputError, require, unknown_name
+from gradslide.history import Record
 
 if TYPE_CHECKING:
     from gradslide.graph import Graph
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DRAWABLE = 2_000
 _DASHES = ("-", "--", "-.", ":")
-_AXES = {
+AXES = {
     "gradients": "gradients per agent",
     "rounds": "communication rounds",
     "operator_products": "products with A and its transpose",
@@ -26,7 +27,7 @@ _AXES = {
 }
 
 
-_METRICS = {
+METRICS = {
     "disagreement": "disagreement max |x_i - mean|",
     "residual": "residual of the constraints",
     "gap": "certified gap",
@@ -51,7 +52,7 @@ def shown_once(figure: Any) -> Any:
 
 def _second_metric(histories: "Iterable[History]") -> str:
     """What there is to be seen beside the objective."""
-    return next((name for name in _METRICS if any(_has(history, name) for history in histories)), "disagreement")
+    return next((name for name in METRICS if any(_has(history, name) for history in histories)), "disagreement")
 
 
 def _has(history: "History", name: str) -> bool:
@@ -74,8 +75,8 @@ def plot_histories(
     is known, or else its certified gap, where there is one."""
     plt = pyplot()
     for cost in against:
-        if cost not in _AXES:
-            raise unknown_name("what to plot against", cost, _AXES)
+        if cost not in Record.__dataclass_fields__:
+            raise unknown_name("what to plot against", cost, Record.__dataclass_fields__)
     below = _second_metric(histories.values())
     bounded = optimum is None and below != "gap" and all(_has(history, "gap") for history in histories.values())
     figure, axes = plt.subplots(
@@ -101,13 +102,13 @@ def plot_histories(
             if row == 1 or bounded or optimum is not None:
                 axis.set_yscale("log")
             tidy(axis)
-        axes[1, column].set_xlabel(_AXES.get(cost, cost))
+        axes[1, column].set_xlabel(AXES.get(cost, cost))
     at = " at the mean" if below == "disagreement" else ""
     if bounded:
-        axes[0, 0].set_ylabel(f"{_METRICS['gap']}{at}")
+        axes[0, 0].set_ylabel(f"{METRICS['gap']}{at}")
     else:
         axes[0, 0].set_ylabel("objective" if optimum is None else f"objective error{at}")
-    axes[1, 0].set_ylabel(_METRICS[below])
+    axes[1, 0].set_ylabel(METRICS[below])
     if any(histories):
         axes[0, -1].legend(frameon=False)
     if title:

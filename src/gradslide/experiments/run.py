@@ -118,7 +118,7 @@ def run_spec(
     """Everything a spec asks for but the files. places: the processes that share it, one by default; the first one gets
     the answers of all agents. A spec that speaks of the optimum has all data there as well. onlooker: told of every
     network and record, in this process."""
-    onlooker = Onlooker() if onlooker is None else onlooker
+    is_watched, onlooker = onlooker is not None, onlooker or Onlooker()
     places = OnePlace() if places is None else places
     graphs = checked(spec)
     m = build.agents_of(spec)
@@ -144,7 +144,7 @@ def run_spec(
             network,
             method,
             stop=stop,
-            callback=_followed(frames, onlooker),
+            callback=_followed(frames, onlooker) if is_watched or frames.are_kept else None,
             progress=name if progress else False,
             checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
             checkpoint_seconds=spec.output.checkpoint_seconds,

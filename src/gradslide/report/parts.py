@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide.experiments.plots import DRAWABLE, layout
+from gradslide.experiments.plots import AXES, DRAWABLE, METRICS, layout
 from gradslide.graph import Graph
 from gradslide.notebook import in_words
 
@@ -16,14 +16,20 @@ _MOST_EDGES = 10_000
 Columns = dict[str, list[Any]]
 
 SPENT = {
-    "gradients": "gradients per agent",
-    "samples": "samples per agent",
-    "rounds": "communication rounds",
-    "all_rounds": "communication rounds, control included",
-    "operator_products": "products with A and its transpose",
-    "seconds": "seconds of wall clock",
-    "iteration": "outer iterations",
+    "gradients": AXES["gradients"],
+    "samples": AXES["samples"],
+    "rounds": AXES["rounds"],
+    "all_rounds": f"{AXES['rounds']}, control included",
+    "operator_products": AXES["operator_products"],
+    "seconds": f"{AXES['seconds']} of wall clock",
+    "iteration": AXES["iteration"],
     "floats_sent": "floats sent",
+}
+SEEN = {
+    "gap": METRICS["gap"],
+    "objective": "objective at the mean",
+    "disagreement": METRICS["disagreement"],
+    "residual": "residual ||A x||",
 }
 
 

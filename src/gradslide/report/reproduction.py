@@ -5,14 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gradslide.report.parts import document, network, spent_axes, with_all_rounds, y_axis
+from gradslide.report.parts import SEEN, document, network, spent_axes, with_all_rounds, y_axis
 
 _STILL = "a reproduction keeps no record of single agents"
-_Y = [
-    y_axis("objective", "objective at the mean", log=False),
-    y_axis("disagreement", "disagreement max |x_i - mean|", log=True),
-    y_axis("residual", "residual ||A x||", log=True),
-]
+_Y = [y_axis(key, SEEN[key], log=key != "objective") for key in ("objective", "disagreement", "residual")]
 # Larger drawings are shown as pictures of points.
 _MOST_BYTES = 400_000
 

@@ -7,6 +7,7 @@ from typing import Any
 from gradslide.certificate import Certificate
 from gradslide.experiments.summary import columns, legend
 from gradslide.report.parts import (
+    SEEN,
     Columns,
     by_clock,
     document,
@@ -37,10 +38,7 @@ _MEANINGS = {
 }
 _LABELS = {
     "error": "objective error at the mean",
-    "gap": "certified gap",
-    "objective": "objective at the mean",
-    "disagreement": "disagreement max |x_i - mean|",
-    "residual": "residual ||A x||",
+    **SEEN,
     "local_error": "objective error, each agent at its own point",
 }
 _BOUNDS = {

@@ -14,6 +14,7 @@ from gradslide.experiments import build
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.compare.spec import Contender
 from gradslide.experiments.compare.task import Outcome, Target, Task
+from gradslide.experiments.curves import Thinning
 from gradslide.experiments.parallel import worker
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.section import Section
@@ -28,8 +29,6 @@ from gradslide.stop import Stop
 
 _SPENT = ("gradients", "samples", "rounds", "control_rounds", "floats_sent", "simulated_seconds")
 _SEEN = ("iteration", "seconds")
-# Points of a curve are at least this factor of iterations apart.
-_THINNING = 1.03
 
 
 def optimum(table: dict[str, Any], folder: Path, data_dir: Path | None) -> Target:
@@ -113,7 +112,7 @@ class _Watch:
         self.curve: dict[str, list[Any]] = {name: [] for name in (*_SPENT, *_SEEN, "error", "apart")}
         self.error: float | None = None
         self.apart: float | None = None
-        self._next = 0.0
+        self._thinning = Thinning()
 
     def __call__(self, record: Record, x: Array) -> bool:
         """Whether to stop: all accuracies were reached, or Ctrl-C came before `solve` took care of it."""
@@ -127,8 +126,7 @@ class _Watch:
             close = self.error <= accuracy and self.apart <= self._task.apart * accuracy
             if close and self.reached[i] is None:
                 self.reached[i] = spent
-        if record.iteration >= self._next:
-            self._next = max(record.iteration + 1, record.iteration * _THINNING)
+        if self._thinning.takes(record.iteration):
             seen = {name: getattr(record, name) for name in _SEEN}
             for name, value in {**spent, **seen, "error": self.error, "apart": self.apart}.items():
                 self.curve[name].append(value)
