@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradslide.errors import InputError, require, unknown_name
-from gradslide.history import Record
+from gradslide.history import History, Record
 
 if TYPE_CHECKING:
     from gradslide.graph import Graph
-    from gradslide.history import History
 
 # Okabe and Ito's palette, readable without colour vision; lines also differ in dash.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -50,12 +49,12 @@ def shown_once(figure: Any) -> Any:
     return figure
 
 
-def _second_metric(histories: "Iterable[History]") -> str:
+def _second_metric(histories: Iterable[History]) -> str:
     """What there is to be seen beside the objective."""
     return next((name for name in METRICS if any(_has(history, name) for history in histories)), "disagreement")
 
 
-def _has(history: "History", name: str) -> bool:
+def _has(history: History, name: str) -> bool:
     return any(getattr(record, name) is not None for record in history)
 
 
@@ -65,7 +64,7 @@ def _numbers(column: Sequence[float | None]) -> list[float]:
 
 
 def plot_histories(
-    histories: "Mapping[str, History]",
+    histories: Mapping[str, History],
     *,
     against: Sequence[str] = ("gradients", "rounds"),
     optimum: float | None = None,
