@@ -16,7 +16,7 @@ from auto_bench.errors import BALANCES
 from auto_bench.pool import AUTO, Results, Task
 
 import gradslide as gs
-from gradslide import storage
+from gradslide._support import storage
 
 WRONG_L_CELL = ("ijcnn1", "G1")
 

@@ -17,10 +17,10 @@ from auto_bench import problems, rivals
 from auto_bench.errors import ACCURACIES, FinalMixing, Meter, Spent, no_bounds
 
 import gradslide as gs
-from gradslide import storage
+from gradslide._support import storage
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
-from gradslide.gossip import fast_mix_exchanges
+from gradslide.graphs.chebyshev import fast_mix_exchanges
 
 PROBLEM, NETWORKS = "ijcnn1", ("G1", "G3", "ring")
 SHOWN = (1e-2, 1e-4)

@@ -9,7 +9,7 @@ import numpy as np
 from timing import parser, show
 
 import gradslide as gs
-from gradslide.arrays import sparse_like
+from gradslide._support.arrays import sparse_like
 from gradslide.kernels.device_sliding import DeviceSlider
 from gradslide.kernels.sets import sets_of
 from gradslide.kernels.sliding import Point, Steps

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 NORMS, EPS, L = (1, 10, 100, 1000), 1e-2, 1.0
 UNKNOWNS, CONSTRAINTS = 120, 60

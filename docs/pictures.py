@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
 import gradslide as gs
-from gradslide.experiments.plots import COLOURS, pyplot, tidy
+from gradslide._support.plotting import COLOURS, pyplot, tidy
 
 FOLDER = Path(__file__).parent / "img"
 BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = COLOURS

@@ -17,8 +17,8 @@ from scipy.ndimage import zoom
 from sklearn.datasets import load_digits
 
 import gradslide as gs
+from gradslide._support.plotting import pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import pyplot
 
 AGENTS, SIDE, DIGIT = 10, 24, 3
 EPS, EVEN, SINKHORN = 0.004, 0.1, 200  # in squared widths of a picture; part of x that is spread evenly; iterations

@@ -16,8 +16,8 @@ from scipy.special import expit
 from sklearn.metrics import log_loss, roc_auc_score
 
 import gradslide as gs
+from gradslide._support.plotting import pyplot, tidy
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import pyplot, tidy
 
 SITES, BUCKETS, SAMPLES, HELD_OUT, SIZES = 12, 512, 4_000, 1_000, (400, 300, 60, 8, 24)  # how many of each category
 COMMON = np.random.default_rng(0)  # alike at all sites: how much visitors like a category, and its hash

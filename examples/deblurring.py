@@ -18,8 +18,8 @@ from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_sample_image
 
 import gradslide as gs
+from gradslide._support.plotting import pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import pyplot
 
 SHAPE, WIDTH, NOISE, LAM = (100, 150, 3), 1.8, 0.02, 0.003  # pixels and colours; pixels; of the range 0 to 1
 PIXELS = SHAPE[0] * SHAPE[1]

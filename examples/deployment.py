@@ -16,8 +16,8 @@ import numpy as np
 from scipy.spatial import Delaunay
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 METHODS = {"PDS": gs.PDS(), "NIDS": gs.NIDS()}
 NETWORKS = ("LAN", "WAN", "satellite")

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot, tidy
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot, tidy
 
 PATIENTS = [27, 70, 15, 40, 10, 54, 18, 32, 12, 22]  # of each hospital; the others are kept for the test
 # Centre and width of each measurement: round numbers, agreed on beforehand.

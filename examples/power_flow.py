@@ -16,8 +16,8 @@ import networkx as nx
 import numpy as np
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 CASE = json.loads((Path(__file__).parent / "ieee14.json").read_text(encoding="utf-8"))
 LOADS = np.array(CASE["loads"])  # MW

@@ -16,8 +16,8 @@ from scipy.spatial import KDTree
 from scipy.stats.qmc import Halton
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 SENSORS, THERMOMETERS, RANGE = 120, 8, 0.17  # how far radio reaches, in widths of the hall
 USUAL, NOISE, SLACK, RIDGE = 22.0, 0.3, 0.5, 0.01  # °C, °C of thermometers, °C of switches, for each sensor

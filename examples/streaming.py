@@ -15,7 +15,7 @@ import numpy as np
 
 import gradslide as gs
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import plot_histories
+from gradslide.results.plots import plot_histories
 
 ENGINES, BATCH, SAMPLES = 10, 8, 2_000
 SENSOR_SECONDS, EXCHANGE_SECONDS = 0.005, 0.001

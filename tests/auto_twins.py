@@ -11,7 +11,7 @@ from rivals import UNLIKE
 from scipy.sparse.csgraph import shortest_path
 
 import gradslide as gs
-from gradslide.methods.adaptive.agreement import _JUMP as JUMP
+from gradslide.methods.gossip.agreement import _JUMP as JUMP
 
 RADIUS = 5.0
 AGREEMENTS = ["exact", "late", "none"]

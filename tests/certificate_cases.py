@@ -6,8 +6,8 @@ import numpy as np
 from problems import GRAPHS
 
 import gradslide as gs
-from gradslide.checks import has_grown
-from gradslide.reference import reference
+from gradslide.engine.checks import has_grown
+from gradslide.theory.reference import reference
 
 RING = gs.Graph.ring(6)
 ALL_DUE = [k for k in range(5, 500) if has_grown(k, 0.5)]

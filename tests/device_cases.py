@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradslide as gs
-from gradslide.arrays import to_numpy
+from gradslide._support.arrays import to_numpy
 
 try:
     import torch

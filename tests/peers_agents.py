@@ -15,8 +15,8 @@ import zmq
 from zmq.utils import z85
 
 import gradslide as gs
-from gradslide import storage
-from gradslide.checkpoint import Checkpoint
+from gradslide._support import storage
+from gradslide.engine.checkpoint import Checkpoint
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.network import Peers

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import gradslide as gs
-from gradslide.reference import Reference, reference
+from gradslide.theory.reference import Reference, reference
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import numpy as np
 
 import gradslide as gs
 from gradslide import network
-from gradslide.costs import Costs
 from gradslide.network import Counted
+from gradslide.results.costs import Costs
 
 GRAPHS = {
     "ring 9": gs.Graph.ring(9),

@@ -10,7 +10,7 @@ from messages import check_message
 from problems import logistic
 
 import gradslide as gs
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 
 def metropolis(graph):

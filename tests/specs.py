@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gradslide.cli import main
+from gradslide.cli.main import main
 
 TABLES = {
     "top": "version = 1",

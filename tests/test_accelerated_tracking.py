@@ -28,8 +28,8 @@ from rivals import (
 )
 
 import gradslide as gs
-from gradslide.gossip import fast_mix, fast_mix_exchanges
-from gradslide.reference import reference
+from gradslide.graphs.chebyshev import fast_mix, fast_mix_exchanges
+from gradslide.theory.reference import reference
 
 
 def naive(problem, graph, x, *, a, K, prox, iterations, restart=False):

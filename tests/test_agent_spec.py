@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import gradslide as gs
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.experiments.agent.build import build_agent
 from gradslide.experiments.agent.builder import BuilderFailed, built
 from gradslide.experiments.agent.local import rows

@@ -10,7 +10,7 @@ from problems import logistic
 from rivals import small_problem
 
 import gradslide as gs
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 
 @pytest.mark.parametrize("agreement", AGREEMENTS)

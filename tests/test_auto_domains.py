@@ -23,7 +23,7 @@ from gradslide.domains import (
     Simplex,
 )
 from gradslide.network import Bursty, Compressed, Delayed, Lossy, Noisy, Sleeping, Stragglers
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 ACCURACY = 1e-4
 D = 4

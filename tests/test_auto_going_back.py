@@ -9,10 +9,10 @@ from auto_twins import BALL, GRAPHS, followed, hard_problem
 from problems import least_squares, logistic
 
 import gradslide as gs
-from gradslide.methods.adaptive.curvature import Rules, heard_late
-from gradslide.methods.adaptive.epochs import restarted
-from gradslide.methods.adaptive.inner import Shared
-from gradslide.methods.adaptive.state import Memory
+from gradslide.methods.gossip.curvature import Rules, heard_late
+from gradslide.methods.gossip.epochs import restarted
+from gradslide.methods.gossip.inner import Shared
+from gradslide.methods.gossip.state import Memory
 from gradslide.network.wrapper import Wrapper
 
 

@@ -10,10 +10,10 @@ from problems import DOMAINS, LOSSES, alike_case, logistic
 from rivals import UNLIKE, check_invariant, small_problem
 
 import gradslide as gs
-from gradslide.coupling import Dual
-from gradslide.methods.adaptive.inner import Own
-from gradslide.methods.adaptive.state import Weights
-from gradslide.reference import reference
+from gradslide.methods.gossip.inner import Own
+from gradslide.methods.gossip.state import Weights
+from gradslide.network.coupling import Dual
+from gradslide.theory.reference import reference
 
 
 def total(problem, x):

@@ -7,7 +7,7 @@ from problems import least_squares, logistic, random_case
 from rivals import check_unlike_domains, small_problem
 
 import gradslide as gs
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5, 9, 10, 16, 18, 21, 22, 25, 26, 28, 33])

@@ -11,7 +11,7 @@ from problems import least_squares, logistic
 from rivals import check_lone_agent, check_warm_start, own_starts, small_problem, stepped_twice
 
 import gradslide as gs
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 
 @pytest.mark.parametrize("agreement", AGREEMENTS)

@@ -8,9 +8,9 @@ import pytest
 from certificate_cases import FREE, METHOD, RING, Case, make_case, small_problem
 
 import gradslide as gs
-from gradslide import proof
-from gradslide.proof import Examiner
-from gradslide.reference import reference
+from gradslide.theory import proof
+from gradslide.theory.proof import Examiner
+from gradslide.theory.reference import reference
 
 # ---- bounds
 

@@ -11,13 +11,12 @@ import pytest
 from certificate_cases import ALL_DUE, FREE, METHOD, RING, Case, make_case, make_loss, small_problem, spent
 
 import gradslide as gs
-from gradslide import proof
-from gradslide.certificate import Evidence
-from gradslide.checks import Checks
-from gradslide.coupling import Dual
+from gradslide.engine.checks import Checks
 from gradslide.methods.sliding import State
+from gradslide.network.coupling import Dual
 from gradslide.network.local import reduced
-from gradslide.proof import Examiner
+from gradslide.theory import proof
+from gradslide.theory.proof import Evidence, Examiner
 
 # ---- decisions, which are counted
 

@@ -7,10 +7,10 @@ import pytest
 from certificate_cases import DOMAINS, FREE, METHOD, RING, Mixer, MixState, make_loss, small_problem
 
 import gradslide as gs
-from gradslide.certificate import KKT, Evidence
-from gradslide.coupling import Dual
-from gradslide.proof import Examiner
-from gradslide.reference import reference
+from gradslide.network.coupling import Dual
+from gradslide.results.certificate import KKT
+from gradslide.theory.proof import Evidence, Examiner
+from gradslide.theory.reference import reference
 
 
 def residuals(problem: gs.Problem, x: np.ndarray, evidence=()) -> KKT:

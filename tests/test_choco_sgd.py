@@ -18,8 +18,8 @@ from rivals import (
 )
 
 import gradslide as gs
-from gradslide.compressors import Quantization, TopK
-from gradslide.reference import reference
+from gradslide.network.compressors import Quantization, TopK
+from gradslide.theory.reference import reference
 
 EXACT = {"batch": 8, "oracle": gs.oracles.WithoutReplacement()}  # every row once: no noise
 

@@ -17,11 +17,11 @@ from real_data import DATA
 from specs import exit_code, write_spec
 
 import gradslide as gs
-from gradslide.cli import app
+from gradslide.cli.main import app
 from gradslide.experiments import run as experiment
 from gradslide.experiments.build import build_problem
 from gradslide.experiments.spec import main_job, parse_spec
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 MODULE = [sys.executable, "-W", "error", "-m", "gradslide"]
 ROOT = Path(__file__).parent.parent

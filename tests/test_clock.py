@@ -9,9 +9,9 @@ import pytest
 from messages import check_message
 
 import gradslide as gs
-from gradslide.costs import Costs
 from gradslide.methods.base import Copied
-from gradslide.timeline import Timeline
+from gradslide.network.timeline import Timeline
+from gradslide.results.costs import Costs
 
 METHODS = [gs.PDS(), gs.PDS(coupling="laplacian"), gs.CondatVu(), gs.NIDS(), gs.SPDS(N=12, R=1.0, sigma=1.0)]
 NAMES = ["PDS", "PDS, laplacian", "CondatVu", "NIDS", "SPDS"]

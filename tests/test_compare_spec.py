@@ -10,8 +10,8 @@ from comparisons import TABLES, comparison_text, default_tasks, several, write_c
 from specs import exit_code, write_rows
 
 import gradslide as gs
-from gradslide import compressors, network
 from gradslide import methods as all_methods
+from gradslide import network
 from gradslide.experiments import build, catalogue
 from gradslide.experiments.compare import inputs
 from gradslide.experiments.compare import run as running
@@ -23,6 +23,7 @@ from gradslide.experiments.compare.spec import (
     read_comparison,
 )
 from gradslide.experiments.compare.work import perform, prepared
+from gradslide.network import compressors
 
 CONDITIONS = {
     "varying": "up = 0.8",

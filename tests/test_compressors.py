@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from messages import check_message
 
-from gradslide.compressors import Quantization, TopK
+from gradslide.network.compressors import Quantization, TopK
 
 
 def rng(seed=0):

@@ -8,7 +8,7 @@ from problems import logistic
 from saddles import SaddleCase, box, constrained_case, free, quadratic, saddle_case
 
 import gradslide as gs
-from gradslide.certificate import Evidence
+from gradslide.theory.proof import Evidence
 
 
 def iterates(problem, network, method, iterations):

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from messages import check_message
 
 import gradslide as gs
-from gradslide import mixing
+from gradslide.graphs import mixing
 
 network = gs.network
 GRAPH = gs.Graph.random(12, 5, seed=3)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from messages import check_message
 
 import gradslide as gs
-from gradslide import mixing
+from gradslide.graphs import mixing
 
 network, compressors = gs.network, gs.compressors
 GRAPH = gs.Graph.random(10, 4, seed=2)

@@ -8,7 +8,7 @@ from messages import check_message
 from problems import logistic
 
 import gradslide as gs
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 network = gs.network
 GRAPH = gs.Graph.random(10, 4, seed=0)

@@ -7,7 +7,7 @@ import pytest
 from auto_twins import Net
 
 import gradslide as gs
-from gradslide.gossip import damped_chebyshev
+from gradslide.graphs.chebyshev import damped_chebyshev
 
 GRAPHS = {
     "ring": gs.Graph.ring(11),

@@ -20,9 +20,9 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.linear_model import LogisticRegression
 
 from gradslide import data
+from gradslide._support.errors import InputError
 from gradslide.data import store, svmlight
 from gradslide.data.known import KNOWN, Known
-from gradslide.errors import InputError
 
 TEXT = b"1 1:0.5 3:-2\n-1 2:1e-3\n+1\n"
 DENSE = [[0.5, 0, -2], [0, 1e-3, 0], [0, 0, 0]]

@@ -14,12 +14,12 @@ from problems import logistic, quadratic
 from specs import write_spec
 
 import gradslide as gs
-from gradslide.costs import Costs
 from gradslide.experiments import build
 from gradslide.experiments.run import run_spec
 from gradslide.experiments.spec import read_spec
+from gradslide.network.timeline import Timeline
 from gradslide.oracles import Oracle
-from gradslide.timeline import Timeline
+from gradslide.results.costs import Costs
 
 NAMES = ("x", "x_prev", "x_hat", "x_bar", "y", "y_bar", "w")
 RAGGED = (7, 1, 12, 3, 30, 2)

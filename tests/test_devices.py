@@ -19,7 +19,7 @@ from messages import check_message
 
 import gradslide as gs
 from gradslide import domains, network
-from gradslide.arrays import like, on_device, to_numpy
+from gradslide._support.arrays import like, on_device, to_numpy
 
 GRAPH = gs.Graph.random(7, 3, seed=1)
 M, D = 7, 4
@@ -301,7 +301,7 @@ def test_a_run_that_diverges_ends_at_a_record_with_the_last_good_output(device):
 def test_time_counts_until_the_device_is_done(device, monkeypatch):
     """A record's seconds hold what the device had still to do."""
     waited = []
-    monkeypatch.setattr("gradslide.run.wait_for", lambda x: waited.append(type(x)))
+    monkeypatch.setattr("gradslide.engine.run.wait_for", lambda x: waited.append(type(x)))
     both(gs.PDS(), device, iterations=12, record_every=4)
     assert waited.count(torch.Tensor) >= 3
 

@@ -27,7 +27,7 @@ from rivals import (
 )
 
 import gradslide as gs
-from gradslide.mixing import MIXINGS
+from gradslide.graphs.mixing import MIXINGS
 
 GRAPH = gs.Graph.random(7, 3, seed=2)
 

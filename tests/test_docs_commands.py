@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from gradslide.cli import app
+from gradslide.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

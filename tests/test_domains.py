@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradslide._support.errors import InputError
 from gradslide.domains import (
     Affine,
     Box,
@@ -24,8 +25,7 @@ from gradslide.domains import (
     PerAgent,
     Simplex,
 )
-from gradslide.errors import InputError
-from gradslide.penalties import L1, ElasticNet, GroupL1
+from gradslide.domains.penalties import L1, ElasticNet, GroupL1
 
 M, D = 3, 4
 

@@ -22,9 +22,9 @@ from rivals import (
 )
 
 import gradslide as gs
-from gradslide._random import Streams
+from gradslide._support.randomness import Streams
 from gradslide.losses.draws import with_replacement
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 
 def drawn_gradient(problem, agent, x, seed, start, count):

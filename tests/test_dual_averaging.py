@@ -19,8 +19,8 @@ from rivals import (
 )
 
 import gradslide as gs
-from gradslide.mixing import MIXINGS, metropolis
-from gradslide.reference import reference
+from gradslide.graphs.mixing import MIXINGS, metropolis
+from gradslide.theory.reference import reference
 
 GRAPH = gs.Graph.random(7, 3, seed=2)
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import DATA
 
-from gradslide import bounded_degree, distances, spectrum
-from gradslide.errors import InputError
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError
+from gradslide.graphs import bounded_degree, distances, spectrum
+from gradslide.graphs.graph import Graph
 
 SMALL = {
     "lone": lambda: Graph.path(1),

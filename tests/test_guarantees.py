@@ -6,7 +6,7 @@ import pytest
 from problems import Case, alike_case, random_case
 
 import gradslide as gs
-from gradslide.reference import multiplier_at
+from gradslide.theory.reference import multiplier_at
 
 ITERATIONS = 30
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradslide as gs
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 NETWORKS = {
     "ring": gs.Graph.ring(100),

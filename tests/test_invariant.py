@@ -12,9 +12,9 @@ from problems import GRAPHS as MAKERS
 from saddles import constrained_case, saddle_case
 
 import gradslide as gs
-from gradslide.costs import Costs
-from gradslide.invariant import Balance
+from gradslide.engine.invariant import Balance
 from gradslide.network.wrapper import Wrapper
+from gradslide.results.costs import Costs
 
 METHODS = {
     "PDS": gs.PDS(),

@@ -8,7 +8,7 @@ import pytest
 from certificate_cases import FREE, RING, Mixer, MixState, spent
 
 import gradslide as gs
-from gradslide.gossip import chebyshev, chebyshev_rounds
+from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 
 
 def test_a_method_may_finish_its_answer(tmp_path):

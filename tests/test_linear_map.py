@@ -11,8 +11,8 @@ from messages import check_message
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import gradslide as gs
-from gradslide.costs import Costs
-from gradslide.saddle.linear_map import linear_map
+from gradslide.problems.linear_map import linear_map
+from gradslide.results.costs import Costs
 
 K, N = 5, 6
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.kernels import threads
 from gradslide.losses import Huber, LeastSquares, Logistic, SmoothedHinge, Softmax, compiled, stack
 

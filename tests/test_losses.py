@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import DATA
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.losses import Huber, LeastSquares, Logistic, Quadratic, SmoothedHinge, Softmax, stack
 from gradslide.losses.rows import RowBlocks
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.losses import Custom, LeastSquares, stack
 
 M, D = 3, 2

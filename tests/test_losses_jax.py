@@ -7,7 +7,7 @@ import pytest
 from autodiff_cases import K, P, assert_same_samples, assert_same_values, built_in, data
 
 import gradslide as gs
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.oracles import Stream
 
 jax = pytest.importorskip("jax", reason="needs JAX: install jax")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.losses import Custom, Huber, LeastSquares, Linear, Logistic, Quadratic, SmoothedHinge, Softmax, stack
 from gradslide.oracles import Noise, Stream, WithoutReplacement, WithReplacement
 

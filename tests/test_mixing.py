@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from messages import check_message
 
 import gradslide as gs
-from gradslide import spectrum
-from gradslide.mixing import MIXINGS, Mixing, best_constant, laplacian, metropolis, require_mixing
+from gradslide.graphs import spectrum
+from gradslide.graphs.mixing import MIXINGS, Mixing, best_constant, laplacian, metropolis, require_mixing
 
 GRAPHS = {
     "two": gs.Graph.path(2),

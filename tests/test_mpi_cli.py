@@ -13,8 +13,8 @@ import pytest
 from mpi_tasks import MPIEXEC, needs_mpi
 
 import gradslide as gs
-from gradslide import parts
-from gradslide.cli import _without_n
+from gradslide.cli.main import _without_n
+from gradslide.engine import parts
 from gradslide.network.mpi.launch import launch
 
 pytestmark = needs_mpi

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import gradslide as gs
-from gradslide import parts
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
+from gradslide.engine import parts
 from gradslide.network.exact_sums import exact_sum
 from gradslide.network.mpi.exchange import layout_of
 from gradslide.network.mpi.partition import _candidates, cut, partition

@@ -25,8 +25,8 @@ from rivals import (
 )
 
 import gradslide as gs
-from gradslide.mixing import MIXINGS
-from gradslide.reference import reference
+from gradslide.graphs.mixing import MIXINGS
+from gradslide.theory.reference import reference
 
 
 def primal_dual(problem, W, a, iterations, x):

@@ -11,8 +11,8 @@ from problems import logistic, quadratic
 from rivals import check_invariant, check_resume, check_states, gradient, rate_of, small_problem
 
 import gradslide as gs
-from gradslide.gossip import chebyshev, chebyshev_exchanges
-from gradslide.reference import reference
+from gradslide.graphs.chebyshev import chebyshev, chebyshev_exchanges
+from gradslide.theory.reference import reference
 
 GRAPHS = {
     "ring": gs.Graph.ring(12),

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import gradslide as gs
-from gradslide.costs import Costs
 from gradslide.domains import Box, EntropySimplex, Free, L2Ball
-from gradslide.saddle.linear_map import linear_map
-from gradslide.saddle.norms import operator_norm
+from gradslide.problems.linear_map import linear_map
+from gradslide.problems.operator_norm import operator_norm
+from gradslide.results.costs import Costs
 
 FORMS = {
     "array": np.asarray,

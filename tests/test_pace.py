@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import gradslide as gs
-from gradslide.costs import Costs
 from gradslide.methods.base import Copied
 from gradslide.network import Counted
+from gradslide.network.timeline import Timeline
 from gradslide.oracles import Oracle
-from gradslide.pace import Pace
-from gradslide.timeline import Timeline
+from gradslide.results.costs import Costs
+from gradslide.results.pace import Pace
 
 GRAPH = gs.Graph.ring(6)
 

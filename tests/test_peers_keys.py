@@ -7,7 +7,7 @@ import stat
 import pytest
 import zmq
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.peers import keys
 from gradslide.network.peers.keys import KeyPair, make_key_pair, read_public, read_secret
 

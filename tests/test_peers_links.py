@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from peers_processes import Agents, wait_until
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.peers.complaints import Complaints
 from gradslide.network.peers.errors import PeerError, SettingsDiffer
 from gradslide.network.peers.links import Links

@@ -9,8 +9,9 @@ from peers_agents import GRAPH, Town, all_well, key_pairs, together
 from riders import GRAPHS, integers
 
 import gradslide as gs
-from gradslide import mixing, network
-from gradslide.errors import InputError
+from gradslide import network
+from gradslide._support.errors import InputError
+from gradslide.graphs import mixing
 from gradslide.network.peers.discovery import discover
 from gradslide.network.peers.errors import PeerError, SettingsDiffer
 from gradslide.network.peers.message import Place, Purpose, finite, headed, parted, unlimited

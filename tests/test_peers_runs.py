@@ -5,7 +5,7 @@ import pytest
 from peers_agents import GRAPH, Agent, Town, all_well, logistic, together
 
 import gradslide as gs
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.network import Diverged
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.peers.errors import PeerError, SettingsDiffer
 from gradslide.network.peers.hello import Hello, read_hello, require_sayable
 from gradslide.network.peers.outbox import Outbox

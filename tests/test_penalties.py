@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradslide._parameters import Fit
-from gradslide.errors import InputError
-from gradslide.penalties import L1, ElasticNet, GroupL1
+from gradslide._support.errors import InputError
+from gradslide._support.parameters import Fit
+from gradslide.domains.penalties import L1, ElasticNet, GroupL1
 
 D = 5
 GROUPS = [np.array([3, 0]), np.array([1, 4])]

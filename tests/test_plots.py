@@ -5,7 +5,7 @@ import pytest
 from rivals import small_problem
 
 import gradslide as gs
-from gradslide.experiments.plots import plot_histories
+from gradslide.results.plots import plot_histories
 
 pytest.importorskip("matplotlib")
 

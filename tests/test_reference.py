@@ -6,7 +6,7 @@ import pytest
 from problems import DOMAINS, quadratic
 
 import gradslide as gs
-from gradslide.reference import multiplier_at, reference
+from gradslide.theory.reference import multiplier_at, reference
 
 
 @pytest.mark.parametrize("label", [name for name in DOMAINS if name != "entropy"])

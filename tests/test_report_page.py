@@ -11,7 +11,7 @@ from importlib import resources
 import pytest
 from report_contents import HOSTILE, bare, content, hostile, reproduction, run
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.report.page import page
 
 ASSETS = resources.files("gradslide.report").joinpath("assets")

@@ -4,11 +4,11 @@ import pytest
 
 import gradslide as gs
 from gradslide.experiments.frames import drawn
-from gradslide.history import History
 from gradslide.report.comparison import comparison_document
 from gradslide.report.parts import by_clock, network, spent_axes
 from gradslide.report.reproduction import reproduction_document
 from gradslide.report.run import certificate, run_document
+from gradslide.results.history import History
 
 
 def run(**changed) -> dict:

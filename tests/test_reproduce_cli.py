@@ -10,7 +10,7 @@ from reproductions import BUILT_IN, without_processes
 from specs import exit_code
 
 import gradslide as gs
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.experiments.parallel import solving, worker
 from gradslide.experiments.reproduce import catalogue, runs
 from gradslide.experiments.reproduce.instance import Data, found_data, loss_level, optimum_of, problem_of

@@ -10,7 +10,6 @@ import pytest
 from reproductions import BUILT_IN, bench, without_processes
 
 import gradslide as gs
-from gradslide import guarantees, schedules
 from gradslide.experiments.reproduce import instance, runs
 from gradslide.experiments.reproduce.complexity import experiment as complexity
 from gradslide.experiments.reproduce.complexity.exact import KINDS, bounds
@@ -22,6 +21,7 @@ from gradslide.experiments.reproduce.complexity.tables import statements
 from gradslide.experiments.reproduce.instance import Data
 from gradslide.experiments.reproduce.report import write_report
 from gradslide.experiments.reproduce.spec import Net
+from gradslide.theory import guarantees, schedules
 
 
 def small_spec(**changed):

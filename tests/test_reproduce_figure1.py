@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import gradslide as gs
-from gradslide.experiments.plots import draw_network, plot_graph, pyplot
+from gradslide._support.plotting import pyplot
 from gradslide.experiments.reproduce import figure1
 from gradslide.experiments.reproduce.instance import Data
 from gradslide.experiments.reproduce.report import write_report
 from gradslide.experiments.reproduce.runs import Bench
+from gradslide.graphs.display import draw_network, plot_graph
 
 pytest.importorskip("matplotlib")
 

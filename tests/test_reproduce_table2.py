@@ -13,7 +13,7 @@ from gradslide.experiments.reproduce.table2 import experiment
 from gradslide.experiments.reproduce.table2.experiment import reproduce
 from gradslide.experiments.reproduce.table2.runs import Rival, perform_sdcs, perform_spds
 from gradslide.experiments.reproduce.table2.tables import implied_table, means, statements
-from gradslide.schedules import theorem_1, theorem_2
+from gradslide.theory.schedules import theorem_1, theorem_2
 
 SPEC = {
     "agents": 10,

@@ -7,11 +7,13 @@ import pytest
 from riders import CONDITIONS, GRAPH, GRAPHS, exchange, integers, loss_of
 
 import gradslide as gs
-from gradslide import mixing, network, storage
-from gradslide.costs import Costs
+from gradslide import network
+from gradslide._support import storage
+from gradslide.graphs import mixing
 from gradslide.network import Counted
 from gradslide.network.central import Central
-from gradslide.timeline import Timeline
+from gradslide.network.timeline import Timeline
+from gradslide.results.costs import Costs
 
 
 def tree(graph):

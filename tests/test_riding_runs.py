@@ -8,9 +8,9 @@ from riders import CONDITIONS, GRAPH, exchange, integers, loss_of
 
 import gradslide as gs
 from gradslide import network
-from gradslide.costs import Costs
+from gradslide.engine.setting import Networked
 from gradslide.methods.base import Copied
-from gradslide.setting import Networked
+from gradslide.results.costs import Costs
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from test_losses import KINDS, LAYOUTS, make_loss, make_quadratic, point
 
 import gradslide as gs
-from gradslide._random import Streams
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
+from gradslide._support.randomness import Streams
 from gradslide.losses import Custom, LeastSquares, Quadratic, stack
 from gradslide.losses.draws import with_replacement
 from gradslide.oracles import Noise, WithoutReplacement, WithReplacement, estimate_sigma

@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, GroupBall, L1Ball, L2Ball, NonNegative, PerAgent, Simplex
-from gradslide.saddle.dual_space import DualSpace
-from gradslide.saddle.linear_map import linear_map
-from gradslide.saddle.scaling import weights
+from gradslide.problems.dual_space import DualSpace
+from gradslide.problems.linear_map import linear_map
+from gradslide.problems.scaling import weights
 
 M, D = 3, 4
 RNG = np.random.default_rng(0)

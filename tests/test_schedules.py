@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from agents import theorem_2_rows
 
-from gradslide import guarantees, schedules
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
+from gradslide.theory import guarantees, schedules
 
 
 def parameter_sets(count: int) -> list[dict[str, float]]:

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gradslide as gs
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.sklearn import DecentralizedLasso, DecentralizedLogisticRegression, DecentralizedRidge
 
 X, Y = datasets.load_diabetes(return_X_y=True)

@@ -11,7 +11,7 @@ from problems import logistic, quadratic
 from scipy.optimize import minimize
 
 import gradslide as gs
-from gradslide.schedules import theorem_1
+from gradslide.theory.schedules import theorem_1
 
 
 @pytest.fixture

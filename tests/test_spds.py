@@ -11,9 +11,9 @@ from five_agents import COUPLINGS, GRAPHS, Recorded, norm_of, small_problem
 from problems import least_squares, logistic
 
 import gradslide as gs
-from gradslide import schedules
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.oracles import Noise, WithoutReplacement, WithReplacement
+from gradslide.theory import schedules
 
 
 def batches(solution):

@@ -8,8 +8,8 @@ from five_agents import COUPLINGS, GRAPHS, small_problem
 from problems import least_squares
 
 import gradslide as gs
-from gradslide import guarantees, schedules
 from gradslide.oracles import Noise
+from gradslide.theory import guarantees, schedules
 
 
 def test_theorem_2s_c_and_N_are_what_the_theorem_says():

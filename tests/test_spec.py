@@ -8,7 +8,8 @@ import pytest
 from specs import exit_code, write_rows, write_spec
 
 import gradslide as gs
-from gradslide import domains, losses, penalties
+from gradslide import domains, losses
+from gradslide.domains import penalties
 from gradslide.experiments import build
 from gradslide.experiments.run import run_spec
 from gradslide.experiments.spec import main_job, main_job_text, parse_spec, read_spec

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradslide as gs
-from gradslide import storage
+from gradslide._support import storage
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -137,7 +137,7 @@ def test_kind_and_version_are_checked(tmp_path):
 def test_a_solution_of_another_version_is_refused(tmp_path, monkeypatch):
     problem = gs.Problem(gs.losses.Quadratic(np.ones((3, 1, 1)), np.ones((3, 1))))
     solution = gs.solve(problem, gs.Graph.ring(3), gs.PDS(L=1.0, R=1.0), stop=gs.Stop(iterations=2))
-    monkeypatch.setattr("gradslide.solution._VERSION", 99)
+    monkeypatch.setattr("gradslide.results.solution._VERSION", 99)
     path = solution.save(tmp_path / "solution.npz")
     monkeypatch.undo()
     with pytest.raises(gs.InputError, match="version 99"):

@@ -6,10 +6,10 @@ from riders import GRAPH, GRAPHS, integers, loss_of
 
 import gradslide as gs
 from gradslide import network
-from gradslide.costs import Costs
 from gradslide.network import Counted, delayed
 from gradslide.network.central import Central
-from gradslide.timeline import Timeline
+from gradslide.network.timeline import Timeline
+from gradslide.results.costs import Costs
 
 
 def flooded_edges(graph):

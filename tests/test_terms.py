@@ -13,8 +13,8 @@ from messages import check_message
 
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, GroupBall, Halfspace, L1Ball, L2Ball, NonNegative, Simplex
-from gradslide.saddle.dual_space import DualSpace
-from gradslide.terms import Interval, Linear, Prox, Quadratic
+from gradslide.problems.dual_space import DualSpace
+from gradslide.problems.terms import Interval, Linear, Prox, Quadratic
 
 K = 4
 CENTER = np.linspace(-1, 2, K)

@@ -13,8 +13,8 @@ from problems import logistic, make_case
 from scipy import stats
 
 import gradslide as gs
-from gradslide import guarantees, schedules
 from gradslide.oracles import Noise, WithReplacement
+from gradslide.theory import guarantees, schedules
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.mpi.watchdog import Watchdog
 
 ROUNDS = 60

@@ -20,7 +20,7 @@ import numpy as np
 import gradslide as gs
 from auto_bench import errors, problems, rivals
 from auto_bench.errors import ACCURACIES, BALANCES, COUNTS, Bounds, Spent, cost
-from gradslide import storage
+from gradslide._support import storage
 
 AUTO = "AutoPDS"
 # Any ends a run.

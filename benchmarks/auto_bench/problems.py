@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import gradslide as gs
-from gradslide import storage
+from gradslide._support import storage
 
 AGENTS = 100
 FROM_FILE = ("G1", "G2", "G3")

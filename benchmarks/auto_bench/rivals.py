@@ -11,7 +11,7 @@ import numpy as np
 
 import gradslide as gs
 from auto_bench import problems
-from gradslide.gossip import fast_mix_exchanges
+from gradslide.graphs.chebyshev import fast_mix_exchanges
 
 # Multiples of a method's default step, or of what else it is tuned by; those that are often best come first, so that
 # others can be ended early.

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 DEFENDER, ATTACKER, WORTH = 8, 10, np.array([1, 2, 3, 4])
 ACCURACY = gs.Stop(gap=0.01, operator_products=20_000)

@@ -20,8 +20,8 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_digits
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 BEFORE, AFTER = 1, 7
 ACCURACY, MOST_PRODUCTS = 0.01, 3_000

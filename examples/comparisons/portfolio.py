@@ -18,8 +18,8 @@ from matplotlib.cbook import get_sample_data
 from scipy.optimize import minimize
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 FACTORS = ("market", "technology", "volatility")
 GROWTH_ERROR, EXPOSURE_ERROR, MOVE = 1e-4, 1e-3, 1e-3

@@ -22,8 +22,8 @@ from pyproximal.optimization.cls_primaldual import PrimalDual
 from scipy.ndimage import gaussian_filter
 
 import gradslide as gs
+from gradslide._support.plotting import COLOURS, pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import COLOURS, pyplot
 
 SIDE, NOISE, LAM, WIDTHS = 80, 0.03, 0.005, np.linspace(0.5, 2.5, 10)
 PIXELS, LEVELS, GRADIENTS, PRODUCTS = SIDE**2, (1e-2, 1e-3, 1e-4), 300, 2_000

@@ -13,9 +13,9 @@ import hospital
 import numpy as np
 
 import gradslide as gs
+from gradslide._support.plotting import pyplot
 from gradslide.experiments.files import write_figure
-from gradslide.experiments.plots import pyplot
-from gradslide.reference import reference
+from gradslide.theory.reference import reference
 
 HERE = Path(__file__).parent
 SITES = ("north", "east", "south", "west")

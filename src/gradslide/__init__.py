@@ -1,26 +1,13 @@
 """Convex optimization by many agents on a network without a centre."""
 
-from gradslide import (
-    compressors,
-    coupling,
-    data,
-    domains,
-    guarantees,
-    losses,
-    mixing,
-    network,
-    oracles,
-    reference,
-    schedules,
-    terms,
-)
+from gradslide import data, domains, losses, network, oracles
+from gradslide._support.errors import InputError, StreamError
 from gradslide._version import __version__
-from gradslide.certificate import KKT, Certificate
-from gradslide.clock import Clock
-from gradslide.costs import Costs
-from gradslide.errors import InputError, StreamError
-from gradslide.graph import Graph
-from gradslide.history import History, Record
+from gradslide.domains.penalties import L1, ElasticNet, GroupL1
+from gradslide.engine.solve import solve
+from gradslide.engine.stop import Relative, Stop
+from gradslide.graphs import mixing
+from gradslide.graphs.graph import Graph
 from gradslide.methods import (
     ADMM,
     DCS,
@@ -41,13 +28,17 @@ from gradslide.methods import (
     DualAveraging,
     GradientTracking,
 )
-from gradslide.penalties import L1, ElasticNet, GroupL1
-from gradslide.problem import Problem
-from gradslide.saddle import LinearlyConstrained, Saddle
-from gradslide.solution import Solution, load
-from gradslide.solve import solve
-from gradslide.status import Status
-from gradslide.stop import Relative, Stop
+from gradslide.network import compressors, coupling
+from gradslide.network.clock import Clock
+from gradslide.problems import terms
+from gradslide.problems.problem import Problem
+from gradslide.problems.saddle import LinearlyConstrained, Saddle
+from gradslide.results.certificate import KKT, Certificate
+from gradslide.results.costs import Costs
+from gradslide.results.history import History, Record
+from gradslide.results.solution import Solution, load
+from gradslide.results.status import Status
+from gradslide.theory import guarantees, reference, schedules
 
 __all__ = [
     "ADMM",

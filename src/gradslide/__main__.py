@@ -1,5 +1,5 @@
 """`python -m gradslide`."""
 
-from gradslide.cli import main
+from gradslide.cli.main import main
 
 main()

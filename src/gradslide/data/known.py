@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradslide._types import Array
+from gradslide._support.errors import InputError, unknown_name
+from gradslide._support.types import Array
 from gradslide.data import svmlight
 from gradslide.data.rows_file import RowsFile, look_through
-from gradslide.errors import InputError, unknown_name
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 _REMEDY = "delete such a file and get it again"

@@ -9,9 +9,9 @@ from typing import IO
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.errors import InputError
+from gradslide._support.types import Array
 from gradslide.data import svmlight
-from gradslide.errors import InputError
 
 _BLOCK = 1 << 23
 

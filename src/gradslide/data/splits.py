@@ -4,9 +4,9 @@ import heapq
 
 import numpy as np
 
-from gradslide._random import Seed, generator
-from gradslide._types import Array
-from gradslide.errors import require, unknown_name
+from gradslide._support.errors import require, unknown_name
+from gradslide._support.randomness import Seed, generator
+from gradslide._support.types import Array
 
 KINDS = ("contiguous", "shuffled", "dirichlet", "sorted")
 

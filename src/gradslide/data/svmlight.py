@@ -8,8 +8,8 @@ from typing import NoReturn
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.errors import InputError, require
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
 
 _CHUNK = 1 << 23  # bytes parsed at a time
 _COLON, _NEWLINE = b":\n"

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit, checked, share
-from gradslide._types import Array
-from gradslide.arrays import at_least, to_numpy
+from gradslide._support.arrays import at_least, to_numpy
+from gradslide._support.errors import require
+from gradslide._support.parameters import Fit, checked, share
+from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean, half_square, length
-from gradslide.errors import require
 
 
 @dataclass(frozen=True, eq=False)

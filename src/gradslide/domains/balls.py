@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit, check_nonnegative, checked
-from gradslide._types import Array
+from gradslide._support.errors import require
+from gradslide._support.parameters import Fit, check_nonnegative, checked
+from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean, half_square, length
+from gradslide.domains.penalties import L1, ElasticNet, GroupL1, Penalty
 from gradslide.domains.simplex import project_on_simplex
-from gradslide.errors import require
-from gradslide.penalties import L1, ElasticNet, GroupL1, Penalty
 
 
 @dataclass(frozen=True, eq=False)

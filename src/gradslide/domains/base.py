@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit, Stacked
-from gradslide._types import Array
-from gradslide.arrays import like
-from gradslide.errors import require
+from gradslide._support.arrays import like
+from gradslide._support.errors import require
+from gradslide._support.parameters import Fit, Stacked
+from gradslide._support.types import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit, checked
-from gradslide._types import Array
-from gradslide.arrays import to_numpy
+from gradslide._support.arrays import to_numpy
+from gradslide._support.errors import InputError, require
+from gradslide._support.parameters import Fit, checked
+from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean
-from gradslide.errors import InputError, require
-from gradslide.penalties import L1, ElasticNet, Penalty
+from gradslide.domains.penalties import L1, ElasticNet, Penalty
 
 
 @dataclass(frozen=True, eq=False)

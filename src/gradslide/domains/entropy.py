@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit, checked
-from gradslide._types import Array
-from gradslide.arrays import at_least
+from gradslide._support.arrays import at_least
+from gradslide._support.errors import require
+from gradslide._support.parameters import Fit, checked
+from gradslide._support.types import Array
 from gradslide.domains.base import Domain, in_dtype
 from gradslide.domains.simplex import project_on_simplex
-from gradslide.errors import require
 
 # Shares of the simplex below so many times the smallest normal number are 0.
 _NOTHING = 1e12

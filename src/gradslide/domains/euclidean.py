@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit, checked
-from gradslide._types import Array
+from gradslide._support.errors import require
+from gradslide._support.parameters import Fit, checked
+from gradslide._support.types import Array
 from gradslide.domains.base import Domain, in_dtype
-from gradslide.errors import require
-from gradslide.penalties import GroupL1, Penalty
+from gradslide.domains.penalties import GroupL1, Penalty
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean
-from gradslide.penalties import L1, ElasticNet, GroupL1, Penalty
+from gradslide.domains.penalties import L1, ElasticNet, GroupL1, Penalty
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit
-from gradslide._types import Array
+from gradslide._support.parameters import Fit
+from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean, half_square
-from gradslide.penalties import GroupL1
+from gradslide.domains.penalties import GroupL1
 
 
 @dataclass(frozen=True, eq=False)

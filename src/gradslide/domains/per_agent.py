@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._parameters import Fit
-from gradslide._types import Array
-from gradslide.arrays import to_numpy
+from gradslide._support.arrays import to_numpy
+from gradslide._support.errors import InputError, require
+from gradslide._support.parameters import Fit
+from gradslide._support.types import Array
 from gradslide.domains.base import Domain
-from gradslide.errors import InputError, require
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from gradslide._parameters import Fit, checked
-from gradslide._types import Array
-from gradslide.arrays import at_least
+from gradslide._support.arrays import at_least
+from gradslide._support.errors import require
+from gradslide._support.parameters import Fit, checked
+from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean, half_square
-from gradslide.errors import require
 
 
 @dataclass(frozen=True, eq=False)

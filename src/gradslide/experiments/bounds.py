@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gradslide import guarantees
-from gradslide._types import Array
-from gradslide.graph import Graph
-from gradslide.guarantees import Bound
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.methods import PDS, SPDS, Method
 from gradslide.oracles import Noise, Sampling, WithoutReplacement, estimate_sigma
-from gradslide.problem import Problem
-from gradslide.reference import Reference, multiplier_at
-from gradslide.schedules import Row, Schedule, theorem_1, theorem_2
-from gradslide.solution import Solution
-from gradslide.status import Status
+from gradslide.problems.problem import Problem
+from gradslide.results.solution import Solution
+from gradslide.results.status import Status
+from gradslide.theory import guarantees
+from gradslide.theory.guarantees import Bound
+from gradslide.theory.reference import Reference, multiplier_at
+from gradslide.theory.schedules import Row, Schedule, theorem_1, theorem_2
 
 
 @dataclass(frozen=True)

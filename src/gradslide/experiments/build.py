@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from gradslide import data as datasets
-from gradslide._types import Array
-from gradslide.errors import InputError, require
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
+from gradslide.engine.stop import TARGETS, Relative, Stop
 from gradslide.experiments.catalogue import (
     COMPRESSORS,
     CONDITIONS,
@@ -25,11 +26,10 @@ from gradslide.experiments.catalogue import (
 from gradslide.experiments.rows import read_rows
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 from gradslide.methods import Method
 from gradslide.network import Local, Network
-from gradslide.problem import Problem
-from gradslide.stop import TARGETS, Relative, Stop
+from gradslide.problems.problem import Problem
 
 # Topologies whose parameters say how many agents there are.
 _SIZED_BY_SHAPE = ("grid", "torus", "hypercube")

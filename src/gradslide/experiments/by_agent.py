@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gradslide.costs import Costs, work
-from gradslide.graph import Graph
-from gradslide.history import Record
+from gradslide.graphs.graph import Graph
+from gradslide.results.costs import Costs, work
+from gradslide.results.history import Record
 
 _COUNTS = ("rounds", "control_rounds")
 

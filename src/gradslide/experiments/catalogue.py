@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from gradslide import compressors, domains, losses, methods, network, oracles, penalties
-from gradslide.graph import Graph
+from gradslide import domains, losses, methods, network, oracles
+from gradslide.domains import penalties
+from gradslide.graphs.graph import Graph
 from gradslide.losses import Loss
 from gradslide.methods import Method
-from gradslide.network import Network
+from gradslide.network import Network, compressors
 from gradslide.oracles import Sampling
 
 LOSSES: dict[str, Callable[..., Loss]] = {

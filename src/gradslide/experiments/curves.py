@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gradslide.history import History
+from gradslide.results.history import History
 
 # Points are at least this factor of outer iterations apart.
 _THINNING = 1.03

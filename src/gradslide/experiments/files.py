@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import scipy
 
-from gradslide import storage
+from gradslide._support import storage
+from gradslide._support.errors import InputError, unknown_name
+from gradslide._support.plotting import pyplot
 from gradslide._version import __version__
-from gradslide.errors import InputError, unknown_name
-from gradslide.experiments.plots import plot_histories, pyplot
 from gradslide.experiments.run import Results
+from gradslide.results.plots import plot_histories
 
 # Of a spec, and of one agent.
 RESULTS, RESULT = "results.json", "result.json"

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.experiments.plots import DRAWABLE
-from gradslide.graph import Graph
+from gradslide._support.types import Array
+from gradslide.graphs.display import DRAWABLE
+from gradslide.graphs.graph import Graph
 from gradslide.network import Network
 
 _MOST = 60

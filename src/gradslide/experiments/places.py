@@ -5,11 +5,11 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.graph import Graph
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network import Local, Network
-from gradslide.problem import Problem
-from gradslide.reference import Reference, reference
+from gradslide.problems.problem import Problem
+from gradslide.theory.reference import Reference, reference
 
 
 class Places(Protocol):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradslide import data as datasets
-from gradslide._types import Array
-from gradslide.data.dataset import load_rows
+from gradslide._support.errors import InputError, require_number, unknown_name
+from gradslide._support.types import Array
+from gradslide.data.loading import load_rows
 from gradslide.data.rows_file import RowsFile, look_through
-from gradslide.errors import InputError, require_number, unknown_name
 from gradslide.experiments.section import Section
 
 # Share of nonzeros from which dense products are faster than sparse ones.

@@ -5,24 +5,24 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gradslide import storage
-from gradslide._types import Array
-from gradslide.costs import work
-from gradslide.errors import require
+from gradslide._support import storage
+from gradslide._support.errors import require
+from gradslide._support.types import Array
+from gradslide.engine.run import Callback
+from gradslide.engine.solve import solve
 from gradslide.experiments import bounds, build
 from gradslide.experiments.by_agent import shared_out
 from gradslide.experiments.frames import Frames, drawn
 from gradslide.experiments.places import OnePlace, Optimum, Places
 from gradslide.experiments.spec import Spec, stem
-from gradslide.graph import Graph
-from gradslide.guarantees import Bound
-from gradslide.history import Record
+from gradslide.graphs.graph import Graph
 from gradslide.methods import Method
-from gradslide.problem import Problem
-from gradslide.run import Callback
-from gradslide.solution import Solution
-from gradslide.solve import solve
-from gradslide.status import Status
+from gradslide.problems.problem import Problem
+from gradslide.results.costs import work
+from gradslide.results.history import Record
+from gradslide.results.solution import Solution
+from gradslide.results.status import Status
+from gradslide.theory.guarantees import Bound
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from gradslide.errors import InputError, unknown_name
+from gradslide._support.errors import InputError, unknown_name
 
 T = TypeVar("T")
 _MISSING = object()

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.experiments.section import Section
 
 VERSION = 1

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradslide.costs import WORK
+from gradslide.results.costs import WORK
 
 Run = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gradslide.experiments.run import Results
 from gradslide.experiments.summary import columns
-from gradslide.status import Status
+from gradslide.results.status import Status
 
 
 def results_table(results: Results) -> Any:

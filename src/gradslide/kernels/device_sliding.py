@@ -8,8 +8,8 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import sparse_like
+from gradslide._support.arrays import sparse_like
+from gradslide._support.types import Array
 from gradslide.kernels.sets import Sets
 from gradslide.kernels.sliding import Point, Results, Steps
 

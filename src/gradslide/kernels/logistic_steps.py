@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 # Not every threading layer of numba allows two Python threads at once.
 _ONE_AT_A_TIME = threading.Lock()

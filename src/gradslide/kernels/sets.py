@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import to_numpy
+from gradslide._support.arrays import to_numpy
+from gradslide._support.types import Array
 from gradslide.domains import Box, Domain, Free, L1Ball, L2Ball, NonNegative, PerAgent, Simplex
-from gradslide.penalties import L1
+from gradslide.domains.penalties import L1
 
 # Kinds of set.
 INTERVALS, L2_BALL, L1_BALL, SIMPLEX = range(4)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.kernels import startup
 from gradslide.kernels.sets import Sets
 from gradslide.kernels.threads import shares, side_by_side, thread_count

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import to_numpy
-from gradslide.errors import InputError, require, unknown_name
+from gradslide._support.arrays import to_numpy
+from gradslide._support.errors import InputError, require, unknown_name
+from gradslide._support.types import Array
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.devices import rows_at
 from gradslide.losses.draws import with_replacement

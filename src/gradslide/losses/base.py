@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import as_dtype, is_numpy
-from gradslide.errors import InputError, kind_of, require
+from gradslide._support.arrays import as_dtype, is_numpy
+from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.types import Array
 from gradslide.losses.devices import device_of, moved, torch_home
 
 

@@ -1,16 +1,13 @@
 """Losses with one score per row by compiled code: one pass over the data, on several threads."""
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.kernels.threads import side_by_side, thread_count
 from gradslide.losses.inputs import is_sparse
-
-if TYPE_CHECKING:
-    from gradslide.losses.rows import RowBlocks
 
 # The numbers of phi in compiled code: that of Huber is least squares if its width is infinite.
 LOGISTIC, RESIDUAL, HINGE = range(3)
@@ -28,6 +25,18 @@ def pays(entries: int) -> bool:
     return entries >= _LEAST_ENTRIES
 
 
+class Blocks(Protocol):
+    """The rows of m agents one after the other: n in all, of p columns each."""
+
+    features: Array
+    starts: Array
+    ends: Array
+    sizes: Array
+    m: int
+    n: int
+    p: int
+
+
 class CompiledRows:
     """The rows of all agents, cut into segments: each is one agent's or a part of it, summed up by one thread.
 
@@ -35,7 +44,7 @@ class CompiledRows:
     the number of threads.
     """
 
-    def __init__(self, blocks: "RowBlocks") -> None:
+    def __init__(self, blocks: Blocks) -> None:
         features, self._p = blocks.features, blocks.p
         if is_sparse(features):
             self._data, self._indices, self._indptr = map(_frozen, (features.data, features.indices, features.indptr))

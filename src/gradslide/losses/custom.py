@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import as_dtype, dtype_of, is_numpy, to_numpy
-from gradslide.errors import InputError, require
+from gradslide._support.arrays import as_dtype, dtype_of, is_numpy, to_numpy
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.devices import home_of, moved
 from gradslide.losses.inputs import numeric_array, working_dtype

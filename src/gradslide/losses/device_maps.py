@@ -3,7 +3,7 @@
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.losses.devices import TorchRows, moved
 from gradslide.losses.maps import Rows, runs_of
 

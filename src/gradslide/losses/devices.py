@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import checked_device, is_numpy, like, to_numpy
+from gradslide._support.arrays import checked_device, is_numpy, like, to_numpy
+from gradslide._support.types import Array
 
 
 class TorchRows:

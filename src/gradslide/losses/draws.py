@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 # Times the number of rows from which counts are drawn faster than rows.
 _MANY = 4

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row, positive
 from gradslide.losses.linear_model import LinearModel, Reduction

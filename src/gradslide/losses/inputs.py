@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import is_numpy, to_numpy
-from gradslide.errors import InputError, require, require_number
+from gradslide._support.arrays import is_numpy, to_numpy
+from gradslide._support.errors import InputError, require, require_number
+from gradslide._support.types import Array
 from gradslide.losses.devices import TorchRows
 
 

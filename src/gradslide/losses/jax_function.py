@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, kind_of, require
+from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.types import Array
 from gradslide.losses.autodiff import Block, Differentiated, Reduction, missing, require_convex, require_sum_of_rows
 from gradslide.losses.inputs import numeric_array, working_dtype
 

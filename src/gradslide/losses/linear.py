@@ -6,9 +6,9 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import dtype_of
-from gradslide.errors import InputError, require
+from gradslide._support.arrays import dtype_of
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
 from gradslide.losses.base import Loss
 from gradslide.losses.devices import home_of, moved, rows_at
 from gradslide.losses.inputs import float_array, stack_rows

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.arrays import as_dtype, dtype_of, to_numpy
-from gradslide.errors import InputError, kind_of, require, unknown_name
+from gradslide._support.arrays import as_dtype, dtype_of, to_numpy
+from gradslide._support.errors import InputError, kind_of, require, unknown_name
+from gradslide._support.types import Array
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.compiled import pays
 from gradslide.losses.devices import home_of, moved, rows_at

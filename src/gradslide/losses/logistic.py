@@ -5,7 +5,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.losses.compiled import LOGISTIC
 from gradslide.losses.inputs import is_sparse, signs
 from gradslide.losses.linear_model import LinearModel, Reduction

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.losses.inputs import is_sparse
 
 

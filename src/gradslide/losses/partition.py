@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, require
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
 
 Selection = slice | Array
 

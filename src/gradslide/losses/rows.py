@@ -7,8 +7,8 @@ import array_api_compat as compat
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
+from gradslide._support.types import Array
 from gradslide.losses.compiled import CompiledRows
 from gradslide.losses.devices import TorchRows, home_of, moved
 from gradslide.losses.inputs import is_sparse

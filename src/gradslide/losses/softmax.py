@@ -6,7 +6,7 @@ from typing import Any
 import array_api_compat as compat
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.losses.inputs import class_numbers, feature_rows
 from gradslide.losses.linear_model import LinearModel, Reduction
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 DENSE_LIMIT = 500  # up to this order a full eigendecomposition is cheap, and exact to rounding
 _CHUNK_ENTRIES = 4_000_000  # bounds the memory of one batch

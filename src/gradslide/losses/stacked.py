@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import as_dtype
-from gradslide.errors import require
+from gradslide._support.arrays import as_dtype
+from gradslide._support.errors import require
+from gradslide._support.types import Array
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.inputs import stack_rows
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, kind_of, require
+from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.types import Array
 
 _ROWS = 4096  # of a Dataset that are read at once
 

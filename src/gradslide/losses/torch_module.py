@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import dtype_of, to_numpy
-from gradslide.errors import InputError, kind_of, require, require_number
+from gradslide._support.arrays import dtype_of, to_numpy
+from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.types import Array
 from gradslide.losses.autodiff import Block, Differentiated, Reduction, missing, require_convex, require_sum_of_rows
 from gradslide.losses.devices import moved
 from gradslide.losses.torch_loaders import read_loaders, read_pair

@@ -1,22 +1,22 @@
-"""One file per method; each reads like its paper."""
+"""One file per method; each reads like its paper. `solve` runs them: they never stop, print, time or measure."""
 
-from gradslide.methods.accelerated_tracking import AcceleratedTracking
-from gradslide.methods.admm import ADMM
-from gradslide.methods.auto import AutoPDS
 from gradslide.methods.base import Context, Method
-from gradslide.methods.choco_sgd import ChocoSGD
-from gradslide.methods.condat_vu import CondatVu
-from gradslide.methods.dcs import DCS
-from gradslide.methods.dgd import DGD
-from gradslide.methods.dlm import DLM
-from gradslide.methods.dsgd import DSGD
-from gradslide.methods.dual_averaging import DualAveraging
-from gradslide.methods.extra import EXTRA
-from gradslide.methods.gradient_tracking import GradientTracking
-from gradslide.methods.nids import NIDS
-from gradslide.methods.opapc import OPAPC
+from gradslide.methods.baselines.accelerated_tracking import AcceleratedTracking
+from gradslide.methods.baselines.admm import ADMM
+from gradslide.methods.baselines.choco_sgd import ChocoSGD
+from gradslide.methods.baselines.condat_vu import CondatVu
+from gradslide.methods.baselines.dcs import DCS
+from gradslide.methods.baselines.dgd import DGD
+from gradslide.methods.baselines.dlm import DLM
+from gradslide.methods.baselines.dsgd import DSGD
+from gradslide.methods.baselines.dual_averaging import DualAveraging
+from gradslide.methods.baselines.extra import EXTRA
+from gradslide.methods.baselines.gradient_tracking import GradientTracking
+from gradslide.methods.baselines.nids import NIDS
+from gradslide.methods.baselines.opapc import OPAPC
+from gradslide.methods.baselines.sdcs import SDCS
+from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.methods.pds import PDS
-from gradslide.methods.sdcs import SDCS
 from gradslide.methods.spds import SPDS
 
 __all__ = [

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, runtime_check
 
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import row_wise
-from gradslide.certificate import Evidence
-from gradslide.coupling import COUPLINGS, Coupling
+from gradslide._support.arrays import row_wise
+from gradslide._support.errors import unknown_name
+from gradslide._support.types import Array
 from gradslide.domains import Domain
-from gradslide.errors import unknown_name
-from gradslide.mixing import MIXINGS, Mixing
+from gradslide.graphs.mixing import MIXINGS, Mixing
 from gradslide.network.base import Network
+from gradslide.network.coupling import COUPLINGS, Coupling
 from gradslide.oracles import Oracle
-from gradslide.pace import Pace
-from gradslide.problem import Objective
+from gradslide.problems.problem import Objective
+from gradslide.results.pace import Pace
+from gradslide.theory.proof import Evidence
 
 T = TypeVar("T")
 

@@ -7,15 +7,15 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from gradslide import guarantees
-from gradslide._types import Array
-from gradslide.arrays import dot, doubles, to_numpy
-from gradslide.coupling import NetworkCoupling
+from gradslide._support.arrays import dot, doubles, to_numpy
+from gradslide._support.types import Array
 from gradslide.methods.base import Context
 from gradslide.methods.saddle_defaults import STEPS_AWAY, distances
+from gradslide.network.coupling import NetworkCoupling
+from gradslide.network.operator import Operator
 from gradslide.oracles.variance import moments
-from gradslide.saddle.coupling import Operator
-from gradslide.schedules import Sampled
+from gradslide.theory import guarantees
+from gradslide.theory.schedules import Sampled
 
 # With Theorem 3's R the constraints are reached long after the objective: a few times that R serves both.
 _PRACTICE = 2.5

@@ -3,10 +3,10 @@ invariant gradient and sampling complexity for decentralized and stochastic opti
 
 from dataclasses import dataclass
 
-from gradslide import schedules
 from gradslide.methods import defaults, sliding
 from gradslide.methods.base import Context, as_floats, look, require_coupling
 from gradslide.methods.sliding import Sliding, State
+from gradslide.theory import schedules
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.methods.base import Context
-from gradslide.saddle.coupling import Operator
-from gradslide.saddle.linear_map import least_squares
-from gradslide.saddle.problem import Distances
+from gradslide.network.operator import Operator
+from gradslide.problems.linear_map import least_squares
+from gradslide.problems.saddle import Distances
 
 # How many gradient steps of length 1/L the solution is guessed to be away, from where the constraints hold.
 STEPS_AWAY = 10.0

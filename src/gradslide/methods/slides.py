@@ -6,13 +6,13 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import is_numpy
-from gradslide.coupling import COUPLINGS, Dual
+from gradslide._support.arrays import is_numpy
+from gradslide._support.types import Array
 from gradslide.kernels.device_sliding import DeviceSlider, has_kernels
 from gradslide.kernels.sets import sets_of
 from gradslide.kernels.sliding import Point, Slider, Steps
 from gradslide.methods.base import Context, average
+from gradslide.network.coupling import COUPLINGS, Dual
 
 
 class Slides(Protocol):

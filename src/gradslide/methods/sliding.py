@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import row_wise
-from gradslide.coupling import Dual
+from gradslide._support.arrays import row_wise
+from gradslide._support.types import Array
 from gradslide.methods.base import Context, Copied, Look, Proving, average, unvalued
 from gradslide.methods.slides import Into, slide, slider_of
-from gradslide.schedules import Row, Schedule
+from gradslide.network.coupling import Dual
+from gradslide.theory.schedules import Row, Schedule
 
 
 @dataclass(frozen=True)

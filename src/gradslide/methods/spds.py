@@ -3,14 +3,14 @@ gradient and sampling complexity for decentralized and stochastic optimization".
 
 from dataclasses import dataclass, field, replace
 
-from gradslide import guarantees, schedules
-from gradslide._types import Array
-from gradslide.errors import InputError, kind_of, require, require_number
+from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.types import Array
 from gradslide.methods import defaults, sliding
 from gradslide.methods.base import Context, Look, as_floats, require_coupling, unvalued
 from gradslide.methods.sliding import Sliding, State
 from gradslide.oracles import Sampling, WithReplacement
-from gradslide.schedules import Sampled
+from gradslide.theory import guarantees, schedules
+from gradslide.theory.schedules import Sampled
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.errors import require, require_number
+from gradslide._support.errors import require, require_number
+from gradslide._support.types import Array
+from gradslide.graphs.mixing import require_mixing
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, as_floats
-from gradslide.mixing import require_mixing
 from gradslide.network.presumed import presumed
 
 # How much of the longest step with a proof is taken.

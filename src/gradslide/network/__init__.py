@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.base import Network
 from gradslide.network.conditions import Bursty, Compressed, Lossy, Noisy, Sleeping, Stragglers, Varying
 from gradslide.network.counted import Counted

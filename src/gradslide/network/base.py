@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.graph import Graph
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
+from gradslide.network.compressors import Compressor
 
 Reduction = Literal["max", "or", "sum"]
 # From the graph and the values of all agents, one row each, to numbers that all must know.

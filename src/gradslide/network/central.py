@@ -2,11 +2,11 @@
 
 from typing import NoReturn
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import InputError
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Reduction, WorkOut
+from gradslide.network.compressors import Compressor
 from gradslide.network.local import reduced
 from gradslide.network.riding import Riding
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import to_numpy
-from gradslide.compressors import Compressor
-from gradslide.costs import Costs
+from gradslide._support.arrays import to_numpy
+from gradslide._support.types import Array
 from gradslide.network.base import Done, Network, Reduction, WorkOut
+from gradslide.network.compressors import Compressor
+from gradslide.network.timeline import Timeline
 from gradslide.network.wrapper import Wrapper
-from gradslide.timeline import Timeline
+from gradslide.results.costs import Costs
 
 _DOUBLE = np.dtype(np.float64).itemsize
 

@@ -2,11 +2,11 @@
 
 import time
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Network, Reduction, WorkOut
+from gradslide.network.compressors import Compressor
 from gradslide.network.wrapper import Wrapper
 
 

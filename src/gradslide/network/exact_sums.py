@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 _PIECES = 2
 # Bits of a double, less the one that a rounded sum may need.

@@ -7,11 +7,11 @@ import array_api_compat as compat
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import checked_device, is_numpy, sparse_like, to_numpy
-from gradslide.compressors import Compressor
-from gradslide.graph import Graph
+from gradslide._support.arrays import checked_device, is_numpy, sparse_like, to_numpy
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Done, Reduction, WorkOut
+from gradslide.network.compressors import Compressor
 from gradslide.network.exact_sums import exact_sum
 from gradslide.network.on_graph import OnGraph, require_reduction
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import kind_of, require, unknown_name
-from gradslide.graph import Graph
+from gradslide._support.errors import kind_of, require, unknown_name
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Reduction
+from gradslide.network.compressors import Compressor
 from gradslide.network.riding import Riding
 
 

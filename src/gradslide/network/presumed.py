@@ -1,6 +1,6 @@
 """What a user knows of all agents before a run starts."""
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.network.base import Network, Reduction
 
 

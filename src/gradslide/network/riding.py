@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import to_numpy
+from gradslide._support.arrays import to_numpy
+from gradslide._support.types import Array
 from gradslide.network.base import OneByOne, Reduction
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import InputError, kind_of
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError, kind_of
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Done, Network, Reduction, WorkOut
+from gradslide.network.compressors import Compressor
 from gradslide.network.local import Local
 
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gradslide._types import Array
-from gradslide.errors import StreamError, WaitEnded
+from gradslide._support.errors import StreamError, WaitEnded
+from gradslide._support.types import Array
 from gradslide.oracles.base import Sampler
 
 _GLANCE = 0.1  # seconds

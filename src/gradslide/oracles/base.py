@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.losses import Loss
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.errors import InputError, StreamEnded, StreamError
+from gradslide._support.errors import InputError, StreamEnded, StreamError
+from gradslide._support.types import Array
 from gradslide.losses.inputs import stack_rows
 
 Batch = Array | tuple[Array, ...]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradslide._random import Streams
-from gradslide._types import Array
-from gradslide.arrays import like
-from gradslide.errors import require_number
+from gradslide._support.arrays import like
+from gradslide._support.errors import require_number
+from gradslide._support.randomness import Streams
+from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.oracles.base import Sampler
 

@@ -5,15 +5,15 @@ from typing import TypeVar
 
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.costs import Costs
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
+from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import require_shape
+from gradslide.network.timeline import Timeline
 from gradslide.oracles.base import Sampler
 from gradslide.oracles.together import together
-from gradslide.pace import Pace
-from gradslide.timeline import Timeline
+from gradslide.results.costs import Costs
+from gradslide.results.pace import Pace
 
 _Result = TypeVar("_Result")
 

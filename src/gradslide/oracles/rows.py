@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._random import Streams
-from gradslide._types import Array
+from gradslide._support.randomness import Streams
+from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import no_rows
 from gradslide.losses.draws import Draw, with_replacement

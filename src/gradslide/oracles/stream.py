@@ -9,9 +9,9 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from gradslide._types import Array
-from gradslide.arrays import as_dtype, dtype_of, is_numpy, like, to_numpy
-from gradslide.errors import InputError, StreamError, kind_of, require, require_number
+from gradslide._support.arrays import as_dtype, dtype_of, is_numpy, like, to_numpy
+from gradslide._support.errors import InputError, StreamError, kind_of, require, require_number
+from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import no_rows
 from gradslide.oracles.ahead import Ahead

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from gradslide.errors import StreamEnded, StreamError, WaitEnded
+from gradslide._support.errors import StreamEnded, StreamError, WaitEnded
 
 _Samples = TypeVar("_Samples")
 Trouble = StreamEnded | WaitEnded | StreamError

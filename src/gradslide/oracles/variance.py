@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.arrays import to_numpy
-from gradslide.costs import Costs
-from gradslide.errors import StreamEnded, StreamError, require_number
+from gradslide._support.arrays import to_numpy
+from gradslide._support.errors import StreamEnded, StreamError, require_number
+from gradslide._support.types import Array
 from gradslide.oracles.base import Sampling
 from gradslide.oracles.oracle import Oracle
 from gradslide.oracles.rows import WithReplacement
-from gradslide.problem import Problem, checked_problem
+from gradslide.problems.problem import Problem, checked_problem
+from gradslide.results.costs import Costs
 
 
 def moments(sample: Callable[[int], Array], samples: int) -> tuple[Array, Array]:

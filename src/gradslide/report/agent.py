@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from gradslide.experiments.frames import drawn
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 from gradslide.report.run import run_document
-from gradslide.solution import load
+from gradslide.results.solution import load
 
 _ALONE = "an agent sees nobody's answers but its own, so how far the others are is not known here"
 _NOWHERE = "a saved solution does not hold its network"

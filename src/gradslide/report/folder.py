@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.experiments.compare.files import COMPARISON
 from gradslide.experiments.files import NETWORKS, RESULT, RESULTS, versions
 from gradslide.experiments.reproduce.catalogue import NAMES

@@ -4,16 +4,16 @@ import threading
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gradslide.costs import Costs
 from gradslide.experiments.by_agent import shared_out
 from gradslide.experiments.files import finite, versions
 from gradslide.experiments.frames import Frames, drawn
 from gradslide.experiments.run import NetworkRun, Onlooker
-from gradslide.graph import Graph
-from gradslide.history import History, Record
+from gradslide.graphs.graph import Graph
 from gradslide.report.agent import run_of
 from gradslide.report.folder import content
 from gradslide.report.run import run_document
+from gradslide.results.costs import Costs
+from gradslide.results.history import History, Record
 
 _NOT_YET = "the run goes on"
 

@@ -9,7 +9,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 
 # Each file is a block that adds to the one name `gradslide`; later ones use earlier ones.
 _SCRIPTS = (

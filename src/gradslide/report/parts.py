@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide.experiments.plots import AXES, DRAWABLE, METRICS, layout
-from gradslide.graph import Graph
-from gradslide.notebook import in_words
+from gradslide.graphs.display import DRAWABLE, in_words, layout
+from gradslide.graphs.graph import Graph
+from gradslide.results.plots import AXES, METRICS
 
 _MOST_POINTS = 2_000
 _MOST_EDGES = 10_000

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradslide.certificate import Certificate
 from gradslide.experiments.summary import columns, legend
 from gradslide.report.parts import (
     SEEN,
@@ -18,6 +17,7 @@ from gradslide.report.parts import (
     with_all_rounds,
     y_axis,
 )
+from gradslide.results.certificate import Certificate
 
 Run = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.report.live import LivePage
 from gradslide.report.page import page
 

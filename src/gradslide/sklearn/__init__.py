@@ -1,6 +1,6 @@
 """Linear models in scikit-learn's form, fitted by sites that keep their rows; imported only where it is asked for."""
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 
 try:
     import sklearn as _installed  # noqa: F401

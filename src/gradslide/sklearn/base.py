@@ -9,15 +9,15 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from gradslide._types import Array
-from gradslide.errors import require, require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import require, require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network import Network
+from gradslide.results.status import Status
 from gradslide.sklearn.fitting import Fit
 from gradslide.sklearn.polished import Enough
 from gradslide.sklearn.sites import Sites, sites_of
 from gradslide.sklearn.standardised import AgreedSums
-from gradslide.status import Status
 
 try:
     from sklearn.utils.validation import validate_data

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.domains import Free
-from gradslide.penalties import L1
-from gradslide.problem import Problem
+from gradslide.domains.penalties import L1
+from gradslide.problems.problem import Problem
+from gradslide.results.solution import Solution
 from gradslide.sklearn.loss import AnchoredL1, Recentring, RidgedLoss
 from gradslide.sklearn.phis import Rows
 from gradslide.sklearn.polished import Enough, solve_polished
 from gradslide.sklearn.sites import Sites
 from gradslide.sklearn.standardised import Columns, Features
-from gradslide.solution import Solution
 
 
 @dataclass(frozen=True)

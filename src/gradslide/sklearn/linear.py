@@ -6,9 +6,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from gradslide._types import Array
-from gradslide.errors import require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network import Network
 from gradslide.sklearn.base import DecentralizedLinearModel, checked_weight
 from gradslide.sklearn.fitting import Task, fit

@@ -9,9 +9,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from gradslide._types import Array
-from gradslide.errors import InputError, require, require_number, unknown_name
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError, require, require_number, unknown_name
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network import Network
 from gradslide.sklearn.base import DecentralizedLinearModel, checked_weight
 from gradslide.sklearn.fitting import Task, fit

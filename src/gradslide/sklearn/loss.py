@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
+from gradslide.domains.penalties import L1, soft_threshold
 from gradslide.losses.base import Loss
-from gradslide.penalties import L1, soft_threshold
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit, softmax
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.losses.least_squares import LeastSquares
 from gradslide.losses.linear_model import LinearModel
 from gradslide.losses.logistic import Logistic

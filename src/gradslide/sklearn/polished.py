@@ -5,17 +5,17 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.certificate import KKT, Certificate
-from gradslide.costs import Costs
-from gradslide.history import History, Record
-from gradslide.methods.auto import AutoPDS
+from gradslide._support.types import Array
+from gradslide.engine.solve import solve
+from gradslide.engine.stop import Relative, Stop
+from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.network import Counted, Network
-from gradslide.problem import Problem
-from gradslide.solution import Solution
-from gradslide.solve import solve
-from gradslide.status import Status
-from gradslide.stop import Relative, Stop
+from gradslide.problems.problem import Problem
+from gradslide.results.certificate import KKT, Certificate
+from gradslide.results.costs import Costs
+from gradslide.results.history import History, Record
+from gradslide.results.solution import Solution
+from gradslide.results.status import Status
 
 # How far the first run goes: values as they are have digits for it. What each further one may add to it.
 _BY_VALUES = 1e-6

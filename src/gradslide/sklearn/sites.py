@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, kind_of, require, require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network import Local, Network
 
 # Up to so many sites everybody talks to everybody, and beyond to so many at most.

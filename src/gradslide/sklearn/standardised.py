@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.costs import Costs
+from gradslide._support.types import Array
 from gradslide.network import Counted, Network
+from gradslide.results.costs import Costs
 
 _EPS = float(np.finfo(np.float64).eps)
 

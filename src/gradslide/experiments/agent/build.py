@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from gradslide._support.errors import InputError, require
 from gradslide._version import __version__
-from gradslide.errors import InputError, require
+from gradslide.engine.stop import Stop
 from gradslide.experiments import build
 from gradslide.experiments.agent.builder import built
 from gradslide.experiments.agent.spec import AgentSpec, NeighbourSpec
@@ -12,8 +13,7 @@ from gradslide.experiments.section import Section
 from gradslide.methods import Method
 from gradslide.network.peers.keys import KeyPair, read_public, read_secret
 from gradslide.network.peers.neighbour import Neighbour, require_neighbours
-from gradslide.problem import Problem
-from gradslide.stop import Stop
+from gradslide.problems.problem import Problem
 
 
 @dataclass(frozen=True)

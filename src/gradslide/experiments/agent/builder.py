@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
+from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide.domains import Domain
-from gradslide.errors import InputError, kind_of, require, unknown_name
 from gradslide.losses import Loss
 
 _REMEDY = 'write it as "site.py:build" or "package.module:build"'

@@ -4,11 +4,11 @@ import csv
 import io
 from pathlib import Path
 
-from gradslide import storage
+from gradslide._support import storage
 from gradslide.experiments.agent.run import AgentRun
 from gradslide.experiments.files import RESULT, as_json
-from gradslide.history import History
-from gradslide.notebook import solution_facts
+from gradslide.results.history import History
+from gradslide.results.solution import solution_facts
 
 SOLUTION = "solution.npz"
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradslide import storage
+from gradslide._support import storage
 from gradslide._version import __version__
+from gradslide.engine.solve import solve
 from gradslide.experiments.agent.build import build_agent
 from gradslide.experiments.agent.spec import AgentSpec
 from gradslide.experiments.run import NetworkRun, Onlooker
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 from gradslide.network.peers.network import Peers
-from gradslide.solution import Solution
-from gradslide.solve import solve
+from gradslide.results.solution import Solution
 
 LOG = "agent.log"
 CHECKPOINT = "checkpoint.npz"

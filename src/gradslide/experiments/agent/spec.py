@@ -5,7 +5,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gradslide.errors import InputError, require, require_number
+from gradslide._support.errors import InputError, require, require_number
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import OutputSpec, parse_method, read_text, tables_of, versioned
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gradslide import storage
-from gradslide.errors import InputError
+from gradslide._support import storage
+from gradslide._support.errors import InputError
 from gradslide.experiments.compare.plots import plot_curves, plot_frontier
 from gradslide.experiments.compare.report import sections
 from gradslide.experiments.compare.run import Compared
@@ -19,7 +19,7 @@ from gradslide.experiments.compare.work import prepared
 from gradslide.experiments.files import NETWORKS, as_json, write_figure
 from gradslide.experiments.frames import drawn
 from gradslide.experiments.spec import stem
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 
 COMPARISON = "comparison.json"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gradslide import data as datasets
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.experiments import build
 from gradslide.experiments.compare.spec import Comparison, Entry
 from gradslide.experiments.section import Section

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from gradslide._support.plotting import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.compare.summary import Block, Line
-from gradslide.experiments.plots import COLOURS, label_sparsely, pyplot, tidy
 
 _MARKERS = "osD^vP*X<>hd"
 _DASHES = ("-", "--", ":")

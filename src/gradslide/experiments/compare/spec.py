@@ -5,12 +5,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gradslide.clock import PRESETS
-from gradslide.errors import InputError, require, require_number, unknown_name
+from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide.experiments.build import parameters_of
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import OutputSpec, parse_output, read_text, tables_of, unused, versioned
+from gradslide.network.clock import PRESETS
 
 LIMITS = ("iterations", "gradients", "samples", "rounds", "seconds")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.clock import PRESETS, Clock
-from gradslide.errors import InputError, require
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
+from gradslide.engine.stop import Stop
 from gradslide.experiments import build
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.compare.spec import Contender
@@ -18,14 +18,14 @@ from gradslide.experiments.curves import Thinning
 from gradslide.experiments.parallel import worker
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.section import Section
-from gradslide.graph import Graph
-from gradslide.history import Record
+from gradslide.graphs.graph import Graph
 from gradslide.methods import Method
 from gradslide.network import Network
-from gradslide.problem import Problem
-from gradslide.reference import reference
-from gradslide.status import Status
-from gradslide.stop import Stop
+from gradslide.network.clock import PRESETS, Clock
+from gradslide.problems.problem import Problem
+from gradslide.results.history import Record
+from gradslide.results.status import Status
+from gradslide.theory.reference import reference
 
 _SPENT = ("gradients", "samples", "rounds", "control_rounds", "floats_sent", "simulated_seconds")
 _SEEN = ("iteration", "seconds")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gradslide import storage
+from gradslide._support import storage
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 import warnings
 from typing import Any
 
+from gradslide.engine.solve import solve
 from gradslide.experiments.parallel import worker
-from gradslide.solution import Solution
-from gradslide.solve import solve
-from gradslide.status import Status
+from gradslide.results.solution import Solution
+from gradslide.results.status import Status
 
 
 def solved(*arguments: Any, **options: Any) -> Solution:

@@ -8,9 +8,9 @@ from importlib import import_module
 from pathlib import Path
 
 from gradslide import data as datasets
-from gradslide import storage
+from gradslide._support import storage
+from gradslide._support.errors import require_number, unknown_name
 from gradslide._version import __version__
-from gradslide.errors import require_number, unknown_name
 from gradslide.experiments.parallel import worker
 from gradslide.experiments.parallel.progress import progress_of_runs
 from gradslide.experiments.reproduce.instance import found_data

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from gradslide.experiments.plots import COLOURS, draw_network, pyplot, tidy
+from gradslide._support.plotting import COLOURS, pyplot, tidy
 from gradslide.experiments.reproduce.report import Cell, Report, Table
 from gradslide.experiments.reproduce.runs import Bench
 from gradslide.experiments.reproduce.spec import networks, packaged
-from gradslide.graph import Graph
+from gradslide.graphs.display import draw_network
+from gradslide.graphs.graph import Graph
 
 _COLUMNS = ("network", "seed", "maximum degree", "edges", "mean degree", "diameter", "l2", "lmax", "chi")
 

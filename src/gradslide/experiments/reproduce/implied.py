@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from gradslide.schedules import Schedule, theorem_1, theorem_2
+from gradslide.theory.schedules import Schedule, theorem_1, theorem_2
 
 
 @lru_cache

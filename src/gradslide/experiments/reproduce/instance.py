@@ -11,10 +11,10 @@ from gradslide import data as datasets
 from gradslide.data.splits import split
 from gradslide.domains import L2Ball
 from gradslide.experiments.parallel.kept import digest_of
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 from gradslide.losses import Logistic
-from gradslide.problem import Problem
-from gradslide.reference import Reference, reference
+from gradslide.problems.problem import Problem
+from gradslide.theory.reference import Reference, reference
 
 ROWS = 20_000
 # Of ijcnn1, in the file's order: what the paper's target losses are measured against where the data is another.

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gradslide import storage
-from gradslide.errors import InputError
+from gradslide._support import storage
+from gradslide._support.errors import InputError
 from gradslide.experiments.files import as_json, write_figure
 from gradslide.experiments.frames import drawn
 from gradslide.experiments.spec import stem
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 
 Cell = str | int | float | bool | None
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gradslide.experiments.plots import COLOURS, label_sparsely, pyplot, tidy
+from gradslide._support.plotting import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.reproduce.report import Cell
 from gradslide.experiments.reproduce.spec import Published, Row
 

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from gradslide._support.errors import InputError
 from gradslide._version import __version__
-from gradslide.errors import InputError
 from gradslide.experiments.parallel import pool, worker
 from gradslide.experiments.parallel.kept import Store, digest
 from gradslide.experiments.reproduce.instance import Data

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 _FEWEST = 3
 _SHARE = 0.95

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradslide.experiments.reproduce.instance import network_of
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 
 
 def packaged(name: str) -> dict[str, Any]:

@@ -3,9 +3,9 @@ Elliott, "Estimates of error rates for codes on burst-noise channels", Bell Syst
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import require, require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import require, require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Network
 from gradslide.network.conditions.chain import Chain
 from gradslide.network.conditions.chances import draws, level

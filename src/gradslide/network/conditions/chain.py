@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import require, require_number
+from gradslide._support.errors import require, require_number
+from gradslide._support.types import Array
 from gradslide.network.conditions.chances import draws, level
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 
 def draws(count: int, random: np.random.Generator) -> Array:

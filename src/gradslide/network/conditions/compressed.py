@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import kind_of, require
-from gradslide.graph import Graph
+from gradslide._support.errors import kind_of, require
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Network
+from gradslide.network.compressors import Compressor
 from gradslide.network.conditions.condition import Condition
 
 

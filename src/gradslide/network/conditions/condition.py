@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._random import Streams
-from gradslide.errors import require, require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import require, require_number
+from gradslide._support.randomness import Streams
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Network
 from gradslide.network.wrapper import Wrapper, wrappers
 

@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import unknown_name
-from gradslide.graph import Graph
+from gradslide._support.errors import unknown_name
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Network
+from gradslide.network.compressors import Compressor
 from gradslide.network.conditions.condition import Condition
 from gradslide.network.conditions.pattern import Pattern
 from gradslide.network.wrapper import wrappers

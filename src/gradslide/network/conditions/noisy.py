@@ -1,10 +1,10 @@
 """Messages that arrive with noise."""
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Network
+from gradslide.network.compressors import Compressor
 from gradslide.network.conditions.condition import Condition
 from gradslide.network.conditions.links import lost_within
 from gradslide.network.conditions.pattern import Pattern

@@ -3,9 +3,9 @@
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.errors import kind_of, require
-from gradslide.graph import Graph
+from gradslide._support.errors import kind_of, require
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 
 _KEPT = 64
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, kind_of, require
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Network
 from gradslide.network.conditions.chances import draws, level
 from gradslide.network.conditions.condition import require_share

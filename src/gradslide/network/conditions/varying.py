@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, kind_of, require, require_number
-from gradslide.graph import Graph
-from gradslide.graph_inputs import edge_pairs
+from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
+from gradslide.graphs.inputs import edge_pairs
 from gradslide.network.base import Network
 from gradslide.network.conditions.chain import Chain
 from gradslide.network.conditions.links import Links

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
+from gradslide._support.types import Array
 
 if TYPE_CHECKING:
     from gradslide.network.mpi.watchdog import Watchdog

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.graph import Graph
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.mpi.company import Borders, Company
 
 # From this share of all rows on they are sent to everybody.

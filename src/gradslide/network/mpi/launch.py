@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from gradslide import storage
-from gradslide.errors import InputError, require, require_number
-from gradslide.interrupts import ASKED, STOP_SIGNAL
+from gradslide._support import storage
+from gradslide._support.errors import InputError, require, require_number
+from gradslide._support.interrupts import ASKED, STOP_SIGNAL
 from gradslide.network.mpi.company import mpi_library
 from gradslide.network.mpi.world import declared_size
 

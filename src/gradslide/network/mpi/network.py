@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import require, require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import require, require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Reduction, WorkOut
+from gradslide.network.compressors import Compressor
 from gradslide.network.exact_sums import exact_sum
 from gradslide.network.mpi.company import company_of, mpi_library
 from gradslide.network.mpi.exchange import Exchange, Wait, layout_of

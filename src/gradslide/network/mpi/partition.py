@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.graph import Graph
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 
 # How much larger than the average a block may be.
 _UNEVEN = 1.05

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from mpi4py import MPI
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.mpi.watch_hub import kill
 
 # A launcher that sees one process end may kill the rest: this long, in seconds, for all to write what they have to.

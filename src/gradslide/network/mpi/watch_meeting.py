@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.mpi import watch_hub
 from gradslide.network.mpi.watch_hub import Wire, open_board
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mpi4py import MPI
 
-from gradslide.errors import require_number
+from gradslide._support.errors import require_number
 from gradslide.network.mpi.watch_ending import PATIENCE, end_process, install_excepthook
 from gradslide.network.mpi.watch_hub import Verdict
 from gradslide.network.mpi.watch_meeting import Meeting, meet

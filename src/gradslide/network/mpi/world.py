@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, require
-from gradslide.graph import Graph
-from gradslide.interrupts import ASKED
+from gradslide._support.errors import InputError, require
+from gradslide._support.interrupts import ASKED
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.mpi.company import company_of, mpi_library
 from gradslide.network.mpi.network import MPI
 

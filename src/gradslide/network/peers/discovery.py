@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from zmq.utils import z85
 
-from gradslide._types import Array
-from gradslide.distances import eccentricities
-from gradslide.errors import InputError, require
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
+from gradslide.graphs.distances import eccentricities
+from gradslide.graphs.graph import Graph
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import raw
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gradslide.errors import require
+from gradslide._support.errors import require
 from gradslide.network.peers.wire import SESSION_SIZE, TEXT_LIMIT, Rejected
 
 _MOST_SETTINGS = 256

@@ -9,7 +9,7 @@ from pathlib import Path
 import zmq
 from zmq.utils import z85
 
-from gradslide.errors import InputError, require
+from gradslide._support.errors import InputError, require
 
 _LENGTH = 40
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.errors import InputError, require, require_number
+from gradslide._support.errors import InputError, require, require_number
+from gradslide._support.types import Array
 from gradslide.network.peers.complaints import Complaints
 from gradslide.network.peers.engine import Engine
 from gradslide.network.peers.errors import PeerError, SettingsDiffer

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 # Links carry finite numbers only. The largest ones stand for what is not.
 _INFINITY = float(np.finfo(np.float64).max)

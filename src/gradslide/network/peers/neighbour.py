@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradslide.errors import InputError, require
+from gradslide._support.errors import InputError, require
 from gradslide.network.peers.keys import KeyPair, read_public
 
 _ADDRESS = re.compile(r"tcp://(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")

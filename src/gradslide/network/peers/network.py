@@ -7,11 +7,11 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._types import Array
-from gradslide.compressors import Compressor
-from gradslide.errors import InputError, require, require_number
-from gradslide.graph import Graph
+from gradslide._support.errors import InputError, require, require_number
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import OneByOne, Reduction, WorkOut
+from gradslide.network.compressors import Compressor
 from gradslide.network.peers.discovery import discover
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import KeyPair

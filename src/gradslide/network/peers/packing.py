@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 
 
 def packed(messages: Mapping[str, Mapping[int, Array]]) -> list[tuple[str, Array, Array, Array]]:

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.distances import hop_distances
-from gradslide.graph import Graph
+from gradslide._support.types import Array
+from gradslide.graphs.distances import hop_distances
+from gradslide.graphs.graph import Graph
 from gradslide.network.peers.tree import Tree
 
 NOTHING = np.zeros(0)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.network.peers.errors import Differences
 from gradslide.network.peers.hello import Hello
 from gradslide.network.peers.outbox import Outbox

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.network.base import Reduction
 from gradslide.network.on_graph import require_reduction
 from gradslide.network.peers.passages import Flood, OverTree, Passage, Wish, is_over

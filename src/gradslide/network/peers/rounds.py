@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.checkpoint import memory_in
-from gradslide.errors import InputError, require
+from gradslide._support.errors import InputError, require
+from gradslide._support.storage import checkpoint_memory
+from gradslide._support.types import Array
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.links import Judge, Links
 from gradslide.network.peers.message import Place, headed, parted
@@ -136,7 +136,7 @@ class Rounds:
 
 def _network_memory(checkpoint: Path) -> dict[str, Any]:
     """What this network gave as its memory when the checkpoint was written."""
-    memory = memory_in(checkpoint)
+    memory = checkpoint_memory(checkpoint)
     found = memory["setting"]["network"]
     rule = f"checkpoint {checkpoint} must be one of an agent among peers"
     require(isinstance(found, dict) and "opening" in found, rule, "that of another network", "give another path")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.network.peers.gate import DOMAIN, Gate
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.neighbour import Neighbour

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gradslide._types import Array
-from gradslide.graph import Graph
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
 from gradslide.network.base import Reduction
 from gradslide.network.peers.passages import Flood, OverTree, Spread
 from gradslide.network.peers.tree import Tree

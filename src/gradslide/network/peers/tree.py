@@ -1,7 +1,7 @@
 """The breadth-first tree of a graph, as every agent works it out alike."""
 
-from gradslide.distances import hop_distances
-from gradslide.graph import Graph
+from gradslide.graphs.distances import hop_distances
+from gradslide.graphs.graph import Graph
 
 
 class Tree:

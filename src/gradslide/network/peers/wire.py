@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.network.peers.keys import raw
 
 VERSION = 1

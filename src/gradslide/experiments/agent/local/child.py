@@ -11,16 +11,16 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from gradslide.errors import InputError
+from gradslide._support.errors import InputError
 from gradslide.experiments.agent.builder import BuilderFailed
 from gradslide.experiments.agent.results import write_agent
 from gradslide.experiments.agent.run import run_agent
 from gradslide.experiments.agent.spec import read_agent
 from gradslide.experiments.frames import Frames
 from gradslide.experiments.run import Onlooker
-from gradslide.history import Record
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.network import Diverged
+from gradslide.results.history import Record
 
 DONE, MISTAKE, LEFT_ALONE, INTERRUPTED, DIVERGED = range(5)
 _EVERY_SECONDS = 0.2

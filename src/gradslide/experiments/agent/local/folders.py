@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from gradslide import storage
+from gradslide._support import storage
 from gradslide.experiments import build
 from gradslide.experiments.agent.local.rows import write_rows
 from gradslide.experiments.agent.local.toml_text import document
 from gradslide.experiments.rows import Rows
 from gradslide.experiments.spec import VERSION, Spec
-from gradslide.graph import Graph
+from gradslide.graphs.graph import Graph
 from gradslide.network.peers.keys import make_key_pair
 from gradslide.network.peers.ports import free_addresses
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from gradslide import coupling as couplings
-from gradslide._types import Array
-from gradslide.costs import Costs
+from gradslide._support.types import Array
+from gradslide.engine.metrics import NetworkObserver
 from gradslide.experiments.agent.local.folders import RESULTS
 from gradslide.experiments.agent.results import SOLUTION
-from gradslide.graph import Graph
-from gradslide.history import History
-from gradslide.metrics import NetworkObserver
+from gradslide.graphs.graph import Graph
 from gradslide.network import Local
-from gradslide.problem import Problem
-from gradslide.solution import Solution, load
+from gradslide.network import coupling as couplings
+from gradslide.problems.problem import Problem
+from gradslide.results.costs import Costs
+from gradslide.results.history import History
+from gradslide.results.solution import Solution, load
 
 
 def gathered(problem: Problem, graph: Graph, folders: Sequence[Path]) -> tuple[Solution, list[Costs]]:

@@ -15,7 +15,7 @@ from typing import Self
 from gradslide.experiments.agent.local.child import DONE, LEFT_ALONE
 from gradslide.experiments.agent.local.folders import FILE, RESULTS
 from gradslide.experiments.agent.run import LOG
-from gradslide.history import Record
+from gradslide.results.history import Record
 
 _CHILD = "gradslide.experiments.agent.local.child"
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide import storage
-from gradslide._types import Array
+from gradslide._support import storage
+from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.experiments.build import problem_on
 from gradslide.experiments.section import Section

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from gradslide import storage
-from gradslide.errors import InputError, require
+from gradslide._support import storage
+from gradslide._support.errors import InputError, require
+from gradslide._support.interrupts import deferred_interrupt
+from gradslide.engine.progress import progress_line
 from gradslide.experiments import build
 from gradslide.experiments.agent.build import build_rules
 from gradslide.experiments.agent.local.child import MISTAKE
@@ -20,11 +22,9 @@ from gradslide.experiments.rows import Rows, read_rows
 from gradslide.experiments.run import NetworkRun, Onlooker, Results
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec, stem
-from gradslide.graph import Graph
-from gradslide.interrupts import deferred_interrupt
-from gradslide.problem import Problem
-from gradslide.progress import progress_line
-from gradslide.status import Status
+from gradslide.graphs.graph import Graph
+from gradslide.problems.problem import Problem
+from gradslide.results.status import Status
 
 MOST = 64
 AGENTS = "agents"

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from gradslide import guarantees
-from gradslide._types import Array
+from gradslide._support.types import Array
+from gradslide.engine.stop import Stop
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.complexity.known import COUPLING, Known, known
 from gradslide.experiments.reproduce.complexity.spec import Setting
 from gradslide.experiments.reproduce.instance import Data
 from gradslide.experiments.reproduce.spec import Net
-from gradslide.history import Record
 from gradslide.methods import PDS
-from gradslide.schedules import ONE_STAGE, Schedule, theorem_1
-from gradslide.stop import Stop
+from gradslide.results.history import Record
+from gradslide.theory import guarantees
+from gradslide.theory.schedules import ONE_STAGE, Schedule, theorem_1
 
 KINDS = ("one-sided", "two-sided")
 # More outer iterations than any schedule needs.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide.experiments.reproduce.complexity.exact import KINDS, Exact
 from gradslide.experiments.reproduce.complexity.sampled import Sampled
 from gradslide.experiments.reproduce.complexity.spec import Setting, Spec

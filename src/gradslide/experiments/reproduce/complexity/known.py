@@ -8,10 +8,10 @@ from gradslide.experiments.reproduce import instance
 from gradslide.experiments.reproduce.complexity.spec import Setting
 from gradslide.experiments.reproduce.instance import Data
 from gradslide.experiments.reproduce.spec import Net
-from gradslide.graph import Graph
-from gradslide.history import Record
-from gradslide.problem import Problem
-from gradslide.reference import Reference
+from gradslide.graphs.graph import Graph
+from gradslide.problems.problem import Problem
+from gradslide.results.history import Record
+from gradslide.theory.reference import Reference
 
 COUPLING = "incidence"
 

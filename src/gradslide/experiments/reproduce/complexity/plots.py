@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
-from gradslide.experiments.plots import COLOURS, pyplot, tidy
+from gradslide._support.plotting import COLOURS, pyplot, tidy
+from gradslide._support.types import Array
 from gradslide.experiments.reproduce.complexity.fits import Found, obtained
 from gradslide.experiments.reproduce.complexity.spec import Setting
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gradslide import guarantees
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.complexity.known import COUPLING, known, optimum_of, problem_of
 from gradslide.experiments.reproduce.complexity.spec import Setting
@@ -13,6 +12,7 @@ from gradslide.experiments.reproduce.instance import Data
 from gradslide.experiments.reproduce.spec import Net
 from gradslide.methods import SPDS
 from gradslide.oracles import Noise, WithReplacement, estimate_sigma
+from gradslide.theory import guarantees
 
 # Only the end of a run is looked at.
 _NEVER = 10**9

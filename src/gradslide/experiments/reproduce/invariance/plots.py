@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradslide.experiments.plots import COLOURS, label_sparsely, pyplot, tidy
+from gradslide._support.plotting import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.reproduce.invariance.runs import ONE
 from gradslide.experiments.reproduce.slopes import Fit
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
+from gradslide.engine.stop import Stop
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import ROWS, Data, optimum_of, problem_of
-from gradslide.graph import Graph
-from gradslide.guarantees import theory_R
-from gradslide.history import Record
+from gradslide.graphs.graph import Graph
 from gradslide.methods.pds import PDS
-from gradslide.problem import Problem
-from gradslide.reference import Reference
-from gradslide.stop import Stop
+from gradslide.problems.problem import Problem
+from gradslide.results.history import Record
+from gradslide.theory.guarantees import theory_R
+from gradslide.theory.reference import Reference
 
 # The sum of all losses, and so its optimum, is the same however many agents there are.
 _AGENTS_OF_OPTIMUM = 100

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
 from gradslide._version import __version__
+from gradslide.engine.stop import Stop
 from gradslide.experiments.curves import curve_of
 from gradslide.experiments.parallel.kept import digest
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import Data, problem_of
 from gradslide.experiments.reproduce.spec import Net
-from gradslide.history import History, Record
 from gradslide.methods import DCS, PDS, AutoPDS
 from gradslide.methods.base import Method
-from gradslide.stop import Stop
+from gradslide.results.history import History, Record
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._types import Array
+from gradslide._support.types import Array
+from gradslide.engine.stop import Stop
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import Data, problem_of
 from gradslide.experiments.reproduce.spec import Net
-from gradslide.history import Record
 from gradslide.methods import SDCS, SPDS
-from gradslide.stop import Stop
+from gradslide.results.history import Record
 
 
 @dataclass(frozen=True)

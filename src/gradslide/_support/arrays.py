@@ -1,0 +1,172 @@
+"""Arrays of other libraries than NumPy: where they live, how they get there and back, and what these write apart."""
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._support.errors import InputError
+from gradslide._support.types import Array
+
+# Entries of an array that are worked on together.
+_BLOCK = 1 << 15
+
+# By the library that a device belongs to: who makes arrays there. PyTorch's may be named by a string.
+_MAKERS = {
+    "builtins": "array_api_compat.torch",
+    "torch": "array_api_compat.torch",
+    "cupy": "array_api_compat.cupy",
+    "jaxlib": "jax.numpy",
+}
+
+
+def is_numpy(x: Any) -> bool:
+    """Whether it is an array of NumPy's, or nothing that any other library knows."""
+    return isinstance(x, np.ndarray | np.generic) or not compat.is_array_api_obj(x)
+
+
+def to_numpy(x: Any) -> Array:
+    """The array as NumPy's, without a copy where it is one already; waits for the device where it is none."""
+    if is_numpy(x):
+        return np.asarray(x)
+    if compat.is_torch_array(x):
+        return x.detach().cpu().numpy()
+    return np.asarray(x.get() if compat.is_cupy_array(x) else x)
+
+
+def like(values: Any, other: Array) -> Array:
+    """The values as an array of other's library, on its device; in their own precision. Those of another library than
+    NumPy stay where they are: a run has but one device."""
+    if is_numpy(other):
+        return to_numpy(values)
+    if not is_numpy(values):
+        return values
+    return array_namespace(other).asarray(np.asarray(values), device=compat.device(other), copy=True)
+
+
+def on_device(values: Any, device: Any) -> Array:
+    """The values as an array there, in their own precision. device: a name or device of PyTorch's, or one of JAX's or
+    CuPy's; None for arrays of NumPy's."""
+    if device is None:
+        return to_numpy(values)
+    library = type(device).__module__.partition(".")[0]
+    maker = importlib.import_module(_MAKERS.get(library, library))
+    return maker.asarray(to_numpy(values), device=device, copy=True)
+
+
+def checked_device(device: Any) -> Any:
+    """PyTorch's device of that name; refuses one that is not there."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise InputError("a device needs PyTorch", repr(device), "install gradslide[torch], or leave it out") from None
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    # What a missing device raises depends on its kind, and on how PyTorch was built.
+    except Exception as error:
+        got = f"{device!r} ({str(error).partition('. ')[0].splitlines()[0]})"
+        raise InputError("device must be one that PyTorch finds here", got, 'for example "cuda", or "cpu"') from None
+    return found
+
+
+def dtype_of(x: Array) -> np.dtype[Any]:
+    """The dtype by NumPy's name."""
+    return np.dtype(x.dtype) if is_numpy(x) else np.dtype(str(x.dtype).rpartition(".")[2])
+
+
+def as_dtype(x: Array, dtype: Any) -> Array:
+    """In a precision that NumPy names; not copied where it has it already."""
+    if is_numpy(x):
+        return np.asarray(x, dtype=dtype)
+    xp = array_namespace(x)
+    return xp.astype(x, getattr(xp, np.dtype(dtype).name), copy=False)
+
+
+def doubles(x: Array) -> Array:
+    return as_dtype(x, np.float64)
+
+
+def copied(x: Array) -> Array:
+    """A copy in the same place; nobody waits for it."""
+    return array_namespace(x).asarray(x, copy=True)
+
+
+def row_by_row(x: Array) -> Array:
+    """With the entries of a row side by side in memory, as all arrays of a run are, since they follow the first."""
+    return np.ascontiguousarray(x) if is_numpy(x) else x
+
+
+def in_one_row(x: Array) -> Array:
+    """The same, which cannot be written to and takes no memory where all rows are alike."""
+    if is_numpy(x) and (x == x[:1]).all():
+        return np.broadcast_to(np.array(x[:1]), x.shape)
+    return x
+
+
+def on_host(x: Array) -> Array:
+    """A copy of one's own among NumPy's arrays."""
+    return np.array(to_numpy(x))
+
+
+def wait_for(x: Array) -> None:
+    """Until the device has worked out x, and all that it was asked for before."""
+    if not is_numpy(x):
+        to_numpy(x[:1])
+
+
+def row_blocks(x: Array) -> Iterator[slice]:
+    """Stretches of rows whose entries stay in the cache, and take little memory beside what is there already."""
+    rows = max(1, _BLOCK // max(1, x.size // max(1, len(x))))
+    return (slice(first, first + rows) for first in range(0, len(x), rows))
+
+
+def row_wise(work: Callable[..., Array], *arrays: Array, out: Array | None = None) -> Array:
+    """work(*arrays), where each row depends on the same row of them only; NumPy's arrays are worked on a few rows at a
+    time, in the cache. out: an array of NumPy's for the result, maybe one of them."""
+    first = arrays[0]
+    if not is_numpy(first) or (out is None and first.size <= _BLOCK):
+        return work(*arrays)
+    out = np.empty_like(first) if out is None else out
+    for rows in row_blocks(first):
+        out[rows] = work(*(each[rows] for each in arrays))
+    return out
+
+
+def dot(a: Array, b: Array) -> Array:
+    """<a_i, b_i> per agent, in double precision."""
+    if is_numpy(a) and a.size > _BLOCK and a.shape == b.shape:
+        return np.concatenate([np.sum(a[rows] * b[rows], axis=1, dtype=np.float64) for rows in row_blocks(a)])
+    xp = array_namespace(a, b)
+    return xp.sum(a * b, axis=1, dtype=xp.float64)
+
+
+def lengths(rows: Array) -> Array:
+    """|v_i|_2 per agent, in double precision."""
+    return array_namespace(rows).linalg.vector_norm(doubles(rows), axis=1)
+
+
+def at_least(x: Array, least: float) -> Array:
+    """max(x, least). As an array of its own, a number would have to be sent to the device each time."""
+    return np.maximum(x, least) if is_numpy(x) else array_namespace(x).clip(x, min=least)
+
+
+def sparse_like(matrix: Array, other: Array) -> Array:
+    """A scipy CSR matrix in the library, precision and place of another array, with which it can be multiplied."""
+    matrix = matrix.astype(dtype_of(other), copy=False)
+    if is_numpy(other):
+        return matrix
+    if compat.is_cupy_array(other):
+        return importlib.import_module("cupyx.scipy.sparse").csr_matrix(matrix)
+    if compat.is_jax_array(other):
+        return importlib.import_module("jax.experimental.sparse").BCOO.from_scipy_sparse(matrix)
+    torch = importlib.import_module("torch")
+    parts = (torch.tensor(part, device=other.device) for part in (matrix.indptr, matrix.indices, matrix.data))
+    with warnings.catch_warnings():
+        # That they are new, and not checked.
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(*parts, size=matrix.shape)

@@ -1,0 +1,147 @@
+"""Parameters of domains and penalties: one row for all agents, or one row per agent."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from gradslide._support.arrays import on_device, to_numpy
+from gradslide._support.errors import InputError, require
+from gradslide._support.types import Array
+
+
+def checked(name: str, value: Array, *, infinite: bool = False) -> Array:
+    """The value as a float64 array; refuses what is no number, NaN and (unless allowed) infinity."""
+    try:
+        numbers = np.asarray(to_numpy(value), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number or an array of numbers", repr(value), "pass numbers") from None
+    require(not np.isnan(numbers).any(), f"{name} must not be NaN", value, "remove the missing values")
+    require(infinite or bool(np.isfinite(numbers).all()), f"{name} must be finite", value, "give a finite value")
+    return numbers
+
+
+def check_nonnegative(name: str, value: Array) -> None:
+    """Refuse negative entries."""
+    require(bool(np.all(checked(name, value) >= 0)), f"{name} must not be negative", value, "use 0 or more")
+
+
+def share(rows: Array) -> Array:
+    """Keep one row (leading axis 1) where all agents have the same."""
+    return rows[:1] if len(rows) > 1 and bool((rows == rows[:1]).all()) else rows
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Brings parameters to the shapes and the dtype of a problem with m agents in d dimensions."""
+
+    m: int
+    d: int
+    dtype: Any
+
+    def vector(self, name: str, value: Array) -> Array:
+        """A number, (d,) or (m, d) as (1, d) or (m, d)."""
+        return self._rows(name, value, self.d, f"a number, ({self.d},) or ({self.m}, {self.d})")
+
+    def number(self, name: str, value: Array) -> Array:
+        """A number or (m,) as (1, 1) or (m, 1)."""
+        values = to_numpy(value)
+        return self._rows(name, values[:, None] if values.ndim == 1 else values, 1, f"a number or ({self.m},)")
+
+    def _rows(self, name: str, value: Array, width: int, shapes: str) -> Array:
+        values = to_numpy(value)
+        rows = np.atleast_2d(values)
+        fits = rows.ndim == 2 and rows.shape[0] in (1, self.m) and rows.shape[1] in (1, width)
+        require(
+            fits,
+            f"{name} must have the shape {shapes} for {self.m} agents in {self.d} dimensions",
+            values.shape,
+            "pass one for all agents, or one row per agent",
+        )
+        return share(np.array(np.broadcast_to(rows, (rows.shape[0], width)), dtype=self.dtype, order="C"))
+
+
+class Stacked:
+    """A frozen set of parameters which, once bound, have a leading axis of agents: 1 where shared, else m."""
+
+    row_fields: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields with that axis (or which are Stacked themselves, or None)."""
+    other_arrays: ClassVar[tuple[str, ...]] = ()
+    """Names of further fields that hold arrays (or Stacked, or tuples of either)."""
+    rebound_fields: ClassVar[tuple[str, ...]] = ()
+    """Names of fields that others stand for, once it is bound."""
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def common(self) -> bool:
+        """Whether all agents have the same parameters."""
+        values = [getattr(self, name) for name in self.row_fields]
+        return all(
+            value.common if isinstance(value, Stacked) else len(value) == 1 for value in values if value is not None
+        )
+
+    def kind(self) -> Hashable:
+        """What must be equal for two sets of parameters to be stacked into one."""
+        return (type(self),)
+
+    def replaced(self, **values: Any) -> Self:
+        """A copy with these fields changed, not checked again."""
+        new = copy.copy(self)
+        for name, value in values.items():
+            object.__setattr__(new, name, value)
+        return new
+
+    def to(self, device: Any) -> Self:
+        """The same parameters, once bound, on that device (as `arrays.on_device` has it)."""
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, Stacked):
+                return value.to(device)
+            if isinstance(value, tuple):
+                return tuple(moved(part) for part in value)
+            return None if value is None else on_device(value, device)
+
+        return self.replaced(**{name: moved(getattr(self, name)) for name in (*self.row_fields, *self.other_arrays)})
+
+    def rows_of(self, agents: Array) -> Self:
+        """The parameters of these agents, in this order."""
+
+        def pick(value: Array) -> Array:
+            if isinstance(value, Stacked):
+                return value.rows_of(agents)
+            return value if value is None or len(value) == 1 else share(value[agents])
+
+        return self.replaced(**{name: pick(getattr(self, name)) for name in self.row_fields})
+
+    @classmethod
+    def _require_alike(cls, singles: Sequence[Self]) -> None:
+        """Refuse to take for one what differs in a field that has no axis of agents."""
+        for name in cls.__dataclass_fields__.keys() - {*cls.row_fields, *cls.rebound_fields}:
+            first, *others = (getattr(single, name) for single in singles)
+            if not all(_is_same(first, other) for other in others):
+                rule = f"what agents have of their own in {cls.__name__} must be named in its row_fields"
+                raise InputError(rule, f"different {name}", f"add {name!r} there, and bring it to shape in _bound")
+
+    @classmethod
+    def stack(cls, singles: Sequence[Self]) -> Self:
+        """One set of parameters from those of single agents, all bound and of one kind."""
+        cls._require_alike(singles)
+
+        def join(values: list[Array]) -> Array:
+            if isinstance(values[0], Stacked):
+                return type(values[0]).stack(values)
+            return None if values[0] is None else share(np.concatenate(values))
+
+        return singles[0].replaced(**{name: join([getattr(s, name) for s in singles]) for name in cls.row_fields})
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, Stacked) or isinstance(other, Stacked):
+        return one is other or type(one) is type(other)
+    return one is other or bool(np.array_equal(to_numpy(one), to_numpy(other)))

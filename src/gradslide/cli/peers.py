@@ -1,0 +1,175 @@
+"""The commands for agents in processes of their own: keys, agent, local. Arguments only."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradslide._support.errors import InputError
+from gradslide.cli.report import Live, LiveAt, live_address, live_page
+from gradslide.cli.shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
+
+AGENT_FILE = Path("AGENT.toml")
+
+keys_app = typer.Typer(no_args_is_help=True, help="Keys of agents: who an agent is to its neighbours.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program's."""
+    app.add_typer(keys_app, name="keys")
+    app.command()(agent)
+    app.command()(local)
+
+
+@keys_app.command("new")
+def keys_new(
+    name: Annotated[str, typer.Argument(help="Of the agent; its files are NAME.secret and NAME.public.")],
+    folder: Annotated[Path, typer.Option("--folder", "-d", help="Where the files go.")] = Path(),
+) -> None:
+    """Make a key pair: the secret one stays here, the public one is for the neighbours. Nothing is overwritten."""
+    _require_peers()
+    from gradslide.network.peers.keys import make_key_pair
+
+    pair = make_key_pair(name, folder)
+    print(f"secret key: {folder / name}.secret, for this agent's eyes only; never send it to anybody")
+    print(f"public key: {folder / name}.public; send it to the neighbours, or let them paste this line:")
+    print(f'public_key = "{pair.public}"')
+
+
+@keys_app.command("show")
+def keys_show(secret: Annotated[Path, typer.Argument(help="A NAME.secret file.")]) -> None:
+    """Print the public key that belongs to a secret one."""
+    _require_peers()
+    from gradslide.network.peers.keys import read_secret
+
+    print(read_secret(secret).public)
+
+
+def agent(
+    spec: Annotated[Path, typer.Argument(help="The agent's TOML file.")] = AGENT_FILE,
+    init: Annotated[bool, typer.Option("--init", help="Write a commented file to fill in, and start nothing.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew where a checkpoint is there already.")] = False,
+    live: Live = False,
+    live_at: LiveAt = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run one agent, here, with neighbours that run elsewhere.
+
+    Each agent keeps its data; what travels, encrypted, are the points of the method. Every agent ends with its own
+    answer, costs and log. Started again after a failure it goes on from its checkpoint.
+    """
+    if init:
+        _init(spec)
+        raise typer.Exit(OK)
+    _require_peers()
+    from dataclasses import replace
+
+    from gradslide.experiments.agent.builder import BuilderFailed
+    from gradslide.experiments.agent.results import facts, to_json, write_agent
+    from gradslide.experiments.agent.run import LOG, checkpoint_of, run_agent
+    from gradslide.experiments.agent.spec import read_agent
+    from gradslide.experiments.tables import facts_table
+    from gradslide.network.peers.errors import PeerError
+    from gradslide.network.peers.network import Diverged
+
+    parsed = read_agent(spec)
+    if out is not None:
+        parsed = replace(parsed, output=replace(parsed.output, dir=out))
+    try:
+        with live_page(
+            live_address(live, live_at), parsed.name, f"Agent {parsed.name}, run {parsed.run}", "agent"
+        ) as shown:
+            run = run_agent(parsed, progress=not quiet, resume=not fresh, onlooker=shown)
+    except BuilderFailed as error:
+        print(f"{error.report}error: {error}", file=sys.stderr)
+        raise typer.Exit(USER_ERROR) from None
+    except (PeerError, Diverged) as error:
+        print(f"error: {error}", file=sys.stderr)
+        kept = checkpoint_of(parsed)
+        if kept is not None and kept.exists():
+            note(f"checkpoint kept: {kept}; the same command{' without --fresh' * fresh} goes on from there")
+        raise typer.Exit(STOPPED_SHORT) from None
+    written = [*write_agent(run), parsed.output.dir / LOG]
+    if json_:
+        print(to_json(run))
+    elif not quiet:
+        show(facts_table(f"{parsed.name}, run {parsed.run}", facts(run)))
+        print("written:", *(f"  {path}" for path in written), sep="\n")
+    raise typer.Exit(OK if run.fulfilled else STOPPED_SHORT)
+
+
+def local(
+    spec: Annotated[Path, typer.Argument(help="A TOML file, as for `gradslide run`.")],
+    peers: Annotated[
+        bool, typer.Option("--peers", help="One process for each agent, on this machine (needed).")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the agents' folders (keys, specs, rows, logs) beside the results.")
+    ] = False,
+    data_dir: DataDir = None,
+    live: Live = False,
+    live_at: LiveAt = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Try out a network of processes on this machine: each agent gets a key, a spec and its own rows.
+
+    They find each other on loopback and solve what the spec describes; what they reached is then measured with all
+    of their answers in one place.
+    """
+    if not peers:
+        remedy = f"`gradslide run {spec}` simulates it in one process"
+        raise InputError("local needs --peers, one process for each agent", "none", remedy)
+    _require_peers()
+    from dataclasses import replace
+
+    from gradslide.experiments.agent.local.run import AGENTS, AgentFailed, run_local
+    from gradslide.experiments.files import to_json, write_results
+    from gradslide.experiments.spec import read_spec
+    from gradslide.experiments.summary import legend
+    from gradslide.experiments.tables import results_table
+
+    parsed = read_spec(spec)
+    if out is not None:
+        parsed = replace(parsed, output=replace(parsed.output, dir=out))
+    try:
+        with live_page(live_address(live, live_at), parsed.name, parsed.title) as shown:
+            results = run_local(parsed, data_dir=data_dir, progress=not quiet, keep=keep, onlooker=shown)
+    except AgentFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(USER_ERROR if error.is_mistake else STOPPED_SHORT) from None
+    written = write_results(results) + [parsed.output.dir / AGENTS] * keep
+    if json_:
+        print(to_json(results))
+    elif not quiet:
+        print(results.spec.title)
+        show(results_table(results))
+        print(*legend(results.to_dict()), sep="\n")
+        print("written:", *(f"  {path}" for path in written), sep="\n")
+    raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
+
+
+def _init(path: Path) -> None:
+    """Write the template, but over nothing."""
+    from gradslide._support import storage
+    from gradslide.experiments.agent.spec import template_text
+
+    if path.exists():
+        raise InputError("--init overwrites nothing", f"{path}, which exists", "give another name, or move it away")
+    storage.require_writable(path.parent)
+    storage.write_atomically(path, template_text().encode())
+    print(f"written: {path}. Next:")
+    print("  1. gradslide keys new NAME, and exchange the public keys with your neighbours")
+    print(f"  2. fill in {path}, and write the builder of your loss that it names")
+    print(f"  3. gradslide agent {path}, at every site; they wait for each other")
+
+
+def _require_peers() -> None:
+    if importlib.util.find_spec("zmq") is None:
+        remedy = "pip install 'gradslide[peers]'"
+        raise InputError("agents in processes of their own need the extra 'peers'", "no pyzmq", remedy)

@@ -1,0 +1,210 @@
+"""Penalties r that a domain adds inside its prox step: l1, group l1 and the elastic net."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import array_namespace
+
+from gradslide._support.arrays import at_least, dtype_of, is_numpy, on_device, sparse_like, to_numpy
+from gradslide._support.errors import require
+from gradslide._support.parameters import Fit, Stacked, check_nonnegative, checked
+from gradslide._support.types import Array
+
+
+class Penalty(Stacked, abc.ABC):
+    """r(x) = h(x) + l2/2 |x|_2^2, where h is convex and positively homogeneous."""
+
+    l2: Array = 0.0
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether r is strongly convex, for all agents."""
+        return bool(np.all(to_numpy(self.l2) > 0))
+
+    @abc.abstractmethod
+    def bind(self, fit: Fit) -> Self:
+        """The penalty with parameters as arrays that fit a problem."""
+
+    @abc.abstractmethod
+    def value(self, x: Array) -> Array:
+        """r(x_i) per agent, (m,)."""
+
+    @abc.abstractmethod
+    def shrink(self, v: Array, step: Array) -> Array:
+        """argmin_x step h(x) + 1/2 |x - v|^2 per agent; step is a number or (m, 1)."""
+
+
+def soft_threshold(v: Array, threshold: Array) -> Array:
+    """sign(v) max(|v| - threshold, 0)."""
+    xp = array_namespace(v)
+    return v - xp.maximum(xp.minimum(v, threshold), -threshold)
+
+
+def weighted_l1(x: Array, weight: Array) -> Array:
+    """sum_j weight_j |x_j| per agent."""
+    xp = array_namespace(x)
+    return xp.sum(weight * xp.abs(x), axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class L1(Penalty):
+    """r(x) = sum_j weight_j |x_j|. weight: a number, (d,), or (m, d) where agents differ."""
+
+    weight: Array
+
+    row_fields: ClassVar[tuple[str, ...]] = ("weight",)
+
+    def __post_init__(self) -> None:
+        check_nonnegative("L1's weight", self.weight)
+
+    def bind(self, fit: Fit) -> Self:
+        return self.replaced(weight=fit.vector("L1's weight", self.weight))
+
+    def value(self, x: Array) -> Array:
+        return weighted_l1(x, self.weight)
+
+    def shrink(self, v: Array, step: Array) -> Array:
+        return soft_threshold(v, step * self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticNet(Penalty):
+    """r(x) = sum_j l1_j |x_j| + l2/2 |x|_2^2. l1: a number, (d,) or (m, d); l2: a number."""
+
+    l1: Array
+    l2: Array
+
+    row_fields: ClassVar[tuple[str, ...]] = ("l1", "l2")
+
+    def __post_init__(self) -> None:
+        check_nonnegative("ElasticNet's l1", self.l1)
+        check_nonnegative("ElasticNet's l2", self.l2)
+        require(np.ndim(self.l2) == 0, "ElasticNet's l2 must be one number", self.l2, "weigh coordinates with l1")
+
+    def kind(self) -> Hashable:
+        return type(self), self.is_strong
+
+    def bind(self, fit: Fit) -> Self:
+        return self.replaced(l1=fit.vector("ElasticNet's l1", self.l1), l2=fit.number("ElasticNet's l2", self.l2))
+
+    def value(self, x: Array) -> Array:
+        xp = array_namespace(x)
+        return weighted_l1(x, self.l1) + self.l2[:, 0] / 2 * xp.vecdot(x, x)
+
+    def shrink(self, v: Array, step: Array) -> Array:
+        return soft_threshold(v, step * self.l1)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupL1(Penalty):
+    """r(x) = sum_g weight_g |x_g|_2 over disjoint groups of coordinates.
+
+    weight: a number or one per group (in the order of the list, or of the sorted labels).
+    groups: a list of index arrays (coordinates in none of them are not penalised), or one integer label per
+    coordinate, (d,).
+    """
+
+    weight: Array
+    groups: Any
+
+    _order: Array = field(init=False, repr=False, default=None)
+    _starts: Array = field(init=False, repr=False, default=None)
+    # Where reduceat is not to be had: sums over each group as a matrix, by precision.
+    _sums: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
+
+    row_fields: ClassVar[tuple[str, ...]] = ("weight",)
+    other_arrays: ClassVar[tuple[str, ...]] = ("groups", "_order", "_starts")
+
+    def __post_init__(self) -> None:
+        check_nonnegative("GroupL1's weight", self.weight)
+        require(len(self.groups) > 0, "GroupL1 needs a group", self.groups, "give index arrays or labels")
+        members = self._index_arrays() or [_integers(self.groups)]
+        require(
+            all(len(g) for g in members),
+            "GroupL1's groups must not be empty",
+            self.groups,
+            "remove empty ones",
+        )
+        count = len(self._index_arrays() or np.unique(members[0]))
+        weights = np.shape(self.weight)
+        require(
+            weights in ((), (count,)),
+            f"GroupL1's weight must be a number or one for each of the {count} groups",
+            f"shape {weights}",
+            "give as many weights as groups",
+        )
+
+    def kind(self) -> Hashable:
+        return type(self), self.groups.tobytes()
+
+    def bind(self, fit: Fit) -> Self:
+        labels, count = self._labels(fit.d)
+        weight = np.atleast_2d(checked("GroupL1's weight", self.weight))
+        weight = np.broadcast_to(weight, (len(weight), max(weight.shape[1], count)))
+        unpenalised = int(labels.max()) + 1 - weight.shape[1]
+        weight = np.pad(weight, ((0, 0), (0, unpenalised)))
+        order = np.argsort(labels, kind="stable")
+        return self.replaced(
+            weight=weight.astype(fit.dtype),
+            groups=labels,
+            _order=order,
+            _starts=np.flatnonzero(np.diff(labels[order], prepend=-1)),
+        )
+
+    def value(self, x: Array) -> Array:
+        return array_namespace(x).sum(self.weight * self.norms(x), axis=-1)
+
+    def shrink(self, v: Array, step: Array) -> Array:
+        norms = self.norms(v)
+        kept = at_least(norms - step * self.weight, 0) / array_namespace(v).where(norms > 0, norms, 1)
+        return v * kept[:, self.groups]
+
+    def norms(self, x: Array) -> Array:
+        """|x_g|_2 of every group, (m, groups)."""
+        if is_numpy(x):
+            return np.sqrt(np.add.reduceat((x * x)[:, self._order], self._starts, axis=1))
+        return array_namespace(x).sqrt((self._sums[dtype_of(x).name] @ (x * x).T).T)
+
+    def to(self, device: Any) -> Self:
+        moved = super().to(device)
+        if device is None:
+            return moved
+        labels = to_numpy(self.groups)
+        sums = sp.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
+        precisions = {name: on_device(np.zeros(0, dtype=name), device) for name in ("float32", "float64")}
+        return moved.replaced(_sums={name: sparse_like(sums, other) for name, other in precisions.items()})
+
+    def _index_arrays(self) -> list[Array]:
+        """The groups, where they are given as lists of coordinates; else nothing."""
+        return [] if np.ndim(self.groups[0]) == 0 else [_integers(group) for group in self.groups]
+
+    def _labels(self, d: int) -> tuple[Array, int]:
+        """Group number of each coordinate, and the number of groups given."""
+        groups = self._index_arrays()
+        if not groups:
+            labels = _integers(self.groups)
+            rule = f"GroupL1's labels must be one per coordinate of {d}"
+            require(len(labels) == d, rule, len(labels), "give d labels")
+            names, labels = np.unique(labels, return_inverse=True)
+            return labels, len(names)
+        members = np.concatenate(groups)
+        inside = bool(np.all((members >= 0) & (members < d)))
+        require(inside, f"GroupL1's indices must lie in 0..{d - 1}", members, "leave out coordinates that x lacks")
+        once = len(np.unique(members)) == len(members)
+        require(once, "GroupL1's groups must be disjoint", self.groups, "put each coordinate in one group")
+        labels = np.full(d, len(groups))
+        labels[members] = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        return labels, len(groups)
+
+
+def _integers(values: Array) -> Array:
+    integers = to_numpy(values)
+    flat = integers.ndim == 1 and (integers.size == 0 or np.issubdtype(integers.dtype, np.integer))
+    require(flat, "GroupL1's groups must hold integers", values, "give index arrays or one label per coordinate")
+    return integers

@@ -1,0 +1,126 @@
+"""Signs that a problem has no solution: constraints that nothing near fulfils, an objective that falls without end."""
+
+import math
+
+import numpy as np
+
+from gradslide._support.types import Array
+from gradslide.network.coupling import Dual
+from gradslide.problems.linear_map import LinearMap, least_squares
+from gradslide.problems.measures import length, total
+from gradslide.problems.saddle import Saddle
+
+# So many times as far as a run has come there is no feasible point, or the objective still falls.
+_FAR = 1e6
+# Strengths of the pull towards nu's centre that are tried, in units of the best guess.
+_PULLS = 4.0 ** np.arange(-6, 7)
+# A smooth f that still falls so many gradient steps away is taken to fall for ever.
+_STEPS = 1e10
+
+
+def is_infeasible(problem: Saddle, A: LinearMap, x: Array, products: int) -> bool:
+    """Whether A x is out of reach of where it must be, proved by a multiplier (Farkas). It may take so many products.
+
+    The point x' nearest to fulfilling the constraints is looked for from x on; what its A x' lacks is the multiplier z.
+    If a point is feasible, <A ., z> <= h(z) there. So there is none with nu(.) <= N if, for some pull kappa >= 0, min
+    over X of <A^T z, .> + kappa nu exceeds h(z) + kappa N. Where X is bounded, kappa = 0 proves it outright; elsewhere
+    N is 10^12 times nu(x').
+    """
+    domain = problem.domain.without_penalty()
+    x, z = _nearest_to_feasible(problem, A, x, products)
+    w = A.apply_adjoint(z.reshape(-1)).reshape(x.shape)
+    h = problem.duals.term.value(z)
+    rounding = 1e3 * float(np.finfo(problem.dtype).eps) * (abs(h) + length(w) * length(x))
+    reach = _FAR**2 * total(domain.nu(x))
+
+    def proves(kappa: float) -> bool:
+        return total(domain.linear_minimum(w, kappa)) - kappa * reach > h + rounding
+
+    # Without a set the best pull has |A^T z|^2/(2 kappa) = kappa N.
+    guess = length(w) / math.sqrt(2 * reach) if reach > 0 else 0.0
+    return proves(0.0) or (guess > 0 and any(proves(float(kappa)) for kappa in guess * _PULLS))
+
+
+def _nearest_to_feasible(problem: Saddle, A: LinearMap, x: Array, products: int) -> tuple[Array, Array]:
+    """A point of X with about the smallest violation of the constraints, and that violation (1, k).
+
+    Accelerated projected gradients with the step found by doubling; a restart where momentum and step disagree.
+    """
+
+    def violation(point: Array) -> Array:
+        found = problem.duals.violation(A.apply(point.reshape(-1))[None])
+        assert found is not None
+        return found
+
+    L, t, ahead, z = 1e-12, 1.0, x, violation(x)
+    spent = 1
+    z_ahead = z
+    while spent < products and length(z) > 0:
+        slope = A.apply_adjoint(z_ahead.reshape(-1)).reshape(x.shape)
+        spent += 1
+        while True:
+            new = problem.domain.project(ahead - slope / L)
+            z_new, step = violation(new), new - ahead
+            spent += 1
+            expected = length(z_ahead) ** 2 / 2 + float(np.vdot(slope, step)) + L / 2 * length(step) ** 2
+            if length(z_new) ** 2 / 2 <= expected * (1 + 1e-12) or spent >= products:
+                break
+            curvature = length(z_new - z_ahead) ** 2 / max(length(step) ** 2, 1e-300)
+            L = max(2 * L, min(curvature, 1e6 * L))
+        if float(np.vdot(step, new - x)) < 0:
+            t, ahead, z_ahead = 1.0, new, z_new
+        else:
+            t, t_before = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
+            momentum = (t_before - 1) / t
+            ahead = new + momentum * (new - x)
+            z_ahead = violation(ahead) if momentum > 0 else z_new
+            spent += int(momentum > 0)
+        x, z = new, z_new
+    return x, z
+
+
+def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
+    """Whether the objective falls along a ray of X that A does not see, a million times as far as the run has come.
+
+    The ray is v = x - x_0, less what leads out of the constraints. f must fall by more than <A v, z> could make up for
+    with any z a million times as long as multipliers of that slope are; a smooth f, 10^10 gradient steps away.
+    """
+    domain = problem.domain
+    if domain.bounded or problem.mu > 0:
+        return False
+    start = domain.start()
+    ray = x - start
+    if not problem.duals.is_constrained:
+        return _falls(problem, start, x, ray) and _falls_past_all_kinks(problem, start, x, x + _FAR * ray)
+    z, w = length(dual.s), length(dual.w)
+    if w == 0 or not _falls(problem, start, x, ray):
+        return False
+    out = problem.duals.term.escape(A.apply(ray.reshape(-1))[None])[0]
+    along = ray - least_squares(A, out).reshape(x.shape).astype(x.dtype)
+    multiplier = max(z, length(problem.loss.gradient(x)) * z / w)
+    stretch = length(problem.duals.term.escape(A.apply(along.reshape(-1))[None]))
+    return _falls(problem, start, x, along, _FAR * multiplier * stretch)
+
+
+def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.0) -> bool:
+    """Whether X goes on along the ray, and f still falls far out, by more than what holds it."""
+    domain, far = problem.domain, x + _FAR * ray
+    if not np.any(ray) or not bool(np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))):
+        return False
+    L = float(np.max(problem.smoothness()))
+    if L > 0 and L * length(far - start) < _STEPS * length(problem.loss.gradient(start)):
+        return False
+    gradient = problem.loss.gradient(far)
+    penalty = total(domain.r(far)) * length(ray) / length(far - x)
+    return float(np.vdot(gradient, ray)) + penalty + held < -1e-6 * length(gradient) * length(ray)
+
+
+def _falls_past_all_kinks(problem: Saddle, start: Array, x: Array, far: Array) -> bool:
+    """Whether f + max over Z falls all the way to a point from where the offset of h cannot be seen."""
+    offset = length(np.broadcast_to(getattr(problem.duals.term, "b", 0.0), problem.duals.start().shape))
+    if not problem.loss.has_value or length(problem.product(far)) < 10 * offset:
+        return False
+    first, near, last = (
+        total(problem.objective(point)) + problem.duals.conjugate(problem.product(point)) for point in (start, x, far)
+    )
+    return last - near < -_FAR / 2 * abs(near - first) < 0

@@ -1,0 +1,105 @@
+"""Averaging over a network in fewer exchanges than plain mixing takes: polynomials in the mixing matrix."""
+
+import math
+from collections.abc import Callable
+
+from gradslide._support.types import Array
+
+Exchange = Callable[[Array], Array]
+
+# What rounding may do to a root that should be a whole number.
+_ROUNDING = 1e-9
+
+
+def fast_mix(mix: Exchange, v: Array, K: int, second: float) -> Array:
+    """FastMix: v+ = (1 + e) W v - e v_-, K times, with K exchanges; the mean stays (Liu, Morse, Annu. Rev. Control 35,
+    2011).
+
+    mix: v -> W v, where W has no negative eigenvalue. second: its second largest one, which e follows from. What is
+    left of the disagreement falls like (1 - sqrt(1 - second))^K in the end; few exchanges may even magnify it.
+    """
+    root = math.sqrt(max(0.0, 1 - second**2))
+    e = (1 - root) / (1 + root)
+    before = v
+    for _ in range(K):
+        v, before = (1 + e) * mix(v) - e * before, v
+    return v
+
+
+def fast_mix_exchanges(second: float) -> int:
+    """ceil(sqrt(chi)) with chi = 1/(1 - second), and a tenth more on large networks.
+
+    FastMix then has no eigenvalue below -1/3, past which y = x + theta (x - x_-) with theta near 1 drives the agents
+    apart: ceil(sqrt(chi)) falls short of that from chi = 2,000 on.
+    """
+    root = math.sqrt(1 / (1 - second))
+    return max(1, math.ceil(root - _ROUNDING), math.ceil(1.1 * root - 1))
+
+
+def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> Array:
+    """C v with C = I - T_K(c2 (I - c3 Lap))/T_K(c2), T_K the Chebyshev polynomial, with K exchanges (Scaman et al.,
+    ICML 2017).
+
+    multiply: v -> Lap v. least, most: the smallest eigenvalue of Lap but 0, and the largest; then c2 = (most + least)/
+    (most - least), c3 = 2/(most + least). C has the kernel of Lap; its other eigenvalues lie between 11/15 and
+    19/15 where K >= sqrt(most/least), and between 2/5 and 8/5 where K is that root rounded down.
+    """
+    return 0 * v if most == 0 else v - _polynomial(multiply, v, K, least=least, most=most)[0]
+
+
+def chebyshev_exchanges(condition: float) -> int:
+    """floor(sqrt(chi)) with chi = most/least."""
+    return max(1, math.floor(math.sqrt(condition) + _ROUNDING))
+
+
+def chebyshev_rounds(factor: float, *, least: float, most: float) -> int:
+    """Exchanges after which v - C v is smaller than v by this factor, but for its mean."""
+    if factor <= 1 or most == 0:
+        return 0
+    if _are_alike(least, most):
+        return 1
+    return math.ceil(math.acosh(factor) / math.acosh((most + least) / (most - least)))
+
+
+def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
+    """(u, q) with u = v - N q, K exchanges: a Chebyshev polynomial in N, damped so that I - (v -> u) has no eigenvalue
+    above 1 and none below 0.
+
+    multiply: v -> N v. least, most: the eigenvalues between which u is to be small, most at least the largest of N.
+    """
+    if K == 1 or _are_alike(least, most):
+        q = v / most
+        return v - multiply(q), q
+    u, q = _polynomial(multiply, v, K, least=least, most=most)
+    damping = 1 / (1 + _inverse_cosh(K * math.acosh((most + least) / (most - least))))
+    return v - damping * (v - u), damping * q
+
+
+def _polynomial(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
+    """(u, q) with u = v - N q = T_K(c2 (I - c3 N)) v/T_K(c2), K exchanges, or one where all eigenvalues are
+    alike, which is exact then."""
+    middle, half = (most + least) / 2, (most - least) / 2
+    q = step = v / middle
+    moved = -multiply(q)
+    u = v + moved
+    if K == 1 or _are_alike(least, most):
+        return u, q
+    c2 = middle / half
+    # T_k(c2)/T_{k+1}(c2)
+    ratio = 1 / c2
+    for _ in range(K - 1):
+        ratio_before, ratio = ratio, 1 / (2 * c2 - ratio)
+        a, b = ratio * ratio_before, 2 * ratio / half
+        step = a * step + b * u
+        moved = a * moved - b * multiply(u)
+        q, u = q + step, u + moved
+    return u, q
+
+
+def _are_alike(least: float, most: float) -> bool:
+    return most - least <= _ROUNDING * most
+
+
+def _inverse_cosh(a: float) -> float:
+    """1/cosh(a), a >= 0, which may underflow but not overflow."""
+    return 2 * math.exp(-a) / (1 + math.exp(-2 * a))

@@ -1,0 +1,370 @@
+"""The network of agents: an undirected, connected graph with its Laplacian, spectrum and distances."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.html import facts_html
+from gradslide._support.randomness import Seed
+from gradslide._support.types import Array
+from gradslide.graphs import bounded_degree, distances, spectrum, topologies
+from gradslide.graphs.display import in_words
+from gradslide.graphs.inputs import count, edge_pairs, edge_weights
+
+_DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
+_EXTREMES = ("laplacian_norm", "algebraic_connectivity")
+_EXACT = 2_000  # up to here the whole spectrum and all eccentricities are computed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """An undirected, connected graph, without loops or parallel edges, on the agents 0 .. m-1; immutable.
+
+    m: number of agents.
+    edges: pairs (e, 2), in any order and orientation; kept sorted with u < v.
+    weights: positive weights (e,) of the edges, ones by default. The Laplacian is the weighted one.
+    """
+
+    m: int
+    edges: Array
+    weights: Array = None
+
+    def __post_init__(self) -> None:
+        m = count(self.m)
+        pairs = edge_pairs(self.edges, m)
+        weights = edge_weights(self.weights, len(pairs))
+        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+        pairs, weights = pairs[order], weights[order]
+        repeated = (pairs[1:] == pairs[:-1]).all(axis=1)
+        if repeated.any():
+            first = tuple(pairs[repeated.argmax()].tolist())
+            raise InputError(
+                "each edge must be given once",
+                f"{first} more than once",
+                "merge parallel edges, adding weights",
+            )
+        parts = topologies.components(m, pairs)
+        require(parts == 1, "graph must be connected", f"{parts} components", "add edges or solve each separately")
+        object.__setattr__(self, "m", m)
+        object.__setattr__(self, "edges", _frozen(pairs))
+        object.__setattr__(self, "weights", _frozen(weights))
+
+    # Construction
+
+    @classmethod
+    def from_edges(cls, m: int, pairs: Iterable[Any], weights: Array = None) -> "Graph":
+        """m agents joined by the given pairs; weights in the same order."""
+        return cls(m, pairs, weights)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, weight: str | None = None) -> "Graph":
+        """An undirected networkx graph; agents are numbered in its order of nodes.
+
+        weight: name of the edge attribute that holds the weights; None for ones.
+        """
+        require(
+            hasattr(graph, "is_directed"), "graph must be a networkx graph", kind_of(graph), "or use Graph.from_edges"
+        )
+        require(
+            not graph.is_directed(),
+            "graph must be undirected",
+            "a directed one",
+            "call graph.to_undirected()",
+        )
+        number = {node: i for i, node in enumerate(graph)}
+        links = list(graph.edges(data=weight or "weight"))
+        require(
+            weight is None or all(value is not None for _, _, value in links),
+            f"every edge must have the attribute {weight!r}",
+            "an edge without it",
+            "set it or leave weight out",
+        )
+        pairs = [(number[u], number[v]) for u, v, _ in links]
+        return cls(len(number), pairs, None if weight is None else [value for _, _, value in links])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Graph":
+        """Read an edge list: "u v" or "u v weight" per line, agents counted from 0, # starts a comment."""
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                "an edge list must be a readable text file", f"{path} ({error})", "check the path"
+            ) from None
+        rows = []
+        for number, line in enumerate(lines, start=1):
+            if not (fields := line.partition("#")[0].split()):
+                continue
+            try:
+                u, v = int(fields[0]), int(fields[1])
+                rows.append((u, v, *map(float, fields[2:])))
+            except (ValueError, IndexError):
+                rows.append(())
+            require(
+                len(rows[-1]) in (2, 3) and len(rows[-1]) == len(rows[0]),
+                f"line {number} of {path} must read 'u v' or, on all lines, 'u v weight'",
+                repr(line.strip()),
+                "mend that line",
+            )
+        require(bool(rows), "an edge list must hold edges", f"none in {path}", "write one 'u v' per line")
+        first = min(min(row[:2]) for row in rows)
+        require(first == 0, "agents must be counted from 0", f"{first} as the lowest in {path}", "renumber them")
+        m = int(max(max(row[:2]) for row in rows)) + 1
+        return cls(m, [row[:2] for row in rows], None if len(rows[0]) == 2 else [row[2] for row in rows])
+
+    @classmethod
+    def ring(cls, m: int) -> "Graph":
+        """A cycle of m agents."""
+        return cls(m, topologies.ring(count(m)))
+
+    @classmethod
+    def path(cls, m: int) -> "Graph":
+        """m agents in a row."""
+        return cls(m, topologies.path(count(m)))
+
+    @classmethod
+    def star(cls, m: int) -> "Graph":
+        """Agent 0 joined to all others."""
+        return cls(m, topologies.star(count(m)))
+
+    @classmethod
+    def complete(cls, m: int) -> "Graph":
+        """Every agent joined to every other."""
+        return cls(m, topologies.complete(count(m)))
+
+    @classmethod
+    def grid(cls, rows: int, cols: int) -> "Graph":
+        """A rectangle of agents, each joined to those left, right, above and below; row by row."""
+        return cls(count(rows, "rows") * count(cols, "cols"), topologies.grid(rows, cols))
+
+    @classmethod
+    def torus(cls, rows: int, cols: int) -> "Graph":
+        """A grid whose opposite sides are joined."""
+        return cls(count(rows, "rows") * count(cols, "cols"), topologies.torus(rows, cols))
+
+    @classmethod
+    def hypercube(cls, dimension: int) -> "Graph":
+        """2^dimension agents; neighbours differ in one binary digit."""
+        dimension = count(dimension, "dimension", least=0)
+        require(dimension <= 20, "dimension must be at most 20", dimension, "2^20 agents are a million")
+        return cls(2**dimension, topologies.hypercube(dimension))
+
+    @classmethod
+    def regular(cls, m: int, degree: int, seed: Seed = 0) -> "Graph":
+        """A random connected graph in which every agent has `degree` neighbours."""
+        return cls(m, topologies.regular(count(m), count(degree, "degree", least=0), seed))
+
+    @classmethod
+    def small_world(cls, m: int, neighbours: int = 4, rewire: float = 0.1, seed: Seed = 0) -> "Graph":
+        """Watts-Strogatz: a ring, each agent joined to its `neighbours` nearest, edges rewired at random.
+
+        rewire: probability that an edge is rewired.
+        """
+        return cls(m, topologies.small_world(count(m), count(neighbours, "neighbours"), rewire, seed))
+
+    @classmethod
+    def geometric(cls, m: int, radius: float | None = None, seed: Seed = 0) -> "Graph":
+        """Random points of the unit square, joined where they are at most `radius` apart.
+
+        radius: None for sqrt(2 log m / (pi m)), drawn again until connected; a given one is refused where it
+        does not connect.
+        """
+        return cls(m, topologies.geometric(count(m), radius, seed))
+
+    @classmethod
+    def random(cls, m: int, max_degree: int, seed: Seed = 0, edges: int | None = None) -> "Graph":
+        """A random connected graph whose maximum degree is exactly `max_degree`.
+
+        A hub gets max_degree random neighbours, every other agent is attached to a random one with spare
+        capacity, then random edges follow.
+
+        edges: how many in all; by default as many as an Erdos-Renyi graph whose median maximum degree is
+        max_degree has, but at least min(1.5 m, three quarters of m max_degree / 2).
+        """
+        most = None if edges is None else count(edges, "edges", least=0)
+        return cls(m, bounded_degree.random_pairs(count(m), count(max_degree, "max_degree"), seed, most))
+
+    # Structure
+
+    @cached_property
+    def degrees(self) -> Array:
+        """Number of neighbours of each agent (m,)."""
+        return _frozen(np.bincount(self.edges.ravel(), minlength=self.m))
+
+    @cached_property
+    def weighted_degrees(self) -> Array:
+        """Sum of the weights at each agent (m,)."""
+        return _frozen(np.bincount(self.edges.ravel(), np.repeat(self.weights, 2), minlength=self.m).astype(float))
+
+    @cached_property
+    def adjacency(self) -> Array:
+        """Symmetric CSR matrix (m, m) of the weights."""
+        u, v = self.edges.T
+        links = sp.csr_array((self.weights, (u, v)), shape=(self.m, self.m))
+        return _frozen_matrix(sp.csr_array(links + links.T))
+
+    @cached_property
+    def laplacian(self) -> Array:
+        """CSR matrix (m, m): weighted degrees minus adjacency."""
+        return _frozen_matrix(sp.csr_array(sp.diags_array(self.weighted_degrees) - self.adjacency))
+
+    @cached_property
+    def incidence(self) -> Array:
+        """CSR matrix B (m, e): each column has sqrt(w) at u, -sqrt(w) at v; B B^T is the Laplacian."""
+        e = len(self.edges)
+        root = np.sqrt(self.weights)
+        rows, cols = self.edges.T.ravel(), np.tile(np.arange(e), 2)
+        return _frozen_matrix(sp.csr_array((np.concatenate([root, -root]), (rows, cols)), shape=(self.m, e)))
+
+    def neighbours(self, agent: int) -> Array:
+        """The agents joined to this one, ascending."""
+        require(0 <= agent < self.m, f"agent must be between 0 and {self.m - 1}", agent, "agents count from 0")
+        return self.adjacency.indices[self.adjacency.indptr[agent] : self.adjacency.indptr[agent + 1]]
+
+    def scaled(self, factor: float) -> "Graph":
+        """The same links, all weights multiplied; what is known of the spectrum is kept."""
+        new = replace(self, weights=factor * self.weights)
+        known = {name: self.__dict__[name] for name in _EXTREMES if name in self.__dict__}
+        new.__dict__.update({name: factor * value for name, value in known.items()})
+        return new
+
+    # Spectrum
+
+    def spectrum(self) -> Array:
+        """All eigenvalues of the Laplacian, ascending (m up to 2,000)."""
+        require(
+            self.m <= _EXACT,
+            f"the whole spectrum needs m <= {_EXACT}",
+            self.m,
+            "use laplacian_norm and algebraic_connectivity",
+        )
+        return self._eigenvalues
+
+    @cached_property
+    def _eigenvalues(self) -> Array:
+        return _frozen(spectrum.all_eigenvalues(self.laplacian))
+
+    @cached_property
+    def laplacian_norm(self) -> float:
+        """lmax of the Laplacian: exact to rounding up to m = 1,000, else from above within 1e-4 relative."""
+        if self.m <= _DENSE:
+            return float(self._eigenvalues[-1])
+        return spectrum.largest_eigenvalue(self.laplacian, self.norm_bound)
+
+    @cached_property
+    def algebraic_connectivity(self) -> float:
+        """l2, the smallest non-zero eigenvalue of the Laplacian; infinite for a lone agent."""
+        if self.m == 1:
+            return float("inf")
+        if self.m <= _DENSE:
+            return float(self._eigenvalues[1])
+        return spectrum.second_eigenvalue(self.laplacian, self.norm_bound, self._width)
+
+    @property
+    def condition(self) -> float:
+        """lmax / l2 (1 for a lone agent)."""
+        return 1.0 if self.m == 1 else self.laplacian_norm / self.algebraic_connectivity
+
+    @cached_property
+    def norm_bound(self) -> float:
+        """Largest sum of weighted degrees over an edge: bounds lmax; found by one exchange and a max."""
+        return float(self.weighted_degrees[self.edges].sum(axis=1).max(initial=0.0))
+
+    @cached_property
+    def _width(self) -> int:
+        end = distances.hop_distances(self.adjacency, 0).argmax()
+        return int(np.bincount(distances.hop_distances(self.adjacency, end)).max())
+
+    # Distances
+
+    @cached_property
+    def _extent(self) -> distances.Extent:
+        measure = distances.exact_extent if self.m <= _EXACT else distances.estimated_extent
+        return measure(self.adjacency)
+
+    @property
+    def diameter(self) -> int:
+        """Most hops between two agents; for m > 2,000 refused where a few searches do not settle it."""
+        low, high = self._extent.diameter_low, self._extent.diameter_high
+        require(
+            low == high,
+            f"the diameter of more than {_EXACT} agents must be settled by a few searches",
+            f"one between {low} and {high}",
+            "use diameter_bound",
+        )
+        return high
+
+    @property
+    def diameter_bound(self) -> int:
+        """An upper bound on the diameter, at most twice it; exact wherever `diameter` is."""
+        return self._extent.diameter_high
+
+    def radius_center(self) -> tuple[int, int]:
+        """Root of a shallow breadth-first tree, and the tree's depth: the shallowest for m <= 2,000."""
+        return self._extent.center, self._extent.radius
+
+    # Identity
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of m, edges and weights: the same on every machine."""
+        content = self.edges.astype("<i8").tobytes() + self.weights.astype("<f8").tobytes()
+        return hashlib.sha256(f"graph {self.m} {len(self.edges)}\n".encode() + content).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        weighted = "" if (self.weights == 1).all() else ", weighted"
+        return f"Graph(m={self.m}, edges={len(self.edges)}, max_degree={self.degrees.max()}{weighted})"
+
+    def plot(self, values: Array | None = None, *, label: str = "", title: str = "") -> Any:
+        """A drawing of up to 2,000 agents, coloured by degree, or by one number for each; a matplotlib figure. label:
+        what the numbers are."""
+        from gradslide._support.plotting import shown_once
+        from gradslide.graphs.display import plot_graph
+
+        return shown_once(plot_graph(self, values, label=label, title=title))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return facts_html(repr(self), in_words(self.describe()))
+
+    def describe(self) -> dict[str, int | float | None]:
+        """Facts to print; diameter is None where only its bound is known, l2 for a lone agent."""
+        known = self._extent.diameter_low == self._extent.diameter_high
+        return {
+            "m": self.m,
+            "edges": len(self.edges),
+            "degree_min": int(self.degrees.min()),
+            "degree_mean": float(self.degrees.mean()),
+            "degree_max": int(self.degrees.max()),
+            "diameter": self.diameter if known else None,
+            "diameter_bound": self.diameter_bound,
+            "lmax": self.laplacian_norm,
+            "l2": self.algebraic_connectivity if self.m > 1 else None,
+            "condition": self.condition,
+        }
+
+
+def _frozen(values: Array) -> Array:
+    values.flags.writeable = False
+    return values
+
+
+def _frozen_matrix(matrix: Array) -> Array:
+    matrix.sort_indices()
+    for part in (matrix.data, matrix.indices, matrix.indptr):
+        _frozen(part)
+    return matrix

@@ -1,0 +1,152 @@
+"""The primal-dual method of Condat (J. Optim. Theory Appl. 158, 2013) and Vu (Adv. Comput. Math. 38, 2013), with the
+averages of Chambolle and Pock (Math. Program. 159, 2016)."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradslide._support.errors import require, require_number
+from gradslide._support.types import Array
+from gradslide.methods import defaults
+from gradslide.methods.base import Context, Copied, Proving, as_floats, average, look, require_coupling, unvalued
+from gradslide.network.coupling import Dual
+
+
+@dataclass(frozen=True)
+class State(Copied):
+    """x_k and z_k; averages over x_1, ..., x_k and z_1, ..., z_k; the gradient y at x_{k-1}, ft*(y), and averages.
+
+    averages: whether they are recommended, and not the last x.
+    """
+
+    k: int
+    averages: bool
+    tau: float
+    sigma: float
+    L: float
+    A_norm: float
+    x: Array
+    x_bar: Array
+    y: Array
+    y_is_known: bool
+    y_bar: Array
+    conjugate: Array
+    conjugate_bar: Array
+    dual: Dual
+    dual_bar: Dual
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondatVu(Proving):
+    """One gradient and one step of z (one product with A, one with A^T, or one exchange) per iteration.
+
+    x+ = prox of x - tau (grad ft(x) + A^T z), z+ = prox of z + sigma A (2 x+ - x). Assumes ft convex and L-smooth.
+    x_k converges if 1/tau - sigma ||A||^2 >= L/2 (Euclidean); with L in place of L/2, which other geometries need, the
+    gap of the averages is at most (V/tau + U/sigma)/k. For L = 0 it is the method of Chambolle and Pock. Recommended
+    is the last x; the average for L = 0 and for other geometries.
+
+    ratio: sigma = ratio/||A|| and 1/tau = L/2 (or L) + ratio ||A||; sqrt(U/V) balances the two terms of the bound
+    (default: from the same estimate as R of PDS). tau, sigma: in its place. L, norm, coupling: as for PDS.
+    """
+
+    tuned: ClassVar[str] = "ratio"
+
+    ratio: float | None = None
+    tau: float | None = None
+    sigma: float | None = None
+    L: float | None = None
+    norm: float | None = None
+    coupling: str = "incidence"
+
+    def __post_init__(self) -> None:
+        for name in ("ratio", "tau", "sigma"):
+            if (value := getattr(self, name)) is not None:
+                require_number(name, value, "leave it out for the default", above=0)
+        for name in ("L", "norm"):
+            if (value := getattr(self, name)) is not None:
+                require_number(name, value, "leave it out to have it found", least=0)
+        given = f"ratio={self.ratio}, tau={self.tau}, sigma={self.sigma}"
+        steps = (self.tau is None) == (self.sigma is None) and (self.ratio is None or self.tau is None)
+        require(steps, "give tau and sigma, or ratio, or none of them", given, "drop what is too much")
+        as_floats(self, "ratio", "tau", "sigma", "L", "norm")
+        require_coupling(self.coupling)
+
+    def init(self, context: Context) -> State:
+        A_norm = context.coupling.norm() if self.norm is None else self.norm
+        L = defaults.smoothness(context) if self.L is None else self.L
+        x = context.x0
+        y = context.oracle.gradient(x)
+        tau, sigma = self._steps(context, y, L, A_norm)
+        unknown = unvalued(y).conjugate
+        dual = context.coupling.start(x, context.s0)
+        return State(
+            k=0,
+            averages=not context.domain.euclidean or L == 0,
+            tau=tau,
+            sigma=sigma,
+            L=L,
+            A_norm=A_norm,
+            x=x,
+            x_bar=x,
+            y=y,
+            y_is_known=True,
+            y_bar=y,
+            conjugate=unknown,
+            conjugate_bar=unknown,
+            dual=dual,
+            dual_bar=dual,
+        )
+
+    def _steps(self, context: Context, y: Array, L: float, A_norm: float) -> tuple[float, float]:
+        least = L / 2 if context.domain.euclidean else L
+        if self.tau is not None and self.sigma is not None:
+            slack = 1 / self.tau - self.sigma * A_norm**2
+            rule = f"1/tau - sigma ||A||^2 must be at least {least:.6g} here"
+            require(slack >= least * (1 - 1e-9) - 1e-12 / self.tau, rule, f"{slack:.6g}", "lower tau or sigma")
+            return self.tau, self.sigma
+        ratio = self.ratio
+        if ratio is None:
+            R = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
+            ratio = math.sqrt(8) * R
+        return 1 / (least + ratio * (A_norm or 1.0)), ratio / (A_norm or 1.0)
+
+    def step(self, context: Context, state: State) -> State:
+        domain, coupling, s = context.domain, context.coupling, state
+        y, conjugate = look(context, s.x, s.y if s.y_is_known else None)
+        theta = domain.grad_nu(s.x) / s.tau - y - coupling.pull(s.dual)
+        x = domain.prox(theta, context.problem.mu + 1 / s.tau)
+        dual = coupling.ascend(s.dual, 2 * x - s.x, 1 / s.sigma)
+        weight = 1 / (s.k + 1)
+        return State(
+            k=s.k + 1,
+            averages=s.averages,
+            tau=s.tau,
+            sigma=s.sigma,
+            L=s.L,
+            A_norm=s.A_norm,
+            x=x,
+            x_bar=average(s.x_bar, x, weight),
+            y=y,
+            # The gradient of a linear f stays.
+            y_is_known=s.L == 0,
+            y_bar=average(s.y_bar, y, weight),
+            conjugate=conjugate,
+            conjugate_bar=conjugate if s.k == 0 else average(s.conjugate_bar, conjugate, weight),
+            dual=dual,
+            dual_bar=Dual(*(average(bar, new, weight) for bar, new in zip(s.dual_bar, dual, strict=True))),
+        )
+
+    def output(self, state: State) -> dict[str, Array]:
+        outputs = {"last": state.x, "average": state.x_bar}
+        return dict(reversed(outputs.items())) if state.averages else outputs
+
+    def dual(self, state: State) -> dict[str, Array]:
+        """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
+        return {"last": state.dual.s, "average": state.dual_bar.s}
+
+    def invariant(self, state: State) -> Array:
+        return state.dual.w
+
+    def parameters(self, state: State) -> dict[str, float]:
+        ratio = state.sigma * (state.A_norm or 1.0)
+        return {"ratio": ratio, "tau": state.tau, "sigma": state.sigma, "L": state.L, "A_norm": state.A_norm}

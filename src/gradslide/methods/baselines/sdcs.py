@@ -1,0 +1,43 @@
+"""Stochastic decentralized communication sliding: Lan, Lee, Zhou, "Communication-efficient algorithms for
+decentralized and stochastic optimization", Math. Program. 180, 2020."""
+
+from dataclasses import dataclass, field
+
+from gradslide._support.errors import InputError, kind_of, require_number
+from gradslide._support.types import Array
+from gradslide.methods.base import Context
+from gradslide.methods.baselines.communication_sliding import CommunicationSliding, State, outer_iteration
+from gradslide.oracles import Sampling, WithReplacement
+
+
+@dataclass(frozen=True, kw_only=True)
+class SDCS(CommunicationSliding):
+    """DCS with sampled gradients: two exchanges and T_k = min(growth k, most) batches per outer iteration.
+
+    Assumes, beyond what DCS does, unbiased samples G_i with E|G_i - ft_i'|^2 <= sigma^2. The bounds of DCS then hold in
+    expectation with M^2 + sigma^2/batch in place of M^2, up to a constant. The theorem takes T = m (M^2 + sigma^2)
+    N/(||Lap||^2 D) for N outer iterations and some D > 0: T_k = growth k is of the same order, and needs neither M and
+    sigma nor N. From T_k = `most` on the noise no longer averages out.
+
+    batch: samples per agent in each inner iteration. oracle: how samples are drawn, one of `gs.oracles`. seed: of the
+    agents' random streams. ratio, growth, most, norm: as for DCS.
+    """
+
+    batch: int = 1
+    oracle: Sampling = field(default_factory=WithReplacement)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("batch", self.batch, "each inner iteration takes at least one sample", least=1, whole=True)
+        require_number("seed", self.seed, "for example seed=0", least=0, whole=True)
+        if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
+            raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
+
+    def step(self, context: Context, state: State) -> State:
+        row, batch = self.row(state, context.problem.mu), int(self.batch)
+
+        def gradient(u: Array, t: int) -> Array:
+            return context.oracle.sampled_gradient(u, state.samples + (t - 1) * batch, batch)
+
+        return outer_iteration(context, state, row, gradient, samples=batch)

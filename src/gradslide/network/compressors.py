@@ -1,0 +1,111 @@
+"""Messages made smaller than the vectors that they stand for."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gradslide._support.errors import require, require_number
+from gradslide._support.types import Array
+
+__all__ = ["Compressor", "Quantization", "TopK"]
+
+
+class Compressor(Protocol):
+    """Works on each agent's row of v, (m, d), by itself."""
+
+    def compress(self, v: Array, random: np.random.Generator) -> Array:
+        """What a receiver makes of the message."""
+        ...
+
+    def contract(self, v: Array, random: np.random.Generator) -> Array:
+        """The same, scaled so that E|C(v) - v|^2 <= (1 - quality) |v|^2."""
+        ...
+
+    def quality(self, d: int) -> float:
+        """In (0, 1]: how much of a vector of d numbers gets through at least."""
+        ...
+
+    def floats(self, v: Array) -> int:
+        """Size of one agent's message, in numbers of v's precision, rounded up."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopK:
+    """The k largest entries, with their positions; the others count as zero. share: k as a part of d, rounded up."""
+
+    k: int | None = None
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        given = f"k={self.k}, share={self.share}"
+        require((self.k is None) != (self.share is None), "TopK needs k or share", given, "for example TopK(share=0.1)")
+        if self.k is not None:
+            require_number("k", self.k, "the number of entries to keep", least=1, whole=True)
+        if self.share is not None:
+            require_number("share", self.share, "0.1 keeps a tenth", above=0, most=1)
+
+    def kept(self, d: int) -> int:
+        """How many of d entries are sent."""
+        if self.k is not None:
+            return min(d, int(self.k))
+        assert self.share is not None
+        # 0.07 * 100 is 7 and a little.
+        return math.ceil(self.share * d - 1e-9 * d)
+
+    def compress(self, v: Array, random: np.random.Generator) -> Array:
+        k = self.kept(v.shape[1])
+        if k == v.shape[1]:
+            return v
+        largest = np.argpartition(-np.abs(v), k - 1, axis=1)[:, :k]
+        compressed = np.zeros_like(v)
+        np.put_along_axis(compressed, largest, np.take_along_axis(v, largest, axis=1), axis=1)
+        return compressed
+
+    def contract(self, v: Array, random: np.random.Generator) -> Array:
+        return self.compress(v, random)
+
+    def quality(self, d: int) -> float:
+        return self.kept(d) / d
+
+    def floats(self, v: Array) -> int:
+        width, d = _bits(v), int(v.shape[1])
+        positions = math.ceil(math.log2(d)) if self.kept(d) < d else 0
+        return min(d, math.ceil(self.kept(d) * (width + positions) / width))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantization:
+    """Each entry rounded at random, without bias, to one of `levels` steps of |v| and a sign (QSGD, Alistarh et al.
+    2017); |v| is sent with them."""
+
+    levels: int = 16
+
+    def __post_init__(self) -> None:
+        require_number("levels", self.levels, "16 takes 6 bits per entry", least=1, whole=True)
+
+    def compress(self, v: Array, random: np.random.Generator) -> Array:
+        # Scaled first: squares of very small or large entries leave the range of floats.
+        largest = np.max(np.abs(v), axis=1, keepdims=True)
+        scaled = np.divide(v, largest, out=np.zeros_like(v), where=largest > 0)
+        norms = np.linalg.norm(scaled, axis=1, keepdims=True)
+        steps = np.divide(self.levels * np.abs(scaled), norms, out=np.zeros_like(v), where=norms > 0)
+        rounded = np.floor(steps + random.random(v.shape, dtype=v.dtype))
+        return np.sign(v) * (rounded / self.levels) * norms * largest
+
+    def contract(self, v: Array, random: np.random.Generator) -> Array:
+        return self.compress(v, random) * self.quality(v.shape[1])
+
+    def quality(self, d: int) -> float:
+        return 1 / (1 + min(d / self.levels**2, math.sqrt(d) / self.levels))
+
+    def floats(self, v: Array) -> int:
+        bits = math.ceil(math.log2(2 * self.levels + 1))
+        d: int = v.shape[1]
+        return min(d, math.ceil((_bits(v) + d * bits) / _bits(v)))
+
+
+def _bits(v: Array) -> int:
+    return 8 * int(v.dtype.itemsize)

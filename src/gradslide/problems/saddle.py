@@ -1,0 +1,153 @@
+"""min over x, max over z of f(x) + <A x, z> - h(z), and min f(x) under linear constraints."""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradslide._support.errors import InputError, require, require_number, unknown_name
+from gradslide._support.parameters import checked
+from gradslide._support.types import Array
+from gradslide.domains import Domain
+from gradslide.losses import Loss
+from gradslide.problems import scaling as scalings
+from gradslide.problems.dual_space import DualSpace
+from gradslide.problems.linear_map import linear_map
+from gradslide.problems.measures import total
+from gradslide.problems.operator_norm import operator_norm
+from gradslide.problems.problem import Objective, checked_domain
+from gradslide.problems.terms import Interval, as_term
+
+
+class Distances(NamedTuple):
+    """U(z_0, z) and V(x_0, x)."""
+
+    U: float
+    V: float
+
+
+class Saddle(Objective):
+    """min over x in X, max over z in Z of f(x) + <A x, z> - h(z), with f = ft + mu nu + r.
+
+    loss, domain, mu: as for `gs.Problem`; a loss of several agents is a sum over blocks of x, which A sees one after
+    the other. A: (k, n) array, scipy sparse matrix, LinearOperator, PyLops operator, or a pair of functions (forward,
+    adjoint). h: one of `gs.terms` (0 by default), a domain for its indicator, or an object with prox(v, step).
+    dual_domain: the set Z with the geometry of its steps; the whole space by default, where h = <b, z> means A x = b.
+    norm: ||A||, if known, in the norms of the two domains. scaling: "rows", "columns" or "both" weighs the coordinates
+    of z and x by the entries of A; columns only where mu = 0, and they can make L V larger.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        A: Any,
+        h: Any = None,
+        domain: Domain | None = None,
+        dual_domain: Domain | None = None,
+        mu: float = 0.0,
+        *,
+        norm: float | None = None,
+        scaling: str | None = None,
+    ) -> None:
+        super().__init__(loss, domain, mu)
+        self.A = linear_map(A, self.m * self.d, self.dtype)
+        if isinstance(h, Domain):
+            rule = "a set as h is the indicator of it: give it as h or as dual_domain"
+            require(dual_domain is None, rule, "both", "leave dual_domain out")
+            h, dual_domain = None, h
+        dual_domain = checked_domain("dual_domain", dual_domain).bind(1, self.A.shape[0], self.dtype)
+        if norm is not None:
+            require_number("norm", norm, "leave it out to have it found", least=0)
+        if scaling is not None:
+            dual_domain = self._scale(scaling, dual_domain)
+        self.duals = DualSpace(dual_domain, as_term(h))
+        self._norm = norm
+
+    def _scale(self, scaling: str, dual_domain: Domain) -> Domain:
+        if scaling not in scalings.KINDS:
+            raise unknown_name("scaling", scaling, scalings.KINDS)
+        weights = scalings.weights(self.A, scaling)
+        if scaling != "rows":
+            rule = "columns can be scaled where mu = 0, since mu nu is part of the problem"
+            require(self.mu == 0, rule, f"mu={self.mu:g}", 'use scaling="rows", or put the ridge into the loss')
+            self.domain = _weighted("domain", self.domain, weights.x.reshape(self.m, self.d))
+        return dual_domain if scaling == "columns" else _weighted("dual_domain", dual_domain, weights.z)
+
+    @cached_property
+    def has_gap(self) -> bool:
+        """Whether both sides of the gap can be computed."""
+        h_is_known = not np.isnan(self.duals.h(self.duals.start()))
+        return self.has_lower_bound and self.maximum_is_known and bool(h_is_known)
+
+    @cached_property
+    def maximum_is_known(self) -> bool:
+        """Whether max over Z of <A x, z> - h(z) can be computed."""
+        return not np.isnan(self.duals.conjugate(np.zeros_like(self.duals.start())))
+
+    def operator_norm(self, A: Any = None) -> float:
+        """||A|| in the norms of nu and zeta: as given, or found. A: the same map, counted."""
+        if self._norm is not None:
+            return float(self._norm)
+        return operator_norm(self.A if A is None else A, self.domain, self.duals.domain)
+
+    def distances(self, x: Array, z: Array, x0: Array | None = None) -> "Distances":
+        """U(z_0, z) and V(x_0, x) of points (d,) or (m, d), and (k,): what `guarantees.saddle_R` takes."""
+        x = np.broadcast_to(np.asarray(x, dtype=self.dtype), (self.m, self.d))
+        z = np.asarray(z, dtype=self.dtype).reshape(1, -1)
+        return Distances(self.duals.U(self.duals.start(), z), total(self.domain.V(self.start(x0), x)))
+
+    def product(self, x: Array) -> Array:
+        """A x, as a row (1, k)."""
+        return self.A.apply(x.reshape(-1))[None]
+
+    def described(self, m: int) -> str:
+        return f"{super().described(m)[:-1]}, A: {self.A.shape[0]} x {self.A.shape[1]}, z: {self.duals!r})"
+
+
+class LinearlyConstrained(Saddle):
+    """min f(x) over x in X with A x = b, or A x <= b, or lower <= A x <= upper; f = ft + mu nu + r.
+
+    b: the right-hand side. sense: "==" or "<=" (or ">="). lower, upper: in the place of b, bounds on A x; either may be
+    left out or infinite. loss, A, domain, mu, norm, scaling: as for `Saddle`. The solution's dual holds the
+    multipliers: f(x) + <z, A x - b>, so z >= 0 where A x <= b binds, and -z is the price of b.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        A: Any,
+        b: Any = None,
+        domain: Domain | None = None,
+        mu: float = 0.0,
+        *,
+        sense: str | None = None,
+        lower: Any = None,
+        upper: Any = None,
+        norm: float | None = None,
+        scaling: str | None = None,
+    ) -> None:
+        super().__init__(loss, A, None, domain, mu=mu, norm=norm, scaling=scaling)
+        self.duals = DualSpace(self.duals.domain, _interval(self.A.shape[0], b, sense, lower, upper))
+
+
+def _interval(k: int, b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
+    got = f"b {'not ' * (b is None)}given, lower {'not ' * (lower is None)}given, upper {'not ' * (upper is None)}given"
+    one = (b is None) != (lower is None and upper is None)
+    require(one, "give b, or lower and upper (or one of them)", got, "b=0 for A x = 0")
+    if b is None:
+        require(sense is None, "sense goes with b", repr(sense), "leave it out: lower and upper say it")
+        return Interval(-np.inf if lower is None else lower, np.inf if upper is None else upper)
+    if sense not in (None, "==", "<=", ">="):
+        raise unknown_name("sense", sense, ["==", "<=", ">="])
+    rule = f"b must be a number or have one entry for each of the {k} rows of A"
+    require(np.shape(b) in ((), (k,)), rule, f"shape {np.shape(b)}", "check it against A")
+    b = checked("b", b)
+    return Interval(-np.inf if sense == "<=" else b, np.inf if sense == ">=" else b)
+
+
+def _weighted(name: str, domain: Domain, weights: Array) -> Domain:
+    if not hasattr(domain, "weighted"):
+        rule = f"{name} must be Free, Box or NonNegative where it is scaled"
+        raise InputError(rule, type(domain).__name__, "leave scaling out")
+    weighted: Domain = domain.weighted(weights)
+    return weighted

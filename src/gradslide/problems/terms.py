@@ -1,0 +1,227 @@
+"""Dual terms h whose prox step has a closed form. A set is no term: it is the dual domain."""
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.parameters import Fit, checked
+from gradslide._support.types import Array
+from gradslide.domains import Domain, Free
+
+__all__ = ["Interval", "Linear", "Prox", "Quadratic", "Term"]
+
+
+class Term(abc.ABC):
+    """h, on z as a row (1, k). The dual domain's set and penalty come on top of it.
+
+    `bind` comes first: the other methods hold for the term that it returns.
+    """
+
+    @abc.abstractmethod
+    def bind(self, domain: Domain) -> Self:
+        """The term checked against a bound dual domain, its parameters rows."""
+
+    @abc.abstractmethod
+    def prox(self, domain: Domain, theta: Array, scale: Array) -> Array:
+        """argmin over Z of scale zeta(z) + h(z) - <theta, z>."""
+
+    @abc.abstractmethod
+    def value(self, z: Array) -> float:
+        """h(z)."""
+
+    @abc.abstractmethod
+    def conjugate(self, domain: Domain, v: Array) -> float:
+        """max over Z of <v, z> - h(z); inf where there is none, NaN where it is not known."""
+
+    def violation(self, domain: Domain, v: Array) -> Array | None:
+        """For terms that keep A x in a set: v less the nearest point of it. None for all others."""
+        return None
+
+    def escape(self, v: Array) -> Array:
+        """For these: the part of the direction v that leads out of the set, however far one goes."""
+        return v
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Term):
+    """h(z) = <b, z>. b: a number or (k,); h = 0 by default."""
+
+    b: Array = 0.0
+
+    def __post_init__(self) -> None:
+        checked("b", self.b)
+
+    def bind(self, domain: Domain) -> Self:
+        return replace(self, b=_row(domain, "b", self.b))
+
+    def prox(self, domain: Domain, theta: Array, scale: Array) -> Array:
+        return domain.prox(theta - self.b, scale)
+
+    def value(self, z: Array) -> float:
+        return float(np.vdot(self.b, z))
+
+    def conjugate(self, domain: Domain, v: Array) -> float:
+        return -float(domain.linear_minimum(self.b - v)[0])
+
+    def violation(self, domain: Domain, v: Array) -> Array | None:
+        return v - self.b if _is_free(domain) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic(Term):
+    """h(z) = weight/2 |z|^2 + <b, z>, on a Euclidean dual domain. weight: positive; b: a number or (k,)."""
+
+    weight: float
+    b: Array = 0.0
+
+    def __post_init__(self) -> None:
+        weight = checked("weight", self.weight)
+        require(weight.ndim == 0 and bool(weight > 0), "weight must be a positive number", self.weight, "or use Linear")
+        checked("b", self.b)
+
+    def bind(self, domain: Domain) -> Self:
+        _require_euclidean(self, domain)
+        return replace(self, weight=float(self.weight), b=_row(domain, "b", self.b))
+
+    def prox(self, domain: Domain, theta: Array, scale: Array) -> Array:
+        # weight/2 |z|^2 is weight zeta(z) up to a linear term, but for zeta's weights.
+        return domain.prox(theta - self._tilt(domain), scale + self.weight / _weights(domain))
+
+    def value(self, z: Array) -> float:
+        return float(np.vdot(self.b, z) + self.weight / 2 * np.vdot(z, z))
+
+    def conjugate(self, domain: Domain, v: Array) -> float:
+        z = domain.prox(v - self._tilt(domain), self.weight / _weights(domain))
+        return float(np.vdot(v, z)) - self.value(z) - float(domain.r(z)[0])
+
+    def _tilt(self, domain: Any) -> Array:
+        return self.b + self.weight * domain.center
+
+
+@dataclass(frozen=True, eq=False)
+class Interval(Term):
+    """h(z) = max of <v, z> over lower <= v <= upper, which keeps A x between them. Either may be infinite."""
+
+    lower: Array
+    upper: Array
+
+    def __post_init__(self) -> None:
+        lower, upper = (checked(name, getattr(self, name), infinite=True) for name in ("lower", "upper"))
+        try:
+            ordered = bool(np.all(lower <= upper) and np.all(lower < np.inf) and np.all(upper > -np.inf))
+        except ValueError:
+            shapes = f"{lower.shape} and {upper.shape}"
+            raise InputError("lower and upper must fit together", shapes, "give equal shapes") from None
+        got = f"lower={self.lower}, upper={self.upper}"
+        require(ordered, "lower <= upper, lower < inf and upper > -inf must hold", got, "swap or correct them")
+
+    def bind(self, domain: Domain) -> Self:
+        rule = "bounds on A x need a dual domain that is the whole space"
+        require(_is_free(domain), rule, type(domain).__name__, "leave dual_domain out")
+        return replace(self, lower=_row(domain, "lower", self.lower), upper=_row(domain, "upper", self.upper))
+
+    def prox(self, domain: Any, theta: Array, scale: Array) -> Array:
+        scale = scale * _weights(domain)
+        theta = theta + scale * domain.center
+        return (theta - self._nearest(theta)) / scale
+
+    def value(self, z: Array) -> float:
+        # A multiplier is 0 where the bound it belongs to is infinite.
+        ends = np.where(z > 0, self.upper, np.where(z < 0, self.lower, 0.0))
+        return float(np.vdot(ends, z))
+
+    def conjugate(self, domain: Domain, v: Array) -> float:
+        return 0.0 if np.array_equal(v, self._nearest(v)) else math.inf
+
+    def violation(self, domain: Domain, v: Array) -> Array | None:
+        return v - self._nearest(v)
+
+    def escape(self, v: Array) -> Array:
+        upwards = np.where(np.isfinite(self.upper), np.maximum(v, 0), 0)
+        return upwards + np.where(np.isfinite(self.lower), np.minimum(v, 0), 0)
+
+    def _nearest(self, v: Array) -> Array:
+        return np.minimum(np.maximum(v, self.lower), self.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class Prox(Term):
+    """An h of your own: prox(v, step) = argmin_z h(z) + |z - v|^2 / (2 step), for flat arrays v of k entries.
+
+    value(z) -> h(z) and conjugate(v) -> max_z <v, z> - h(z): where both are given, gaps can be measured.
+    """
+
+    prox_of: Callable[[Array, float], Array]
+    value_of: Callable[[Array], float] | None = None
+    conjugate_of: Callable[[Array], float] | None = None
+
+    def __init__(
+        self,
+        prox: Callable[[Array, float], Array],
+        value: Callable[[Array], float] | None = None,
+        conjugate: Callable[[Array], float] | None = None,
+    ) -> None:
+        for name, given in (("prox", prox), ("value", value), ("conjugate", conjugate)):
+            optional = name != "prox" and given is None
+            require(optional or callable(given), f"{name} must be a function", kind_of(given), "see gs.terms.Prox")
+        object.__setattr__(self, "prox_of", prox)
+        object.__setattr__(self, "value_of", value)
+        object.__setattr__(self, "conjugate_of", conjugate)
+
+    def bind(self, domain: Domain) -> Self:
+        rule = "a prox of your own needs a dual domain that is the whole space, with all coordinates weighted alike"
+        free = _is_free(domain) and np.ndim(_weights(domain)) == 0
+        require(free, rule, type(domain).__name__, "put the set into the prox")
+        return self
+
+    def prox(self, domain: Any, theta: Array, scale: Array) -> Array:
+        v = (domain.center + theta / scale)[0]
+        z = np.asarray(self.prox_of(v, 1 / float(scale)), dtype=theta.dtype)
+        require(z.shape == v.shape, f"prox must return an array of shape {v.shape}", z.shape, "check your prox")
+        return z[None]
+
+    def value(self, z: Array) -> float:
+        return math.nan if self.value_of is None else float(self.value_of(z[0]))
+
+    def conjugate(self, domain: Domain, v: Array) -> float:
+        return math.nan if self.conjugate_of is None else float(self.conjugate_of(v[0]))
+
+
+def as_term(h: Any) -> Term:
+    """h as a term: one of ours, nothing for 0, or an object with prox(v, step), as PyProximal's operators are."""
+    if h is None:
+        return Linear()
+    if isinstance(h, Term):
+        return h
+    if callable(getattr(h, "prox", None)) and not isinstance(h, Domain | type):
+        return Prox(h.prox, value=h if callable(h) else None)
+    raise InputError(
+        "h must have a prox in closed form",
+        kind_of(h),
+        "use gs.terms.Linear, Quadratic or Interval, dual_domain= for a set or penalty, or gs.terms.Prox for your own",
+    )
+
+
+def _is_free(domain: Domain) -> bool:
+    return isinstance(domain, Free) and domain.penalty is None
+
+
+def _weights(domain: Domain) -> Array:
+    return 1.0 if domain.weights is None else domain.weights
+
+
+def _require_euclidean(term: Term, domain: Domain) -> None:
+    rule = f"h = {type(term).__name__} has a closed form on Euclidean dual domains only"
+    require(domain.norm == 2, rule, type(domain).__name__, "use Simplex in place of EntropySimplex, or another h")
+
+
+def _row(domain: Domain, name: str, value: Array) -> Array:
+    values = np.asarray(value)
+    rule = f"{name} must be a number or have one entry for each of the {domain.d} rows of A"
+    require(values.shape in ((), (domain.d,)), rule, f"shape {values.shape}", "check it against A")
+    return Fit(1, domain.d, domain.dtype).vector(name, values)

@@ -1,0 +1,97 @@
+"""Figures of runs (extra `plot`)."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from gradslide._support.errors import unknown_name
+from gradslide._support.plotting import COLOURS, DASHES, pyplot, tidy
+
+AXES = {
+    "gradients": "gradients per agent",
+    "rounds": "communication rounds",
+    "operator_products": "products with A and its transpose",
+    "seconds": "seconds",
+    "samples": "samples per agent",
+    "iteration": "outer iterations",
+}
+
+
+METRICS = {
+    "disagreement": "disagreement max |x_i - mean|",
+    "residual": "residual of the constraints",
+    "gap": "certified gap",
+}
+
+
+class Columns(Protocol):
+    """What was recorded along a run, by name: a `History`, for example."""
+
+    def to_dict(self) -> dict[str, list[Any]]: ...
+
+
+def _second_metric(histories: Iterable[Mapping[str, Sequence[Any]]]) -> str:
+    """What there is to be seen beside the objective."""
+    return next((name for name in METRICS if any(_has(columns, name) for columns in histories)), "disagreement")
+
+
+def _has(columns: Mapping[str, Sequence[Any]], name: str) -> bool:
+    return any(value is not None for value in columns[name])
+
+
+def _numbers(column: Sequence[float | None]) -> list[float]:
+    """What was not measured leaves a gap in a line."""
+    return [math.nan if value is None else value for value in column]
+
+
+def plot_histories(
+    histories: Mapping[str, Columns],
+    *,
+    against: Sequence[str] = ("gradients", "rounds"),
+    optimum: float | None = None,
+    title: str = "",
+) -> Any:
+    """Objective and disagreement (or residual, or gap) against each cost. Of the objective its error, where the optimum
+    is known, or else its certified gap, where there is one."""
+    plt = pyplot()
+    curves = {name: history.to_dict() for name, history in histories.items()}
+    for columns in curves.values():
+        for cost in against:
+            if cost not in columns:
+                raise unknown_name("what to plot against", cost, columns)
+    below = _second_metric(curves.values())
+    bounded = optimum is None and below != "gap" and all(_has(columns, "gap") for columns in curves.values())
+    figure, axes = plt.subplots(
+        2, len(against), figsize=(5.2 * len(against), 6.4), squeeze=False, sharey="row", layout="constrained"
+    )
+    for index, (name, columns) in enumerate(curves.items()):
+        style = {
+            "color": COLOURS[index % len(COLOURS)],
+            "linestyle": DASHES[index % len(DASHES)],
+            "label": name or None,
+        }
+        # A loss without a value has no objective.
+        objective = _numbers(columns["gap" if bounded else "objective"])
+        if optimum is not None:
+            objective = [max(f - optimum, 1e-16 * abs(optimum)) for f in objective]
+        for column, cost in enumerate(against):
+            axes[0, column].plot(columns[cost], objective, **style)
+            axes[1, column].plot(columns[cost], columns[below], **style)
+    for column, cost in enumerate(against):
+        for row in range(2):
+            axis = axes[row, column]
+            if row == 1 or bounded or optimum is not None:
+                axis.set_yscale("log")
+            tidy(axis)
+        axes[1, column].set_xlabel(AXES.get(cost, cost))
+    at = " at the mean" if below == "disagreement" else ""
+    if bounded:
+        axes[0, 0].set_ylabel(f"{METRICS['gap']}{at}")
+    else:
+        axes[0, 0].set_ylabel("objective" if optimum is None else f"objective error{at}")
+    axes[1, 0].set_ylabel(METRICS[below])
+    if any(histories):
+        axes[0, -1].legend(frameon=False)
+    if title:
+        figure.suptitle(title)
+    return figure

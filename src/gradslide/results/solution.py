@@ -1,0 +1,229 @@
+"""What a run gives back."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradslide._support import storage
+from gradslide._support.html import facts_html
+from gradslide._support.types import Array
+from gradslide.results.certificate import KKT, Certificate
+from gradslide.results.costs import Costs, traffic, work
+from gradslide.results.history import History
+from gradslide.results.status import Status
+
+_KIND, _VERSION = "solution", 1
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The answers of the agents here, how the run ended, what it cost and what was observed.
+
+    x: (agents here, d), the output named `output`: the one asked for, else the one that the method recommends, or
+    (without a network) that reached the targets; outputs: all of them by name. dual: multipliers, or None: on a network
+    in node form (A^T z = Lap s), (agents here, d); else z, (k,). y: average of the gradients y_k, where the method
+    keeps it. certificate: a certified gap where there is one; else None, and `certificate_reason` says why. kkt: on a
+    network without a certified gap (or where it was a target), how far the conditions of optimality are from holding,
+    which is no certificate; None where gradients are sampled. parameters: numbers that the method was given or found.
+    warnings: what makes the answer doubtful, in words. mean: of all agents' answers, where they can be seen; else of
+    those here.
+    """
+
+    x: Array
+    agents: Sequence[int]
+    output: str
+    outputs: Mapping[str, Array]
+    status: Status
+    costs: Costs
+    history: History
+    dual: Array | None = None
+    y: Array | None = None
+    certificate: Certificate | None = None
+    certificate_reason: str = "this method gives no certificate"
+    kkt: KKT | None = None
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    mean: Array = None
+    rows_of_all: Callable[[Array], Array] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.mean is None:
+            object.__setattr__(self, "mean", np.mean(self.x, axis=0))
+
+    @property
+    def objective(self) -> float | None:
+        """Of the last record, as the next two are: the sum of all f_i at the mean of the agents; None if not known."""
+        return self._last("objective")
+
+    @property
+    def disagreement(self) -> float | None:
+        """max_i |x_i - mean|; None if it is not known, or there is no network."""
+        return self._last("disagreement")
+
+    @property
+    def gap(self) -> float | None:
+        """The certified gap; None where there is none."""
+        return self._last("gap")
+
+    def _last(self, name: str) -> float | None:
+        return getattr(self.history[-1], name) if len(self.history) else None
+
+    def gather(self) -> Array:
+        """The answers of all agents, (m, d). Where they live in several processes, all of these must call it."""
+        return self.x if self.rows_of_all is None else self.rows_of_all(self.x)
+
+    def gathered(self) -> "Solution":
+        """The solution with the rows of all agents; like `gather`, for all processes together."""
+        rows = self.rows_of_all
+        if rows is None:
+            return self
+        outputs = {name: rows(output) for name, output in self.outputs.items()}
+        return replace(
+            self,
+            x=outputs[self.output],
+            agents=range(len(outputs[self.output])),
+            outputs=outputs,
+            dual=None if self.dual is None else rows(self.dual),
+            y=None if self.y is None else rows(self.y),
+            rows_of_all=None,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to one file, atomically; `gs.load` reads it."""
+        arrays = {f"output.{name}": array for name, array in self.outputs.items()}
+        arrays |= {name: array for name in ("dual", "y", "mean") if (array := getattr(self, name)) is not None}
+        arrays["agents"] = np.asarray(self.agents)
+        meta = {
+            "output": self.output,
+            "status": self.status.name,
+            "costs": self.costs.to_dict(),
+            "history": self.history.to_dict(),
+            "certificate": None if self.certificate is None else asdict(self.certificate),
+            "certificate_reason": self.certificate_reason,
+            "kkt": None if self.kkt is None else asdict(self.kkt),
+            "parameters": dict(self.parameters),
+            "settings": dict(self.settings),
+            "warnings": list(self.warnings),
+        }
+        storage.require_writable(Path(path).parent)
+        return storage.write(path, _KIND, _VERSION, meta, arrays)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for JSON."""
+        return {
+            "status": self.status.name,
+            "message": self.status.value,
+            "output": self.output,
+            "costs": self.costs.to_dict(),
+            "final": {name: column[-1] for name, column in self.history.to_dict().items()} if len(self.history) else {},
+            "history": self.history.to_dict(),
+            "certificate": None if self.certificate is None else asdict(self.certificate),
+            "certificate_reason": self.certificate_reason,
+            "kkt": None if self.kkt is None else asdict(self.kkt),
+            "mean": np.asarray(self.mean).tolist(),
+            "parameters": dict(self.parameters),
+            "settings": dict(self.settings),
+            "warnings": list(self.warnings),
+        }
+
+    def plot(self, optimum: float | None = None) -> Any:
+        """What was reached along the run, against gradients (or samples) and against rounds (or products with A); a
+        matplotlib figure. optimum: to show errors of the objective."""
+        from gradslide._support.plotting import shown_once
+        from gradslide.results.plots import plot_histories
+
+        spent = [self.costs]
+        title = f"{self.settings.get('method', '').split('(')[0]}: {self.status.value}".removeprefix(": ")
+        against = (*work(spent), traffic(spent))
+        return shown_once(plot_histories({"": self.history}, against=against, optimum=optimum, title=title))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return facts_html("Solution", solution_facts(self))
+
+    def __repr__(self) -> str:
+        facts = [f"{name}={getattr(self.costs, name)}" for name in (*work([self.costs]), traffic([self.costs]))]
+        last = self.history[-1] if len(self.history) else None
+        if last and last.objective is not None:
+            facts.append(f"objective={last.objective:.6g}")
+        if last and last.disagreement is not None:
+            facts.append(f"disagreement={last.disagreement:.3g}")
+        elif last and last.residual is not None:
+            facts.append(f"residual={last.residual:.3g}")
+        if last and last.gap is not None:
+            facts.append(f"gap={last.gap:.3g}")
+        elif self.kkt is not None:
+            facts.append(f"stationarity={self.kkt.stationarity:.3g}")
+        if self.warnings:
+            facts.append(f"warnings={len(self.warnings)}")
+        return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"
+
+
+def load(path: str | os.PathLike[str]) -> Solution:
+    """Read a solution that `Solution.save` wrote."""
+    meta, arrays = storage.read(path, _KIND, _VERSION)
+    outputs = {name.removeprefix("output."): array for name, array in arrays.items() if name.startswith("output.")}
+    return Solution(
+        x=outputs[meta["output"]],
+        agents=_numbers(meta, arrays),
+        output=meta["output"],
+        outputs=outputs,
+        status=Status[meta["status"]],
+        costs=Costs(**meta["costs"]),
+        history=History.from_dict(meta["history"]),
+        dual=arrays.get("dual"),
+        y=arrays.get("y"),
+        certificate=None if (proof := meta.get("certificate")) is None else Certificate(**proof),
+        certificate_reason=meta["certificate_reason"],
+        kkt=None if (residuals := meta.get("kkt")) is None else KKT(**residuals),
+        parameters=meta["parameters"],
+        settings=meta["settings"],
+        warnings=tuple(meta.get("warnings", ())),
+        mean=arrays.get("mean"),
+    )
+
+
+def _numbers(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sequence[int]:
+    """The agents of a saved solution: a range where they are one, as earlier releases wrote them."""
+    if "agents" in meta:
+        return range(*meta["agents"])
+    agents = arrays["agents"].tolist()
+    whole = range(agents[0], agents[0] + len(agents))
+    return whole if agents == list(whole) else tuple(agents)
+
+
+def solution_facts(solution: Solution) -> dict[str, str]:
+    """How a run ended, what it cost and what was reached."""
+    costs, last = solution.costs, solution.history[-1] if len(solution.history) else None
+    spent = [*work([costs]), traffic([costs]), "control_rounds", "floats_sent", "operator_products"]
+    facts = {
+        "status": f"{solution.status.short}: {solution.status.value}",
+        "outer iterations": f"{last.iteration if last else 0:,}",
+        **{name.replace("_", " "): f"{count:,}" for name in spent if (count := getattr(costs, name))},
+        "seconds": f"{costs.seconds:.3g}",
+    }
+    if last is not None:
+        seen = {
+            "objective": last.objective,
+            "disagreement": last.disagreement,
+            "residual": last.residual if last.disagreement is None else None,
+            "gap (certified)": last.gap,
+        }
+        facts |= {name: f"{value:.6g}" for name, value in seen.items() if value is not None}
+    if solution.certificate is not None:
+        facts["optimum"] = _between(solution.certificate, exact=not costs.operator_products)
+    elif solution.kkt is not None:
+        facts["stationarity"] = f"{solution.kkt.stationarity:.3g}"
+    return facts | {f"warning {number}": text for number, text in enumerate(solution.warnings, 1)}
+
+
+def _between(proof: Certificate, *, exact: bool) -> str:
+    """Where the optimum lies. exact: the answer is where it must be, whatever the residual says."""
+    if exact or proof.residual == 0:
+        return f"between {proof.lower:.6g} and {proof.upper:.6g}"
+    return f"at least {proof.lower:.6g}; {proof.upper:.6g} at the answer, which misses its constraints a little"

@@ -1,0 +1,235 @@
+"""A reference optimum, found with all data in one place: for measuring errors and for R from theory, never by
+a method."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradslide._support.errors import InputError
+from gradslide._support.types import Array
+from gradslide.domains import Box, EntropySimplex, Free, L2Ball, NonNegative, Simplex
+from gradslide.graphs.graph import Graph
+from gradslide.problems.problem import Problem
+
+# Up to here the shares of a multiplier are optimised, with dense matrices.
+_DENSE = 2_000
+# A point this far out is on its way to infinity.
+_ENDLESS = 1e10
+
+
+@dataclass(frozen=True)
+class Reference:
+    """x* (d,), f* = sum of all f_i(x*), and how far x* is from stationary (length of a prox-gradient step)."""
+
+    x: Array
+    objective: float
+    stationarity: float
+
+    def V(self, problem: Problem, x0: Array) -> float:
+        """V(x_0, x*), summed over the agents."""
+        return float(np.sum(problem.domain.V(x0, _stacked(problem, self.x)), dtype=np.float64))
+
+    def multiplier(self, problem: Problem, graph: Graph, coupling: str) -> float:
+        """||z*|| of a multiplier of A x = 0.
+
+        A^T z = -(g_i + n_i) with n_i in the normal cone of X (and the subdifferential of r) at x*. The n_i add
+        up to -sum g_i; for a ball, a box or the orthant their shares are chosen to make ||z|| smallest, else
+        each agent takes an equal share: a valid multiplier, not always the smallest.
+        """
+        x = _stacked(problem, self.x)
+        g = np.asarray(problem.loss.gradient(x) + problem.mu * problem.domain.grad_nu(x), dtype=np.float64)
+        w = g.mean(axis=0) - g
+        normals = _active_normals(problem, self.x) if graph.m <= _DENSE else []
+        root = _inverse_root(graph, coupling) if normals else None
+        for normal in normals:
+            pull = -g @ normal
+            if pull.sum() > 0:
+                w += np.outer(_pull_left(pull, root) - w @ normal, normal)
+        return _smallest_multiplier(graph, coupling, w)
+
+
+def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> float:
+    """The smallest ||z|| with A^T z = mean(g) - g_i, g_i the gradient of f_i at the one point x (d,)."""
+    _require_common(problem)
+    # mu nu and r are the same for all agents: their gradients cancel.
+    g = np.asarray(problem.loss.gradient(_stacked(problem, x)), dtype=np.float64)
+    return _smallest_multiplier(graph, coupling, g.mean(axis=0) - g)
+
+
+def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
+    """Minimise sum_i f_i over the common set by L-BFGS (X = R^d, no penalty) or by restarted FISTA.
+
+    A minimiser must exist: logistic regression on separable data has none without a set or mu > 0.
+    """
+    domain = problem.domain
+    _require_common(problem)
+    if isinstance(domain, EntropySimplex) and problem.mu == 0:
+        # The same set and objective; projections reach its boundary, entropy only creeps up to it.
+        return reference(Problem(problem.loss, Simplex()), tolerance=tolerance, iterations=iterations)
+    pooled = _Pooled(problem)
+    x = pooled.start()
+    if isinstance(domain, Free) and domain.penalty is None:
+        from scipy.optimize import minimize
+
+        options = {
+            "maxiter": iterations,
+            "maxfun": 2 * iterations,
+            "ftol": 1e-16,
+            "gtol": 1e-10,
+            "maxcor": 30,
+        }
+        x = minimize(pooled.smooth_value_and_gradient, x, jac=True, method="L-BFGS-B", options=options).x
+    x, stationarity = _fista(pooled, x, tolerance, iterations, momentum=domain.euclidean)
+    far = float(np.linalg.norm(x))
+    if not (stationarity <= 1e-4 * (1 + far) and far < _ENDLESS):
+        raise InputError(
+            f"a reference optimum must be found within {iterations:,} iterations",
+            f"a point {far:.2g} away whose last step was {stationarity:.2g} long",
+            "check that a minimiser exists; a set or mu > 0 sees to that",
+        )
+    return Reference(x=x, objective=pooled.objective(x), stationarity=stationarity)
+
+
+def _require_common(problem: Problem) -> None:
+    if not problem.domain.common:
+        raise InputError(
+            "a reference optimum needs one domain common to all agents",
+            "a domain per agent",
+            "leave the reference out",
+        )
+
+
+def _stacked(problem: Problem, x: Array) -> Array:
+    """One point for all agents."""
+    return np.broadcast_to(np.asarray(x, dtype=problem.dtype), (problem.m, problem.d))
+
+
+class _Pooled:
+    """sum_i f_i at one point for all, in double precision where the loss allows."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    def start(self) -> Array:
+        return np.array(self._problem.domain.start()[0], dtype=np.float64)
+
+    @property
+    def dtype(self) -> Any:
+        return self._problem.dtype
+
+    def rounded(self, x: Array) -> Array:
+        """x as the loss sees it."""
+        return np.asarray(np.asarray(x, dtype=self.dtype), dtype=np.float64)
+
+    def objective(self, x: Array) -> float:
+        return float(np.sum(self._problem.objective(self._all(x)), dtype=np.float64))
+
+    def value(self, x: Array) -> float:
+        """sum_i ft_i."""
+        return float(np.sum(self._problem.loss.value(self._all(x)), dtype=np.float64))
+
+    def value_and_gradient(self, x: Array) -> tuple[float, Array]:
+        """Of sum_i ft_i."""
+        values, gradients = self._problem.loss.value_and_gradient(self._all(x))
+        return float(np.sum(values, dtype=np.float64)), np.sum(gradients, axis=0, dtype=np.float64)
+
+    def smooth_value_and_gradient(self, x: Array) -> tuple[float, Array]:
+        """Of sum_i ft_i + mu nu."""
+        value, gradient = self.value_and_gradient(x)
+        domain, mu = self._problem.domain, self._problem.mu
+        at = self._all(x)
+        return value + mu * float(np.sum(domain.nu(at))), gradient + mu * np.sum(domain.grad_nu(at), axis=0)
+
+    def prox_step(self, x: Array, gradient: Array, L: float) -> Array:
+        """argmin over X of <gradient, u> + m (mu nu(u) + r(u)) + L V(x, u)."""
+        problem = self._problem
+        share = L / problem.m
+        theta = share * problem.domain.grad_nu(self._all(x)) - self._all(gradient / problem.m)
+        return np.asarray(problem.domain.prox(theta, problem.mu + share)[0], dtype=np.float64)
+
+    def distance(self, x: Array, u: Array) -> float:
+        return float(self._problem.domain.V(self._all(x), self._all(u))[0])
+
+    def _all(self, x: Array) -> Array:
+        return _stacked(self._problem, x)
+
+
+def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentum: bool) -> tuple[Array, float]:
+    """Accelerated proximal gradient with backtracking, restarted when momentum and step disagree.
+
+    Without momentum every point stays in X, as entropy needs it.
+    """
+    eps = float(np.finfo(pooled.dtype).eps)
+    tolerance, slack = max(tolerance, 4 * eps), max(1e-13, 4 * eps)
+    L, t, momentum_point = 1.0, 1.0, pooled.rounded(x)
+    stationarity = math.inf
+    for _ in range(iterations):
+        value, gradient = pooled.value_and_gradient(momentum_point)
+        L *= 0.9
+        # Far more doublings than a smooth loss can ask for: past them only rounding is left.
+        for _ in range(100):
+            candidate = pooled.prox_step(momentum_point, gradient, L)
+            moved = candidate - momentum_point
+            expected = value + gradient @ moved + L * pooled.distance(momentum_point, candidate)
+            if pooled.value(candidate) <= expected + slack * abs(value):
+                break
+            L *= 2
+        else:
+            return x, stationarity
+        stationarity = float(np.linalg.norm(moved))
+        if stationarity <= tolerance * (1 + float(np.linalg.norm(candidate))):
+            return candidate, stationarity
+        if not momentum or moved @ (candidate - x) < 0:
+            t, momentum_point = 1.0, candidate
+        else:
+            t, t_before = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
+            momentum_point = pooled.rounded(candidate + (t_before - 1) / t * (candidate - x))
+        x = candidate
+    return x, stationarity
+
+
+def _smallest_multiplier(graph: Graph, coupling: str, w: Array) -> float:
+    """The smallest ||z|| with A^T z = w: Lap s = w, and z = B^T s or s."""
+    from scipy.sparse.linalg import splu
+
+    if graph.m == 1:
+        return 0.0
+    # With one agent grounded the Laplacian is definite.
+    s = np.zeros_like(w)
+    s[1:] = splu(graph.laplacian[1:, 1:].tocsc()).solve(w[1:])
+    s -= s.mean(axis=0)
+    return math.sqrt(max(0.0, float(np.sum(s * w)))) if coupling == "incidence" else float(np.linalg.norm(s))
+
+
+def _active_normals(problem: Problem, x: Array) -> list[Array]:
+    """Orthonormal outward normals of the faces of X that x lies on."""
+    domain = problem.domain
+    close = 1e-6 * (1 + float(np.linalg.norm(x)))
+    if isinstance(domain, L2Ball) and domain.penalty is None:
+        offset = x - domain.origin[0]
+        distance = float(np.linalg.norm(offset))
+        return [offset / distance] if distance > 0 and distance >= float(domain.radius[0, 0]) - close else []
+    if isinstance(domain, Box | NonNegative) and domain.penalty is None:
+        axes = np.eye(problem.d)
+        lo, hi = np.broadcast_to(domain.lo, (1, problem.d))[0], np.broadcast_to(domain.hi, (1, problem.d))[0]
+        return [-axes[j] for j in np.flatnonzero(x <= lo + close)] + [axes[j] for j in np.flatnonzero(x >= hi - close)]
+    return []
+
+
+def _inverse_root(graph: Graph, coupling: str) -> Array:
+    """A matrix whose product with w has the norm of the smallest multiplier of w."""
+    values, vectors = np.linalg.eigh(graph.laplacian.toarray())
+    return (vectors[:, 1:] / values[1:] ** (0.5 if coupling == "incidence" else 1.0)).T
+
+
+def _pull_left(pull: Array, root: Array) -> Array:
+    """pull - shares, with shares >= 0 of the same sum, such that root times what is left is smallest."""
+    from scipy.optimize import nnls
+
+    weight = 1e3 * float(np.linalg.norm(root, 2))
+    system = np.vstack([root, np.full(len(pull), weight)])
+    shares, _ = nnls(system, np.append(root @ pull, weight * pull.sum()))
+    left = pull - shares
+    return left - left.mean()
