@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 # PyTorch says so itself where a gradient is the first thing that a process asks of a GPU.
 pytestmark = pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS:UserWarning")
 
-PAGE = Path(__file__).parents[1] / "docs" / "autodiff.md"
+PAGE = Path(__file__).parents[2] / "docs" / "autodiff.md"
 EQUAL, RAGGED = [6] * 5, [7, 1, 12, 7, 3]
 
 no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch can use")

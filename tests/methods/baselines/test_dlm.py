@@ -4,16 +4,11 @@ import numpy as np
 import pytest
 from agents import iterates
 from messages import check_message
+from multiplier_cases import GRAPHS, check_linear, errors_of, weighted
 from problems import huber, least_squares, logistic, quadratic, smoothed_hinge, softmax
 from rivals import check_warm_start, stepped_twice
 
 import gradslide as gs
-
-
-def weighted(m=6):
-    """Links of several weights."""
-    pairs = gs.Graph.random(m, 3, seed=2).edges
-    return gs.Graph.from_edges(m, pairs, weights=np.linspace(0.5, 2.0, len(pairs)))
 
 
 def naive(problem, graph, x, c, rho, iterations):
@@ -60,35 +55,11 @@ def test_on_a_regular_graph_it_is_condat_and_vu(graph):
         np.testing.assert_allclose(one.dual.w + c * one.lap, other.dual.w, rtol=1e-9, atol=1e-12)
 
 
-GRAPHS = [gs.Graph.ring(6), gs.Graph.star(6), weighted(), gs.Graph.grid(2, 3)]
-
-
-def errors_of(problem, graph, method, iterations, every):
-    """Distances to the optimum, now and then."""
-    optimum, seen = gs.reference.reference(problem).x, []
-
-    def look(record, x):
-        if record.iteration % every == 0:
-            seen.append(float(np.linalg.norm(x - optimum)))
-
-    stop = gs.Stop(iterations=iterations)
-    gs.solve(problem, graph, method, stop=stop, callback=look, record_every=iterations)
-    return np.array(seen)
-
-
 @pytest.mark.parametrize("graph", GRAPHS, ids=str)
 @pytest.mark.parametrize("make_loss", [logistic, quadratic, huber])
 def test_it_converges_linearly_with_its_defaults_if_f_is_strongly_convex(make_loss, graph):
     problem = gs.Problem(make_loss(np.random.default_rng(3), graph.m, 3), mu=1.0)
     check_linear(errors_of(problem, graph, gs.DLM(), 120, 10))
-
-
-def check_linear(errors):
-    """A straight line in a logarithmic plot: no stretch of it is much flatter than all of it."""
-    slopes = np.diff(np.log(errors[errors > 1e-6 * errors[0]])[::3])
-    assert len(slopes) >= 1
-    assert slopes.mean() < -0.5
-    assert slopes.max() < 0.3 * slopes.mean()
 
 
 @pytest.mark.parametrize("make_loss", [least_squares, smoothed_hinge, softmax, logistic])

@@ -3,4 +3,4 @@
 import os
 from pathlib import Path
 
-DATA = Path(os.environ.get("GRADSLIDE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("GRADSLIDE_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -184,7 +184,7 @@ def test_the_processes_get_the_same_command_without_n(arguments, kept):
 
 
 def test_the_program_in_the_docs_runs(tmp_path):
-    text = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
     (tmp_path / "program.py").write_text(text.split("```py\n")[1].split("```")[0])
     command = [MPIEXEC, "-n", "3", sys.executable, "-W", "error", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("mpi4py", reason="needs gradslide[mpi]")
 
 MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
-PROGRAM = Path(__file__).with_name("watchdog_program.py")
+PROGRAM = Path(__file__).parents[2] / "helpers" / "watchdog_program.py"
 NOBODY = 2**30  # no process has this number
 under_mpiexec = pytest.mark.skipif(not MPIEXEC.is_file(), reason="needs gradslide[mpi-local]")
 

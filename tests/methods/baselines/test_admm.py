@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from agents import iterates
 from messages import check_message
+from multiplier_cases import GRAPHS, check_linear, errors_of, weighted
 from problems import huber, least_squares, logistic, quadratic, random_case
 from rivals import check_warm_start, stepped_twice
-from test_dlm import GRAPHS, check_linear, errors_of, weighted
 
 import gradslide as gs
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_losses import KINDS, LAYOUTS, make_loss, make_quadratic, point
+from loss_cases import KINDS, LAYOUTS, make_loss, make_quadratic, point
 
 import gradslide as gs
 from gradslide._support.errors import InputError

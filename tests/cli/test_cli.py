@@ -24,7 +24,7 @@ from gradslide.experiments.spec import main_job, parse_spec
 from gradslide.theory.reference import reference
 
 MODULE = [sys.executable, "-W", "error", "-m", "gradslide"]
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sysconfig.get_path("scripts")) / "gradslide"
 
 

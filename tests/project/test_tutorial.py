@@ -1,8 +1,8 @@
 """A reader who follows the tutorial from top to bottom: files are written, commands run, and what is printed is what
 the page says.
 
-Blocks of Python that read what a command has written are marked py: tests/test_docs.py, which runs Python alone, leaves
-them to this test."""
+Blocks of Python that read what a command has written are marked py: test_docs.py, which runs Python alone, leaves them
+to this test."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import pytest
 from agent_folders import free_addresses
 from mpi_tasks import needs_mpi
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)

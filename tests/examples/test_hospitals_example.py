@@ -14,7 +14,7 @@ from agent_folders import all_ended, free_addresses
 import gradslide as gs
 from gradslide.experiments.agent.spec import read_agent
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "hospitals"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"
 SITES = ("north", "east", "south", "west")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the example's scripts are for sh")

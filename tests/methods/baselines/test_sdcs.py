@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 from agents import iterates
+from dcs_twin import SETS, check_iterates, paper, setting
 from five_agents import Recorded
 from messages import check_message
 from problems import logistic
 from rivals import stepped_twice
-from test_dcs import SETS, check_iterates, paper, setting
 
 import gradslide as gs
 from gradslide.oracles import Noise, Stream, WithoutReplacement, WithReplacement
