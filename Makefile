@@ -76,7 +76,7 @@ bench: $(VENV)/.installed-dev ## measure speed, memory and growth, and what over
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/samples.py
 	$(BIN)/python benchmarks/operator_norm.py
-	$(BIN)/python benchmarks/conditions.py
+	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/mpi.py
 	$(BIN)/python benchmarks/peers.py
 

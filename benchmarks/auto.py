@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from auto_bench import pool, problems, rivals, tables
+from auto_bench import baselines, pool, problems, tables
 from auto_bench.errors import BALANCES
 from auto_bench.pool import AUTO, Results, Task
 
@@ -65,14 +65,14 @@ def tasks(wanted: set[int], cells: list[tables.Cell], data_dir: Path | None) -> 
     ]
     for cell in cells:
         if cell[0] != problems.RIDGE:
-            runs = rivals.grid(*cell, data_dir)
+            runs = baselines.grid(*cell, data_dir)
             found += [
                 Task(*cell, *run) for run in runs if wanted & {3, 7} or (4 in wanted and run[0] in ("core", "sliding"))
             ]
     return found
 
 
-def ours(wanted: set[int], cell: tables.Cell) -> list[rivals.Parameters]:
+def ours(wanted: set[int], cell: tables.Cell) -> list[baselines.Parameters]:
     """The parameters that the tables ask for."""
     found = [{"balance": 1.0, "agreement": "exact"}]
     if wanted & {2, 3, 4, 7}:

@@ -1,10 +1,10 @@
-"""What balance buys: gradients against rounds of `gs.AutoPDS`, from balance 0.1 to 300, and of rivals with a few steps.
+"""Plot gradients against rounds of `gs.AutoPDS` for balances from 0.1 to 300, and of two baselines.
 
     python benchmarks/frontier.py [--data-dir DIR] [--picture PICTURE.png]
 
-ijcnn1 as in `benchmarks/auto.py`, with its measure of error and its final mixing. All rounds count, control rounds too;
-beside them those of agreement="exact" with sums free, which no network gives. About a minute, in one process;
---kept draws what the last call found.
+Problem (ijcnn1), error measure and final mixing are those of `benchmarks/auto.py`. Rounds include
+control rounds. The third curve, agreement="exact" with free sums, is a limit that no network
+attains. Takes about a minute in one process; --kept draws the results of the last call.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from auto_bench import problems, rivals
+from auto_bench import baselines, problems
 from auto_bench.errors import ACCURACIES, FinalMixing, Meter, Spent, no_bounds
 
 import gradslide as gs
@@ -27,7 +27,7 @@ SHOWN = (1e-2, 1e-4)
 BALANCES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 LATE, EXACT, FREE = 'agreement="late"', 'agreement="exact"', '"exact", sums free'
 TRACKING, NIDS = "accelerated tracking", "NIDS"
-RIVALS = {TRACKING: "AcceleratedTracking", NIDS: "NIDS"}
+BASELINES = {TRACKING: "AcceleratedTracking", NIDS: "NIDS"}
 # Multiples of the default step.
 FACTORS = {TRACKING: (4.0, 8.0, 16.0), NIDS: (3.0, 6.0)}
 LIMITS = {"gradients": 1_500, "rounds": 20_000}
@@ -73,7 +73,7 @@ def points(network: str, data_dir: Path | None, out: Path) -> Points:
     ]
     runs += [(NIDS, {"factor": factor}) for factor in FACTORS[NIDS]]
     for name, given in runs:
-        method = rivals.make(RIVALS[name], given, PROBLEM, network, data_dir)
+        method = baselines.make(BASELINES[name], given, PROBLEM, network, data_dir)
         label = f"step x {given['factor']:g}" + (f", K = {given['K']}" if "K" in given else "")
         found[name][label] = counted(reached(method, network, data_dir, out))
     return found
@@ -121,7 +121,7 @@ def draw(found: dict[str, Points]) -> Any:
         axis.set_ylabel("communication rounds")
     handles = [plt.Line2D([], [], label=kind, **style) for kind, style in styles.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(styles), frameon=False)
-    figure.suptitle("ijcnn1 over 100 agents: AutoPDS by balance (numbers), and rivals with several steps and K")
+    figure.suptitle("ijcnn1 over 100 agents: AutoPDS by balance (numbers), and baselines with several steps and K")
     return figure
 
 

@@ -1,23 +1,25 @@
-"""The inner iterations of primal-dual sliding, compiled, against a plain NumPy and scipy script (plain_slide.py) and
-against what the machine takes to copy as many bytes.
+"""Time the compiled inner loop of primal-dual sliding.
+
+It is compared with a plain NumPy and SciPy implementation (plain_inner_loop.py), and with copying
+the same number of bytes.
 
     python benchmarks/inner_loop.py [--threads 2]
 
-One thread unless said otherwise. Each of the seven results and five givens is counted once per inner iteration for
-the copy: where columns stay in the cache, a step takes less than that.
+One thread by default. The copy counts each of the seven results and five inputs once per inner
+iteration; an iteration is faster than that where columns stay in the cache.
 """
 
 import os
 
 import numpy as np
-from plain_slide import plain_slide
+from plain_inner_loop import plain_inner_loop
 from timing import best_of, copy_bandwidth, one_thread, parser, show
 
 import gradslide as gs
 from gradslide.kernels.sets import sets_of
 from gradslide.kernels.sliding import Point, Slider, Steps
 
-# Agents, columns, degree, inner iterations, and how many of those the plain script does (times are per iteration).
+# Agents, columns, degree, inner iterations, inner iterations of the plain script. Times are per iteration.
 CASES = [
     (100, 22, 4, 2000, 2000),
     (1000, 100, 6, 200, 200),
@@ -34,7 +36,7 @@ def steps_of(T: int) -> Steps:
 
 
 def case(m: int, d: int, degree: int, T: int, plain_T: int, repeats: int) -> tuple[float, float, float]:
-    """Seconds of an inner iteration, compiled and plain, and the largest difference between their results."""
+    """Return seconds per inner iteration, compiled and plain, and the largest difference of the results."""
     graph = gs.Graph.regular(m, degree, seed=1)
     rng = np.random.default_rng(0)
     x, x_before, s, w, y = (rng.normal(size=(m, d)) for _ in range(5))
@@ -43,12 +45,12 @@ def case(m: int, d: int, degree: int, T: int, plain_T: int, repeats: int) -> tup
 
     def compiled(T: int, spare=()):
         steps = steps_of(T)
-        # As in a run: results go where nobody looks any more.
+        # As in a run, results go into buffers that are no longer needed.
         return slider.slide(Point(x, x_before, s, w, y), steps, (s_bar, w_bar), 1.0, spare)
 
     def plain():
         steps = steps_of(plain_T)
-        return plain_slide(
+        return plain_inner_loop(
             x, x_before, s, w, y, graph.laplacian, steps.p, 1 / steps.ascent, steps.alphas, steps.etas, 0.0, -1.0, 1.0
         )
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import gradslide as gs
-from auto_bench import errors, problems, rivals
+from auto_bench import baselines, errors, problems
 from auto_bench.errors import ACCURACIES, BALANCES, COUNTS, Bounds, Spent, cost
 from gradslide._support import storage
 
@@ -249,7 +249,7 @@ def perform(task: Task, best: problems.Optimum, bounds: Bounds, data_dir: Path |
 
 def _solved(task: Task, best: problems.Optimum, bounds: Bounds, data_dir: Path | None) -> Result:
     case, graph = problems.case(task.problem, data_dir), problems.graph(task.network, data_dir)
-    method = rivals.make(task.method, task.parameters, *task.cell, data_dir)
+    method = baselines.make(task.method, task.parameters, *task.cell, data_dir)
     outputs: Callable[[], list[np.ndarray]] | None = None
     if task.method == "PDS":
         method = _Watched(method, ("average", "last"))

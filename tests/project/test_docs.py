@@ -66,7 +66,7 @@ def test_blocks_are_found():
         ("concepts.md", "toml"),
         ("cli.md", "toml"),
         ("rivals.md", "python"),
-        ("conditions.md", "python"),
+        ("unreliable_networks.md", "python"),
         ("auto.md", "python"),
     }
 

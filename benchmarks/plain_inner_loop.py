@@ -4,7 +4,7 @@ measured against. It uses nothing of gradslide, and stays as it is."""
 import numpy as np
 
 
-def plain_slide(x, x_before, s, w, y, laplacian, p, q, alphas, etas, mu, lo, hi):
+def plain_inner_loop(x, x_before, s, w, y, laplacian, p, q, alphas, etas, mu, lo, hi):
     """T inner iterations in a box; where they led, and the means over them."""
     T = len(etas)
     x_start = x
