@@ -65,7 +65,7 @@ def test_blocks_are_found():
         ("sampling.md", "python"),
         ("concepts.md", "toml"),
         ("cli.md", "toml"),
-        ("rivals.md", "python"),
+        ("baselines.md", "python"),
         ("unreliable_networks.md", "python"),
         ("auto.md", "python"),
     }
