@@ -5,7 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from messages import check_message
+from error_messages import check_message
 
 import gradslide as gs
 from gradslide.domains import Box, GroupBall, L2Ball, PerAgent

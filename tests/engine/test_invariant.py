@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from problems import DOMAINS, LOSSES
 from problems import GRAPHS as MAKERS
-from saddles import constrained_case, saddle_case
+from saddle_problems import constrained_case, saddle_case
 
 import gradslide as gs
 from gradslide.engine.invariant import Balance

@@ -3,9 +3,9 @@
 import networkx as nx
 import numpy as np
 import pytest
+from error_messages import check_message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import check_message
 
 import gradslide as gs
 from gradslide.graphs import spectrum

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from baselines import UNLIKE
 from problems import logistic
-from rivals import UNLIKE
 from scipy.sparse.csgraph import shortest_path
 
 import gradslide as gs

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from agents import agent_view, check_iterates, edge_form, iterates, theorem_2_rows
 from five_agents import COUPLINGS, GRAPHS, Recorded, norm_of, small_problem
+from paper_twins import agent_view, check_iterates, edge_form, iterates, theorem_2_rows
 from problems import least_squares, logistic
 
 import gradslide as gs

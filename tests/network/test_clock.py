@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from messages import check_message
+from error_messages import check_message
 
 import gradslide as gs
 from gradslide.methods.base import Copied

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from error_messages import check_message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from messages import check_message
 
 from gradslide.network.compressors import Quantization, TopK
 

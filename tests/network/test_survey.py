@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from riders import GRAPH, GRAPHS, integers, loss_of
+from piggyback import GRAPH, GRAPHS, integers, loss_of
 
 import gradslide as gs
 from gradslide import network

@@ -6,8 +6,8 @@ import numpy as np
 import pylops
 import pytest
 import scipy.sparse as sp
-from agents import iterates
-from messages import check_message
+from error_messages import check_message
+from paper_twins import iterates
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import gradslide as gs

@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from messages import check_message
+from error_messages import check_message
 from scipy.optimize import linprog
 
 import gradslide as gs

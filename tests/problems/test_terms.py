@@ -8,8 +8,8 @@ import cvxpy as cp
 import numpy as np
 import pyproximal
 import pytest
-from agents import iterates
-from messages import check_message
+from error_messages import check_message
+from paper_twins import iterates
 
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, GroupBall, Halfspace, L1Ball, L2Ball, NonNegative, Simplex

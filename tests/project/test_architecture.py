@@ -2,18 +2,19 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+from functools import cache
 from importlib import resources
 from pathlib import Path
-
-import pytest
 
 import gradslide as gs
 
 PACKAGE = Path(gs.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+TESTS = Path(__file__).parents[1]
 
 
 def imported(tree):
@@ -32,12 +33,14 @@ def called(tree):
             yield node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
-def tree_of(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
+@cache
 def roots(path):
-    return {name.split(".")[0] for name in imported(tree_of(path))}
+    return {name.split(".")[0] for name in imported(TREES[path])}
+
+
+def offenders(offends, files=FILES):
+    """The files that break a rule, by their paths in the package."""
+    return [str(path.relative_to(PACKAGE)) for path in files if offends(path)]
 
 
 def test_the_scans_see_what_they_look_for():
@@ -45,31 +48,33 @@ def test_the_scans_see_what_they_look_for():
     assert {name.split(".")[0] for name in imported(tree)} == {"zmq", "mpi4py"}
     assert set(called(tree)) == {"open", "print"}
     assert len(FILES) > 40
+    assert allows_pickle(ast.parse("load(path, allow_pickle=True)"))
+    assert not allows_pickle(ast.parse("load(path, allow_pickle=False)"))
+    assert offenders(lambda path: "numpy" in roots(path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_only_the_network_communicates(path):
-    folders = path.relative_to(PACKAGE).parts[:-1]
-    for module, home in (("mpi4py", "mpi"), ("zmq", "peers")):
-        assert module not in roots(path) or folders == ("network", home)
-    if "network" not in folders:
-        assert "socket" not in roots(path)
-    # Whole runs side by side are no communication of agents.
-    if not {"network", "parallel"} & set(folders):
-        assert "multiprocessing" not in roots(path)
+def test_only_the_network_communicates():
+    def offends(path):
+        folders = path.relative_to(PACKAGE).parts[:-1]
+        allowed = {"mpi4py": folders == ("network", "mpi"), "zmq": folders == ("network", "peers")}
+        allowed["socket"] = "network" in folders
+        # Whole runs side by side are no communication of agents.
+        allowed["multiprocessing"] = bool({"network", "parallel"} & set(folders))
+        return any(not may and module in roots(path) for module, may in allowed.items())
+
+    assert offenders(offends) == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_only_kernels_are_compiled(path):
-    if path.parent.name != "kernels":
-        assert not roots(path) & {"numba", "llvmlite", "triton"}
+def test_only_kernels_are_compiled():
+    assert offenders(lambda path: path.parent.name != "kernels" and roots(path) & {"numba", "llvmlite", "triton"}) == []
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "methods").rglob("*.py")), ids=lambda path: path.name)
-def test_methods_never_print_time_open_or_measure(path):
-    tree = tree_of(path)
-    assert not set(called(tree)) & {"print", "open", "input", "perf_counter", "monotonic", "time", "observe"}
-    assert not roots(path) & {"time", "logging", "rich", "pathlib", "os"}
+def test_methods_never_print_time_open_or_measure():
+    forbidden = {"print", "open", "input", "perf_counter", "monotonic", "time", "observe"}
+    files = [path for path in FILES if (PACKAGE / "methods") in path.parents]
+    assert len(files) > 20
+    assert offenders(lambda path: set(called(TREES[path])) & forbidden, files) == []
+    assert offenders(lambda path: roots(path) & {"time", "logging", "rich", "pathlib", "os"}, files) == []
 
 
 # From the lowest layer to the highest: a package imports from its own layer and from those below it, nowhere else.
@@ -90,7 +95,7 @@ LAYER = {package: number for number, packages in enumerate(LAYERS) for package i
 
 def modules_imported(path):
     """Modules of the library that a file imports anywhere in it, lazily and for types included."""
-    for node in ast.walk(tree_of(path)):
+    for node in ast.walk(TREES[path]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "gradslide")
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "gradslide":
@@ -107,14 +112,17 @@ def module_of(path):
 MODULES = {module_of(path): path for path in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_dependencies_point_downwards(path):
-    package = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if package in ("__init__", "__main__"):
-        return
-    for module in modules_imported(path):
-        assert module != "gradslide", "import from where a name is defined"
-        assert LAYER[module.split(".")[1]] <= LAYER[package], module
+def test_dependencies_point_downwards():
+    upwards = []
+    for path in FILES:
+        package = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if package in ("__init__", "__main__"):
+            continue
+        for module in modules_imported(path):
+            # "gradslide" itself: names are imported from where they are defined.
+            if module == "gradslide" or LAYER[module.split(".")[1]] > LAYER[package]:
+                upwards += [(module_of(path), module)]
+    assert upwards == []
 
 
 def test_there_are_no_import_cycles():
@@ -125,14 +133,18 @@ def test_there_are_no_import_cycles():
     assert not graph
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_nothing_is_pickled(path):
-    tree = tree_of(path)
-    assert not roots(path) & {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-            assert isinstance(node.value, ast.Constant)
-            assert node.value.value is False
+def allows_pickle(tree):
+    return any(
+        not (isinstance(node.value, ast.Constant) and node.value.value is False)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle"
+    )
+
+
+def test_nothing_is_pickled():
+    pickles = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+    assert offenders(lambda path: roots(path) & pickles) == []
+    assert offenders(lambda path: allows_pickle(TREES[path])) == []
 
 
 def test_importing_the_library_imports_nothing_heavy():
@@ -161,20 +173,17 @@ def test_importing_the_library_imports_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_files_say_what_they_are_for(path):
-    assert ast.get_docstring(tree_of(path))
+def test_files_say_what_they_are_for():
+    assert offenders(lambda path: not ast.get_docstring(TREES[path])) == []
 
 
-@pytest.mark.parametrize("name", [name for name in gs.__all__ if name != "__version__"])
-def test_public_names_are_documented(name):
-    thing = getattr(gs, name)
-    assert (inspect.getdoc(thing) or "").strip()
-    if isinstance(thing, type):
-        assert thing.__doc__, "a docstring of its own, not that of a base class"
-    if inspect.ismodule(thing):
-        for member in getattr(thing, "__all__", []):
-            assert inspect.getdoc(getattr(thing, member)), f"{name}.{member}"
+def test_public_names_are_documented():
+    things = {name: getattr(gs, name) for name in gs.__all__ if name != "__version__"}
+    for name, module in [(name, thing) for name, thing in things.items() if inspect.ismodule(thing)]:
+        things |= {f"{name}.{member}": getattr(module, member) for member in getattr(module, "__all__", [])}
+    assert [name for name, thing in things.items() if not (inspect.getdoc(thing) or "").strip()] == []
+    # A docstring of its own, not that of a base class.
+    assert [name for name, thing in things.items() if isinstance(thing, type) and not thing.__doc__] == []
 
 
 def test_all_is_sorted_and_complete():
@@ -187,3 +196,12 @@ def test_types_and_the_main_job_are_shipped():
     files = resources.files("gradslide")
     assert files.joinpath("py.typed").is_file()
     assert files.joinpath("experiments", "misfire.toml").is_file()
+
+
+def test_every_helper_of_the_tests_is_used():
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py"))}
+    helpers = [path for path in texts if path.parent.name == "helpers"]
+    assert len(helpers) > 10
+    names = {path: re.compile(rf"\b{path.stem}\b") for path in helpers}
+    others = {helper: [text for path, text in texts.items() if path != helper] for helper in helpers}
+    assert [path.name for path in helpers if not any(names[path].search(text) for text in others[path])] == []

@@ -3,7 +3,7 @@
 from xml.etree import ElementTree
 
 import numpy as np
-from rivals import small_problem
+from baselines import small_problem
 
 import gradslide as gs
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rivals import small_problem
+from baselines import small_problem
 
 import gradslide as gs
 from gradslide.results.plots import plot_histories

@@ -3,7 +3,7 @@ declared too small."""
 
 import numpy as np
 import pytest
-from saddles import SIDES, ConstrainedCase, SaddleCase, constrained_case, l2_ball, quadratic, saddle_case
+from saddle_problems import SIDES, ConstrainedCase, SaddleCase, constrained_case, l2_ball, quadratic, saddle_case
 
 import gradslide as gs
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from agents import theorem_2_rows
+from paper_twins import theorem_2_rows
 
 from gradslide._support.errors import InputError
 from gradslide.theory import guarantees, schedules

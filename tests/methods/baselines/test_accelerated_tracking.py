@@ -5,10 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
-from problems import logistic, quadratic, random_case
-from rivals import (
+from baselines import (
     check_invariant,
     check_lone_agent,
     check_needs_common_domain,
@@ -26,6 +23,9 @@ from rivals import (
     small_problem,
     smoothness,
 )
+from error_messages import check_message
+from paper_twins import iterates
+from problems import logistic, quadratic, random_case
 
 import gradslide as gs
 from gradslide.graphs.chebyshev import fast_mix, fast_mix_exchanges

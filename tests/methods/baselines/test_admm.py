@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
+from baselines import check_warm_start, stepped_twice
+from error_messages import check_message
 from multiplier_cases import GRAPHS, check_linear, errors_of, weighted
+from paper_twins import iterates
 from problems import huber, least_squares, logistic, quadratic, random_case
-from rivals import check_warm_start, stepped_twice
 
 import gradslide as gs
 

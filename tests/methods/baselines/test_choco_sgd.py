@@ -5,10 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
-from problems import least_squares
-from rivals import (
+from baselines import (
     check_norm_is_paid_for_once,
     check_refusals,
     check_resume,
@@ -16,6 +13,9 @@ from rivals import (
     metropolis,
     small_problem,
 )
+from error_messages import check_message
+from paper_twins import iterates
+from problems import least_squares
 
 import gradslide as gs
 from gradslide.network.compressors import Quantization, TopK

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 from problems import logistic
-from saddles import SaddleCase, box, constrained_case, free, quadratic, saddle_case
+from saddle_problems import SaddleCase, box, constrained_case, free, quadratic, saddle_case
 
 import gradslide as gs
 from gradslide.theory.proof import Evidence

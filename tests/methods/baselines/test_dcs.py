@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
+from baselines import stepped_twice
 from dcs_twin import SETS, check_iterates, paper, setting
-from messages import check_message
+from error_messages import check_message
+from paper_twins import iterates
 from problems import huber, logistic, quadratic, softmax
-from rivals import stepped_twice
 
 import gradslide as gs
 

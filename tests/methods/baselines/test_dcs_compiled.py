@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from agents import iterates
-from messages import check_message
+from error_messages import check_message
+from paper_twins import iterates
 from problems import logistic, quadratic
 from specs import write_spec
 

@@ -5,10 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
-from problems import random_case
-from rivals import (
+from baselines import (
     EUCLIDEAN_SEEDS,
     check_costs,
     check_lone_agent,
@@ -25,6 +22,9 @@ from rivals import (
     small_problem,
     strongly_convex_case,
 )
+from error_messages import check_message
+from paper_twins import iterates
+from problems import random_case
 
 import gradslide as gs
 from gradslide.graphs.mixing import MIXINGS

@@ -5,10 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
-from problems import random_case
-from rivals import (
+from baselines import (
     check_needs_common_domain,
     check_needs_euclidean,
     check_norm_is_paid_for_once,
@@ -20,6 +17,9 @@ from rivals import (
     small_problem,
     smoothness,
 )
+from error_messages import check_message
+from paper_twins import iterates
+from problems import random_case
 
 import gradslide as gs
 from gradslide._support.randomness import Streams

@@ -4,10 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
-from problems import logistic, random_case
-from rivals import (
+from baselines import (
     UNLIKE,
     check_costs,
     check_lone_agent,
@@ -17,6 +14,9 @@ from rivals import (
     check_states,
     small_problem,
 )
+from error_messages import check_message
+from paper_twins import iterates
+from problems import logistic, random_case
 
 import gradslide as gs
 from gradslide.graphs.mixing import MIXINGS, metropolis

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from agents import iterates
-from problems import random_case
-from rivals import (
+from baselines import (
     EUCLIDEAN_SEEDS,
     UNLIKE,
     check_costs,
@@ -20,6 +18,8 @@ from rivals import (
     small_problem,
     strongly_convex_case,
 )
+from paper_twins import iterates
+from problems import random_case
 
 import gradslide as gs
 from gradslide.graphs.mixing import MIXINGS

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from agents import iterates
-from problems import random_case
-from rivals import (
+from baselines import (
     EUCLIDEAN_SEEDS,
     check_costs,
     check_gradient_steps,
@@ -21,6 +19,8 @@ from rivals import (
     smoothness,
     strongly_convex_case,
 )
+from paper_twins import iterates
+from problems import random_case
 
 import gradslide as gs
 from gradslide.graphs.mixing import MIXINGS

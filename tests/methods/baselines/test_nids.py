@@ -4,9 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from agents import iterates
-from problems import least_squares, logistic, quadratic, random_case
-from rivals import (
+from baselines import (
     EUCLIDEAN_SEEDS,
     UNLIKE,
     check_costs,
@@ -23,6 +21,8 @@ from rivals import (
     small_problem,
     strongly_convex_case,
 )
+from paper_twins import iterates
+from problems import least_squares, logistic, quadratic, random_case
 
 import gradslide as gs
 from gradslide.graphs.mixing import MIXINGS

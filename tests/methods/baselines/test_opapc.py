@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
+from baselines import check_invariant, check_resume, check_states, gradient, rate_of, small_problem
+from error_messages import check_message
 from numpy.polynomial import chebyshev as series
+from paper_twins import iterates
 from problems import logistic, quadratic
-from rivals import check_invariant, check_resume, check_states, gradient, rate_of, small_problem
 
 import gradslide as gs
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_exchanges

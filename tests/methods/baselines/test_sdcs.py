@@ -4,12 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from agents import iterates
+from baselines import stepped_twice
 from dcs_twin import SETS, check_iterates, paper, setting
+from error_messages import check_message
 from five_agents import Recorded
-from messages import check_message
+from paper_twins import iterates
 from problems import logistic
-from rivals import stepped_twice
 
 import gradslide as gs
 from gradslide.oracles import Noise, Stream, WithoutReplacement, WithReplacement

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from messages import check_message
+from error_messages import check_message
 
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, L2Ball, PerAgent

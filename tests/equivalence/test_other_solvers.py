@@ -3,16 +3,16 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-import saddles
-from saddles import constrained_case, saddle_case
+import saddle_problems
+from saddle_problems import constrained_case, saddle_case
 from scipy.optimize import linprog, minimize
 
 import gradslide as gs
 
 LIMIT = gs.Stop(operator_products=20_000)
-SIDES = [saddles.free, saddles.box, saddles.nonnegative, saddles.simplex]
+SIDES = [saddle_problems.free, saddle_problems.box, saddle_problems.nonnegative, saddle_problems.simplex]
 SCALES = [(1.0, 1.0), (1e-3, 1e2), (1e3, 1e-2), (1.0, 1e3)]
-LOSSES = [saddles.quadratic, saddles.least_squares, saddles.logistic, saddles.linear]
+LOSSES = [saddle_problems.quadratic, saddle_problems.least_squares, saddle_problems.logistic, saddle_problems.linear]
 
 
 def assert_signs(problem, z, product, tolerance):

@@ -15,7 +15,7 @@ from device_cases import (
     problem_of,
     torch,
 )
-from messages import check_message
+from error_messages import check_message
 
 import gradslide as gs
 from gradslide import domains, network

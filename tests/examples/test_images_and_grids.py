@@ -8,7 +8,7 @@ from example_runs import load, run
 
 import gradslide as gs
 
-RIVALS = ("PDS, best R", "Condat-Vu, best ratio", "PyProximal, best ratio")
+COMPARED = ("PDS, best R", "Condat-Vu, best ratio", "PyProximal, best ratio")
 # Degrees at buses 2 to 14 in the archive's solved AC power flow, with 40 MW from bus 2 and the rest from bus 1.
 AC_ANGLES = [-4.98, -12.72, -10.33, -8.78, -14.22, -13.37, -13.36, -14.94, -15.1, -14.79, -15.07, -15.16, -16.04]
 
@@ -39,7 +39,7 @@ def test_deblurring_takes_fewer_gradients_than_the_best_of_its_rivals(tmp_path):
     printed = run("comparisons/tv_deblurring", tmp_path, "picture.png")
     rows = table(printed)
     assert len(rows) == 7
-    ours, condat, theirs = (next(cells for name, cells in rows.items() if start in name) for start in RIVALS)
+    ours, condat, theirs = (next(cells for name, cells in rows.items() if start in name) for start in COMPARED)
     for gradients, products in ((0, 1), (3, 4), (6, 7)):
         assert ours[gradients] < min(condat[gradients], theirs[gradients])
         assert ours[products] > theirs[products], "sliding trades gradients for products"
@@ -54,8 +54,8 @@ def test_power_flow_finds_dispatch_and_prices(tmp_path):
     rows = table(printed)
     assert len(rows) == 10
     stages = [cells for name, cells in rows.items() if "stages" in name]
-    rivals = [cells for name, cells in rows.items() if "Condat-Vu, best" in name]
-    for ours, theirs in zip(stages, rivals, strict=True):
+    others = [cells for name, cells in rows.items() if "Condat-Vu, best" in name]
+    for ours, theirs in zip(stages, others, strict=True):
         assert ours[0] < theirs[0] / 5, "gradients"
         assert ours[1] > theirs[1], "products"
         assert abs(ours[3]) < 2e-4, "cost"

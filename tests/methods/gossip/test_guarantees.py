@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 from auto_twins import AGREEMENTS, GRAPHS, Net, followed, opened
+from baselines import UNLIKE, check_invariant, small_problem
 from problems import DOMAINS, LOSSES, alike_case, logistic
-from rivals import UNLIKE, check_invariant, small_problem
 
 import gradslide as gs
 from gradslide.methods.gossip.inner import Own

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from messages import check_message
+from error_messages import check_message
 
 import gradslide as gs
 from gradslide.graphs import mixing

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from auto_twins import AGREEMENTS
-from messages import check_message
+from error_messages import check_message
 from problems import huber, least_squares, logistic, quadratic, smoothed_hinge, softmax
 from real_data import DATA
 from scipy.optimize import minimize

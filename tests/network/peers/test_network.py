@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from peers_agents import GRAPH, Town, all_well, key_pairs, together
-from riders import GRAPHS, integers
+from piggyback import GRAPHS, integers
 
 import gradslide as gs
 from gradslide import network

@@ -4,8 +4,8 @@ import math
 
 import pytest
 from auto_twins import BALL, BOXES
-from messages import check_message
-from rivals import small_problem
+from baselines import small_problem
+from error_messages import check_message
 
 import gradslide as gs
 

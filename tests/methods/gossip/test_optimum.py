@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from auto_twins import AGREEMENTS, BALL, BOXES, COMMON_BOX, followed, solved
+from baselines import check_unlike_domains, small_problem
 from problems import least_squares, logistic, random_case
-from rivals import check_unlike_domains, small_problem
 
 import gradslide as gs
 from gradslide.theory.reference import reference

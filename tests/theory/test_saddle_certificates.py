@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from saddles import box, constrained_case, linear, quadratic, saddle_case
+from saddle_problems import box, constrained_case, linear, quadratic, saddle_case
 
 import gradslide as gs
 

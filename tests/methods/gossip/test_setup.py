@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from auto_twins import followed, opened
-from rivals import small_problem
+from baselines import small_problem
 
 import gradslide as gs
 

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
 from auto_twins import AGREEMENTS, BALL, BOXES, COMMON_BOX, GRAPHS, KINDS, Net, followed, hard_problem, solved
+from baselines import check_lone_agent, check_warm_start, own_starts, small_problem, stepped_twice
+from paper_twins import iterates
 from problems import least_squares, logistic
-from rivals import check_lone_agent, check_warm_start, own_starts, small_problem, stepped_twice
 
 import gradslide as gs
 from gradslide.theory.reference import reference

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from messages import check_message
+from error_messages import check_message
 from specs import write_spec
 
 import gradslide as gs

@@ -4,7 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from agents import agent_view, check_iterates, edge_form, iterates
+from paper_twins import agent_view, check_iterates, edge_form, iterates
 from problems import least_squares, logistic
 
 import gradslide as gs

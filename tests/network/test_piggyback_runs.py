@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from riders import CONDITIONS, GRAPH, exchange, integers, loss_of
+from piggyback import CONDITIONS, GRAPH, exchange, integers, loss_of
 
 import gradslide as gs
 from gradslide import network

@@ -5,10 +5,10 @@ from itertools import islice, pairwise
 
 import numpy as np
 import pytest
-import saddles
-from agents import iterates, theorem_2_rows
+import saddle_problems
+from paper_twins import iterates, theorem_2_rows
 from problems import least_squares, logistic
-from saddles import constrained_case
+from saddle_problems import constrained_case
 from scipy.optimize import minimize
 
 import gradslide as gs
@@ -206,7 +206,7 @@ def test_SPDS_without_noise_is_PDS_with_its_schedule():
 
 
 def test_SPDS_solves_a_constrained_problem():
-    case = constrained_case(1, make_loss=saddles.least_squares, make_x=saddles.box, sense="==", m=1)
+    case = constrained_case(1, make_loss=saddle_problems.least_squares, make_x=saddle_problems.box, sense="==", m=1)
     solution = gs.solve(case.problem, method=gs.SPDS(N=300, R=case.R, c=0.0, oracle=gs.oracles.Noise(0.0)))
     assert solution.history[-1].objective == pytest.approx(case.optimum, abs=1e-3)
     assert solution.history[-1].residual < 1e-3

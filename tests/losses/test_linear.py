@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from messages import check_message
+from error_messages import check_message
 from scipy.optimize import linprog
 
 import gradslide as gs

@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from agents import iterates
-from messages import check_message
+from error_messages import check_message
+from paper_twins import iterates
 from problems import logistic
 
 import gradslide as gs

@@ -56,7 +56,7 @@ def portfolio(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("example", "tail", "rivals"),
+    ("example", "tail", "baselines"),
     [
         ("game", GAME_ROW, {"linprog"}),
         pytest.param("transport", TRANSPORT_ROW, {"linprog"}, marks=pytest.mark.slow),
@@ -64,12 +64,12 @@ def portfolio(tmp_path_factory):
     ],
     ids=["game", "transport", "portfolio"],
 )
-def test_the_table_has_every_method_and_names_the_one_that_is_cheapest(example, tail, rivals, request):
+def test_the_table_has_every_method_and_names_the_one_that_is_cheapest(example, tail, baselines, request):
     printed = request.getfixturevalue(example)
     rows = table(printed, tail)
     methods = {label.rpartition(", ")[0] for label in rows} - {""}
     assert {"PDS", "Condat-Vu", "Condat-Vu, best ratio"} <= methods
-    assert rivals <= rows.keys()
+    assert baselines <= rows.keys()
     reached = {label: row for label, row in rows.items() if "failed" not in row}
     for unit, column in (("gradients", "gradients"), ("operator products", "products"), ("seconds", "seconds")):
         best = [label for label, row in reached.items() if row.get(column) == cheapest(reached, column)]

@@ -4,7 +4,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from riders import CONDITIONS, GRAPH, GRAPHS, exchange, integers, loss_of
+from piggyback import CONDITIONS, GRAPH, GRAPHS, exchange, integers, loss_of
 
 import gradslide as gs
 from gradslide import network

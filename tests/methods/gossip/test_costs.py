@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 from auto_twins import AGREEMENTS, BALL, BOXES, GRAPHS, RULES, Net, followed, hard_problem, opened, solved
+from baselines import small_problem
 from problems import logistic
-from rivals import small_problem
 
 import gradslide as gs
 from gradslide.theory.reference import reference

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from messages import check_message
+from error_messages import check_message
 from problems import logistic
 
 import gradslide as gs
