@@ -10,7 +10,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.errors import InputError
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 
 # Entries of an array that are worked on together.
 _BLOCK = 1 << 15
@@ -155,7 +155,7 @@ def at_least(x: Array, least: float) -> Array:
     return np.maximum(x, least) if is_numpy(x) else array_namespace(x).clip(x, min=least)
 
 
-def sparse_like(matrix: Array, other: Array) -> Array:
+def sparse_like(matrix: Sparse, other: Any) -> Sparse:
     """A scipy CSR matrix in the library, precision and place of another array, with which it can be multiplied."""
     matrix = matrix.astype(dtype_of(other), copy=False)
     if is_numpy(other):

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from gradslide._support.arrays import on_device, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 
 
-def checked(name: str, value: Array, *, infinite: bool = False) -> Array:
+def checked(name: str, value: npt.ArrayLike, *, infinite: bool = False) -> Array:
     """The value as a float64 array; refuses what is no number, NaN and (unless allowed) infinity."""
     try:
         numbers = np.asarray(to_numpy(value), dtype=np.float64)
@@ -25,7 +26,7 @@ def checked(name: str, value: Array, *, infinite: bool = False) -> Array:
     return numbers
 
 
-def check_nonnegative(name: str, value: Array) -> None:
+def check_nonnegative(name: str, value: npt.ArrayLike) -> None:
     """Refuse negative entries."""
     require(bool(np.all(checked(name, value) >= 0)), f"{name} must not be negative", value, "use 0 or more")
 
@@ -33,6 +34,11 @@ def check_nonnegative(name: str, value: Array) -> None:
 def share(rows: Array) -> Array:
     """Keep one row (leading axis 1) where all agents have the same."""
     return rows[:1] if len(rows) > 1 and bool((rows == rows[:1]).all()) else rows
+
+
+def unset() -> Array:
+    """The value of an array field before it is bound."""
+    return np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -43,16 +49,16 @@ class Fit:
     d: int
     dtype: Any
 
-    def vector(self, name: str, value: Array) -> Array:
+    def vector(self, name: str, value: npt.ArrayLike) -> Array:
         """A number, (d,) or (m, d) as (1, d) or (m, d)."""
         return self._rows(name, value, self.d, f"a number, ({self.d},) or ({self.m}, {self.d})")
 
-    def number(self, name: str, value: Array) -> Array:
+    def number(self, name: str, value: npt.ArrayLike) -> Array:
         """A number or (m,) as (1, 1) or (m, 1)."""
         values = to_numpy(value)
         return self._rows(name, values[:, None] if values.ndim == 1 else values, 1, f"a number or ({self.m},)")
 
-    def _rows(self, name: str, value: Array, width: int, shapes: str) -> Array:
+    def _rows(self, name: str, value: npt.ArrayLike, width: int, shapes: str) -> Array:
         values = to_numpy(value)
         rows = np.atleast_2d(values)
         fits = rows.ndim == 2 and rows.shape[0] in (1, self.m) and rows.shape[1] in (1, width)
@@ -110,7 +116,7 @@ class Stacked:
     def rows_of(self, agents: Array) -> Self:
         """The parameters of these agents, in this order."""
 
-        def pick(value: Array) -> Array:
+        def pick(value: Any) -> Any:
             if isinstance(value, Stacked):
                 return value.rows_of(agents)
             return value if value is None or len(value) == 1 else share(value[agents])
@@ -131,7 +137,7 @@ class Stacked:
         """One set of parameters from those of single agents, all bound and of one kind."""
         cls._require_alike(singles)
 
-        def join(values: list[Array]) -> Array:
+        def join(values: list[Any]) -> Any:
             if isinstance(values[0], Stacked):
                 return type(values[0]).stack(values)
             return None if values[0] is None else share(np.concatenate(values))

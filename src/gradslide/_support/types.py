@@ -1,6 +1,20 @@
-"""Shared type names."""
+"""Type names that all packages share."""
 
 from typing import Any, TypeAlias
 
-# An array of the array API standard: NumPy, and where it costs nothing CuPy, PyTorch or JAX.
-Array: TypeAlias = Any
+import numpy.typing as npt
+
+# Arrays of other libraries (CuPy, PyTorch, JAX) are used through the array API standard and typed as NumPy's.
+Array: TypeAlias = npt.NDArray[Any]
+
+# A scipy CSR matrix; scipy has no types.
+Sparse: TypeAlias = Any
+
+# A PyTorch tensor, where its own methods are used; PyTorch need not be installed.
+Tensor: TypeAlias = Any
+
+# Anything that becomes a floating dtype: "float32", np.float64, np.dtype("f8").
+DType: TypeAlias = npt.DTypeLike
+
+# A parameter that users give as a number or an array, and that is an array once it is bound to a problem.
+Parameter: TypeAlias = Array | float

@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import at_least, to_numpy
 from gradslide._support.errors import require
 from gradslide._support.parameters import Fit, checked, share
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean, half_square, length
 
 
@@ -21,7 +21,7 @@ class Halfspace(Euclidean):
     """<a, x> <= b. a: (d,) or (m, d), not zero; b: a number or (m,). Bound, a has length 1."""
 
     a: Array
-    b: Array
+    b: Parameter
 
     row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "a", "b")
 

@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.errors import require
 from gradslide._support.parameters import Fit, check_nonnegative, checked
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean, half_square, length
 from gradslide.domains.penalties import L1, ElasticNet, GroupL1, Penalty
 from gradslide.domains.simplex import project_on_simplex
@@ -18,8 +18,8 @@ from gradslide.domains.simplex import project_on_simplex
 
 @dataclass(frozen=True, eq=False)
 class _Ball(Euclidean):
-    radius: Array
-    origin: Array = field(default=0.0, kw_only=True)
+    radius: Parameter
+    origin: Parameter = field(default=0.0, kw_only=True)
 
     row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "radius", "origin")
 
@@ -82,10 +82,10 @@ class L1Ball(_Ball):
     def _linear_minimum(self, c: Array) -> Array:
         xp = array_namespace(c)
         largest = xp.max(xp.abs(self._beyond_penalty(c)), axis=-1)
-        return xp.vecdot(c, self.origin) - self.radius[:, 0] * largest
+        return xp.vecdot(c, self.origin) - xp.squeeze(self.radius, axis=-1) * largest
 
     def distance_bound(self, x0: Array) -> Array:
         xp = array_namespace(x0)
-        offset, radius = x0 - self.origin, self.radius[:, 0]
+        offset, radius = x0 - self.origin, xp.squeeze(self.radius, axis=-1)
         to_furthest_vertex = xp.max(xp.abs(offset), axis=-1) * radius
         return half_square(offset) + to_furthest_vertex + radius * radius / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -27,7 +27,7 @@ class Domain(Stacked, abc.ABC):
     m: int = field(init=False, repr=False, default=0)
     d: int = field(init=False, repr=False, default=0)
     dtype: Any = field(init=False, repr=False, default=None)
-    weights: Array = field(init=False, repr=False, default=None)
+    weights: Array | None = field(init=False, repr=False, default=None)
     """Where coordinates are weighted: nu(x) = 1/2 sum_j weights_j (x_j - center_j)^2."""
     device: Any = field(init=False, repr=False, default=None)
     """Where its arrays are; None for NumPy's."""
@@ -82,7 +82,7 @@ class Domain(Stacked, abc.ABC):
         """The penalty r(x_i), (m,)."""
 
     @abc.abstractmethod
-    def prox(self, theta: Array, scale: Array) -> Array:
+    def prox(self, theta: Array, scale: Array | float) -> Array:
         """argmin over X of scale nu(x) + r(x) - <theta, x>, (m, d).
 
         scale: positive, a number or (m, 1); 0 is allowed where an elastic net makes r strongly convex.
@@ -114,7 +114,11 @@ class Domain(Stacked, abc.ABC):
         return xp.all(xp.abs(x - self.project(x)) <= tolerance, axis=-1)
 
 
-def in_dtype(scale: Array, other: Array) -> Array:
+@overload
+def in_dtype(scale: Array, other: Array) -> Array: ...
+@overload
+def in_dtype(scale: Array | float, other: Array) -> Array | float: ...
+def in_dtype(scale: Array | float, other: Array) -> Array | float:
     """A number or array of weights that does not raise the precision of the other, and is where that is."""
     if isinstance(scale, int | float):
         return float(scale)

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.parameters import Fit, checked
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.penalties import L1, ElasticNet, Penalty
 
@@ -20,8 +20,8 @@ from gradslide.domains.penalties import L1, ElasticNet, Penalty
 class Box(Euclidean):
     """lo <= x <= hi. lo, hi: a number, (d,) or (m, d); -inf and inf, the defaults, where there is no bound."""
 
-    lo: Array = -np.inf
-    hi: Array = np.inf
+    lo: Parameter = -np.inf
+    hi: Parameter = np.inf
 
     row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "lo", "hi")
     separable: ClassVar[bool] = True
@@ -68,5 +68,5 @@ class Box(Euclidean):
 class NonNegative(Box):
     """x >= 0."""
 
-    lo: Array = field(init=False, repr=False, default=0.0)
-    hi: Array = field(init=False, repr=False, default=np.inf)
+    lo: Parameter = field(init=False, repr=False, default=0.0)
+    hi: Parameter = field(init=False, repr=False, default=np.inf)

@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import at_least
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, checked
+from gradslide._support.parameters import Fit, checked, unset
 from gradslide._support.types import Array
 from gradslide.domains.base import Domain, in_dtype
 from gradslide.domains.simplex import project_on_simplex
@@ -26,8 +26,8 @@ class EntropySimplex(Domain):
     center: where nu is least, positive and of sum 1, (d,) or (m, d); uniform by default.
     """
 
-    center: Array = field(default=None, kw_only=True)
-    _log_center: Array = field(init=False, repr=False, default=None)
+    center: Array | None = field(default=None, kw_only=True)
+    _log_center: Array = field(init=False, repr=False, default_factory=unset)
 
     row_fields: ClassVar[tuple[str, ...]] = ("center", "_log_center")
 
@@ -72,7 +72,7 @@ class EntropySimplex(Domain):
     def r(self, x: Array) -> Array:
         return array_namespace(x).zeros_like(x[:, 0])
 
-    def prox(self, theta: Array, scale: Array) -> Array:
+    def prox(self, theta: Array, scale: Array | float) -> Array:
         xp = array_namespace(theta)
         exponent = theta / in_dtype(scale, theta) + self._log_center
         weight = xp.exp(exponent - xp.max(exponent, axis=-1, keepdims=True))

@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.errors import require
 from gradslide._support.parameters import Fit, checked
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Parameter
 from gradslide.domains.base import Domain, in_dtype
 from gradslide.domains.penalties import GroupL1, Penalty
 
@@ -26,7 +26,7 @@ class Euclidean(Domain):
     """
 
     penalty: Penalty | None = field(default=None, kw_only=True)
-    center: Array = field(default=0.0, kw_only=True)
+    center: Parameter = field(default=0.0, kw_only=True)
 
     row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center", "weights")
     separable: ClassVar[bool] = False
@@ -78,7 +78,7 @@ class Euclidean(Domain):
         offset = x - self.center
         return offset if self.weights is None else self.weights * offset
 
-    def V(self, a: Array, x: Array) -> Array:
+    def V(self, a: Array | float, x: Array) -> Array:
         offset = x - a
         return half_square(offset if self.weights is None else array_namespace(x).sqrt(self.weights) * offset)
 
@@ -87,7 +87,7 @@ class Euclidean(Domain):
             return array_namespace(x).zeros_like(x[:, 0])
         return self.penalty.value(x)
 
-    def prox(self, theta: Array, scale: Array) -> Array:
+    def prox(self, theta: Array, scale: Array | float) -> Array:
         scale = in_dtype(scale, theta)
         if self.weights is not None:
             scale = scale * self.weights

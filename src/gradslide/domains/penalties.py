@@ -13,14 +13,14 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import at_least, dtype_of, is_numpy, on_device, sparse_like, to_numpy
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, Stacked, check_nonnegative, checked
-from gradslide._support.types import Array
+from gradslide._support.parameters import Fit, Stacked, check_nonnegative, checked, unset
+from gradslide._support.types import Array, Parameter
 
 
 class Penalty(Stacked, abc.ABC):
     """r(x) = h(x) + l2/2 |x|_2^2, where h is convex and positively homogeneous."""
 
-    l2: Array = 0.0
+    l2: Parameter = 0.0
 
     @property
     def is_strong(self) -> bool:
@@ -36,17 +36,17 @@ class Penalty(Stacked, abc.ABC):
         """r(x_i) per agent, (m,)."""
 
     @abc.abstractmethod
-    def shrink(self, v: Array, step: Array) -> Array:
+    def shrink(self, v: Array, step: Array | float) -> Array:
         """argmin_x step h(x) + 1/2 |x - v|^2 per agent; step is a number or (m, 1)."""
 
 
-def soft_threshold(v: Array, threshold: Array) -> Array:
+def soft_threshold(v: Array, threshold: Array | float) -> Array:
     """sign(v) max(|v| - threshold, 0)."""
     xp = array_namespace(v)
     return v - xp.maximum(xp.minimum(v, threshold), -threshold)
 
 
-def weighted_l1(x: Array, weight: Array) -> Array:
+def weighted_l1(x: Array, weight: Parameter) -> Array:
     """sum_j weight_j |x_j| per agent."""
     xp = array_namespace(x)
     return xp.sum(weight * xp.abs(x), axis=-1)
@@ -56,7 +56,7 @@ def weighted_l1(x: Array, weight: Array) -> Array:
 class L1(Penalty):
     """r(x) = sum_j weight_j |x_j|. weight: a number, (d,), or (m, d) where agents differ."""
 
-    weight: Array
+    weight: Parameter
 
     row_fields: ClassVar[tuple[str, ...]] = ("weight",)
 
@@ -69,7 +69,7 @@ class L1(Penalty):
     def value(self, x: Array) -> Array:
         return weighted_l1(x, self.weight)
 
-    def shrink(self, v: Array, step: Array) -> Array:
+    def shrink(self, v: Array, step: Array | float) -> Array:
         return soft_threshold(v, step * self.weight)
 
 
@@ -77,8 +77,8 @@ class L1(Penalty):
 class ElasticNet(Penalty):
     """r(x) = sum_j l1_j |x_j| + l2/2 |x|_2^2. l1: a number, (d,) or (m, d); l2: a number."""
 
-    l1: Array
-    l2: Array
+    l1: Parameter
+    l2: Parameter
 
     row_fields: ClassVar[tuple[str, ...]] = ("l1", "l2")
 
@@ -95,9 +95,9 @@ class ElasticNet(Penalty):
 
     def value(self, x: Array) -> Array:
         xp = array_namespace(x)
-        return weighted_l1(x, self.l1) + self.l2[:, 0] / 2 * xp.vecdot(x, x)
+        return weighted_l1(x, self.l1) + xp.squeeze(self.l2, axis=-1) / 2 * xp.vecdot(x, x)
 
-    def shrink(self, v: Array, step: Array) -> Array:
+    def shrink(self, v: Array, step: Array | float) -> Array:
         return soft_threshold(v, step * self.l1)
 
 
@@ -110,11 +110,11 @@ class GroupL1(Penalty):
     coordinate, (d,).
     """
 
-    weight: Array
+    weight: Parameter
     groups: Any
 
-    _order: Array = field(init=False, repr=False, default=None)
-    _starts: Array = field(init=False, repr=False, default=None)
+    _order: Array = field(init=False, repr=False, default_factory=unset)
+    _starts: Array = field(init=False, repr=False, default_factory=unset)
     # Where reduceat is not to be had: sums over each group as a matrix, by precision.
     _sums: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
 
@@ -160,7 +160,7 @@ class GroupL1(Penalty):
     def value(self, x: Array) -> Array:
         return array_namespace(x).sum(self.weight * self.norms(x), axis=-1)
 
-    def shrink(self, v: Array, step: Array) -> Array:
+    def shrink(self, v: Array, step: Array | float) -> Array:
         norms = self.norms(v)
         kept = at_least(norms - step * self.weight, 0) / array_namespace(v).where(norms > 0, norms, 1)
         return v * kept[:, self.groups]

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import InputError, require
-from gradslide._support.parameters import Fit
+from gradslide._support.parameters import Fit, unset
 from gradslide._support.types import Array
 from gradslide.domains.base import Domain
 
@@ -29,7 +29,7 @@ class PerAgent(Domain):
     # Once bound: one stacked domain per kind, the agents of each, and the place of agent i among them all.
     _parts: tuple[Domain, ...] = field(init=False, repr=False, default=())
     _members: tuple[Array, ...] = field(init=False, repr=False, default=())
-    _place: Array = field(init=False, repr=False, default=None)
+    _place: Array = field(init=False, repr=False, default_factory=unset)
 
     other_arrays: ClassVar[tuple[str, ...]] = ("_parts", "_members", "_place")
 
@@ -92,10 +92,10 @@ class PerAgent(Domain):
     def _bound(self, fit: Fit) -> dict[str, Any]:
         raise NotImplementedError("PerAgent binds its parts")
 
-    def _each(self, operation: Callable[..., Array], *arguments: Array) -> Array:
+    def _each(self, operation: Callable[..., Array], *arguments: Array | float) -> Array:
         """operation(part, arguments of its agents) for every part, put back in the order of the agents."""
 
-        def of(agents: Array, argument: Array) -> Array:
+        def of(agents: Array, argument: Array | float) -> Array | float:
             if getattr(argument, "ndim", 0) == 0:
                 return argument
             return array_namespace(argument).take(argument, agents, axis=0)
@@ -131,7 +131,7 @@ class PerAgent(Domain):
     def r(self, x: Array) -> Array:
         return self._each(lambda part, x: part.r(x), x)
 
-    def prox(self, theta: Array, scale: Array) -> Array:
+    def prox(self, theta: Array, scale: Array | float) -> Array:
         return self._each(lambda part, theta, scale: part.prox(theta, scale), theta, scale)
 
     def linear_minimum(self, c: Array, mu: float = 0.0) -> Array:

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace, device
 from gradslide._support.arrays import at_least
 from gradslide._support.errors import require
 from gradslide._support.parameters import Fit, checked
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean, half_square
 
 
@@ -19,7 +19,7 @@ from gradslide.domains.euclidean import Euclidean, half_square
 class Simplex(Euclidean):
     """x >= 0, sum_j x_j = total. total: positive, a number or (m,)."""
 
-    total: Array = 1.0
+    total: Parameter = 1.0
 
     row_fields: ClassVar[tuple[str, ...]] = (*Euclidean.row_fields, "total")
 
@@ -39,15 +39,17 @@ class Simplex(Euclidean):
         return project_on_simplex(v, self.total)
 
     def _linear_minimum(self, c: Array) -> Array:
-        return self.total[:, 0] * array_namespace(c).min(c, axis=-1)
+        xp = array_namespace(c)
+        return xp.squeeze(self.total, axis=-1) * xp.min(c, axis=-1)
 
     def distance_bound(self, x0: Array) -> Array:
-        total = self.total[:, 0]
-        furthest_vertex = total * total / 2 - total * array_namespace(x0).min(x0, axis=-1)
+        xp = array_namespace(x0)
+        total = xp.squeeze(self.total, axis=-1)
+        furthest_vertex = total * total / 2 - total * xp.min(x0, axis=-1)
         return half_square(x0) + furthest_vertex
 
 
-def project_on_simplex(v: Array, total: Array) -> Array:
+def project_on_simplex(v: Array, total: Array | float) -> Array:
     """Project each row of v on {x >= 0, sum x = total} by sorting; total >= 0, (m, 1) or (1, 1)."""
     xp = array_namespace(v)
     # A constant added to a row does not move its projection; with the largest entry at 0 no digits are lost.

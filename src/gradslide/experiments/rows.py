@@ -9,7 +9,7 @@ import numpy as np
 
 from gradslide import data as datasets
 from gradslide._support.errors import InputError, require_number, unknown_name
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.data.loading import load_rows
 from gradslide.data.rows_file import RowsFile, look_through
 from gradslide.experiments.section import Section
@@ -22,7 +22,7 @@ _DENSE_FROM = 0.2
 class Rows:
     """features and splits: of the agents that were asked for. labels: all there are; here: which of them are theirs."""
 
-    features: Array
+    features: Array | Sparse
     splits: list[Array]
     labels: Array
     here: Array
@@ -34,7 +34,7 @@ class _Wanted:
     file: str | None
     rows: int | None
 
-    def whole(self, folder: Path, data_dir: Path | None) -> tuple[Array, Array]:
+    def whole(self, folder: Path, data_dir: Path | None) -> tuple[Sparse, Array]:
         """Features and labels."""
         if self.name is not None:
             dataset = datasets.load(self.name, data_dir=data_dir)

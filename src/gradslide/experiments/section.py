@@ -29,7 +29,7 @@ class Section:
                 close = difflib.get_close_matches(key, self._table, n=1)
                 remedy = f"is {close[0]!r} meant to be it?" if close else f"add {key}"
                 raise InputError(f"[{self.name}] needs {key!r}", "none", remedy)
-            return default  # type: ignore[no-any-return]
+            return default
         value = self._table.pop(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 
 _GATHER_WORDS = 4_000_000  # bounds the memory of one bit-parallel step (32 MB)
 
 
-def hop_distances(adjacency: Array, source: int) -> Array:
+def hop_distances(adjacency: Sparse, source: int) -> Array:
     """Number of hops from `source` to every node."""
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -28,7 +28,7 @@ def hop_distances(adjacency: Array, source: int) -> Array:
     return depth[position]
 
 
-def eccentricities(adjacency: Array) -> Array:
+def eccentricities(adjacency: Sparse) -> Array:
     """Exact eccentricity of every node, by breadth-first search from 64 sources per machine word."""
     m = adjacency.shape[0]
     closed = sp.csr_array(adjacency + sp.eye_array(m, format="csr"))
@@ -59,7 +59,7 @@ class Extent:
     diameter_high: int
 
 
-def exact_extent(adjacency: Array) -> Extent:
+def exact_extent(adjacency: Sparse) -> Extent:
     """Centre, radius and diameter from all eccentricities."""
     all_hops = eccentricities(adjacency)
     center = int(all_hops.argmin())
@@ -67,7 +67,7 @@ def exact_extent(adjacency: Array) -> Extent:
     return Extent(center, int(all_hops[center]), diameter, diameter)
 
 
-def estimated_extent(adjacency: Array, searches: int = 48) -> Extent:
+def estimated_extent(adjacency: Sparse, searches: int = 48) -> Extent:
     """Bounds from a few breadth-first searches (double sweeps, then bounding as Takes and Kosters do)."""
     m = adjacency.shape[0]
     if (np.diff(adjacency.indptr) == 2).all():  # a connected 2-regular graph is a ring

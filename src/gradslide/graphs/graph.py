@@ -2,19 +2,20 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.html import facts_html
 from gradslide._support.randomness import Seed
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs import bounded_degree, distances, spectrum, topologies
 from gradslide.graphs.display import in_words
 from gradslide.graphs.inputs import count, edge_pairs, edge_weights
@@ -24,7 +25,11 @@ _EXTREMES = ("laplacian_norm", "algebraic_connectivity")
 _EXACT = 2_000  # up to here the whole spectrum and all eccentricities are computed
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+# Edges as users give them: an array (e, 2) or pairs.
+Pairs: TypeAlias = Array | Iterable[Sequence[int]]
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Graph:
     """An undirected, connected graph, without loops or parallel edges, on the agents 0 .. m-1; immutable.
 
@@ -35,14 +40,13 @@ class Graph:
 
     m: int
     edges: Array
-    weights: Array = None
+    weights: Array
 
-    def __post_init__(self) -> None:
-        m = count(self.m)
-        pairs = edge_pairs(self.edges, m)
-        weights = edge_weights(self.weights, len(pairs))
+    def __init__(self, m: int, edges: Pairs, weights: npt.ArrayLike | None = None) -> None:
+        m = count(m)
+        pairs = edge_pairs(edges, m)
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-        pairs, weights = pairs[order], weights[order]
+        pairs, ordered = pairs[order], edge_weights(weights, len(pairs))[order]
         repeated = (pairs[1:] == pairs[:-1]).all(axis=1)
         if repeated.any():
             first = tuple(pairs[repeated.argmax()].tolist())
@@ -55,12 +59,12 @@ class Graph:
         require(parts == 1, "graph must be connected", f"{parts} components", "add edges or solve each separately")
         object.__setattr__(self, "m", m)
         object.__setattr__(self, "edges", _frozen(pairs))
-        object.__setattr__(self, "weights", _frozen(weights))
+        object.__setattr__(self, "weights", _frozen(ordered))
 
     # Construction
 
     @classmethod
-    def from_edges(cls, m: int, pairs: Iterable[Any], weights: Array = None) -> "Graph":
+    def from_edges(cls, m: int, pairs: Pairs, weights: npt.ArrayLike | None = None) -> "Graph":
         """m agents joined by the given pairs; weights in the same order."""
         return cls(m, pairs, weights)
 
@@ -99,26 +103,28 @@ class Graph:
             raise InputError(
                 "an edge list must be a readable text file", f"{path} ({error})", "check the path"
             ) from None
-        rows = []
+        pairs: list[tuple[int, int]] = []
+        weights: list[list[float]] = []
         for number, line in enumerate(lines, start=1):
             if not (fields := line.partition("#")[0].split()):
                 continue
             try:
-                u, v = int(fields[0]), int(fields[1])
-                rows.append((u, v, *map(float, fields[2:])))
+                pairs.append((int(fields[0]), int(fields[1])))
+                weights.append([float(field) for field in fields[2:]])
+                regular = len(weights[-1]) < 2 and len(weights[-1]) == len(weights[0])
             except (ValueError, IndexError):
-                rows.append(())
+                regular = False
             require(
-                len(rows[-1]) in (2, 3) and len(rows[-1]) == len(rows[0]),
+                regular,
                 f"line {number} of {path} must read 'u v' or, on all lines, 'u v weight'",
                 repr(line.strip()),
                 "mend that line",
             )
-        require(bool(rows), "an edge list must hold edges", f"none in {path}", "write one 'u v' per line")
-        first = min(min(row[:2]) for row in rows)
+        require(bool(pairs), "an edge list must hold edges", f"none in {path}", "write one 'u v' per line")
+        first = min(map(min, pairs))
         require(first == 0, "agents must be counted from 0", f"{first} as the lowest in {path}", "renumber them")
-        m = int(max(max(row[:2]) for row in rows)) + 1
-        return cls(m, [row[:2] for row in rows], None if len(rows[0]) == 2 else [row[2] for row in rows])
+        m = max(map(max, pairs)) + 1
+        return cls(m, pairs, [weight for (weight,) in weights] if weights[0] else None)
 
     @classmethod
     def ring(cls, m: int) -> "Graph":
@@ -205,19 +211,19 @@ class Graph:
         return _frozen(np.bincount(self.edges.ravel(), np.repeat(self.weights, 2), minlength=self.m).astype(float))
 
     @cached_property
-    def adjacency(self) -> Array:
+    def adjacency(self) -> Sparse:
         """Symmetric CSR matrix (m, m) of the weights."""
         u, v = self.edges.T
         links = sp.csr_array((self.weights, (u, v)), shape=(self.m, self.m))
         return _frozen_matrix(sp.csr_array(links + links.T))
 
     @cached_property
-    def laplacian(self) -> Array:
+    def laplacian(self) -> Sparse:
         """CSR matrix (m, m): weighted degrees minus adjacency."""
         return _frozen_matrix(sp.csr_array(sp.diags_array(self.weighted_degrees) - self.adjacency))
 
     @cached_property
-    def incidence(self) -> Array:
+    def incidence(self) -> Sparse:
         """CSR matrix B (m, e): each column has sqrt(w) at u, -sqrt(w) at v; B B^T is the Laplacian."""
         e = len(self.edges)
         root = np.sqrt(self.weights)
@@ -280,7 +286,7 @@ class Graph:
 
     @cached_property
     def _width(self) -> int:
-        end = distances.hop_distances(self.adjacency, 0).argmax()
+        end = int(distances.hop_distances(self.adjacency, 0).argmax())
         return int(np.bincount(distances.hop_distances(self.adjacency, end)).max())
 
     # Distances
@@ -363,7 +369,7 @@ def _frozen(values: Array) -> Array:
     return values
 
 
-def _frozen_matrix(matrix: Array) -> Array:
+def _frozen_matrix(matrix: Sparse) -> Sparse:
     matrix.sort_indices()
     for part in (matrix.data, matrix.indices, matrix.indptr):
         _frozen(part)

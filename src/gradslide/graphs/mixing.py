@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import scipy.sparse as sp
 
 from gradslide._support.errors import require_number, unknown_name
-from gradslide._support.types import Array
+from gradslide._support.types import Sparse
 from gradslide.graphs.graph import Graph
 
 __all__ = ["Mixing", "best_constant", "laplacian", "metropolis", "spectral_gaps"]
@@ -20,7 +20,7 @@ class Mixing:
     links: Graph
 
     @cached_property
-    def matrix(self) -> Array:
+    def matrix(self) -> Sparse:
         """W as a CSR matrix (m, m)."""
         W = sp.csr_array(sp.eye_array(self.links.m, format="csr") - self.links.laplacian)
         W.sort_indices()

@@ -5,21 +5,21 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 
 # Relative residual of the sparse eigensolver. Eigenvalues err by its square over the gap: far less than this.
 _TOLERANCE = 1e-4
 _BASIS = 40  # Lanczos vectors kept
 
 
-def all_eigenvalues(laplacian: Array) -> Array:
+def all_eigenvalues(laplacian: Sparse) -> Array:
     """Every eigenvalue, ascending; the first one is zero exactly."""
     values = np.linalg.eigvalsh(laplacian.toarray())
     values[0] = 0.0
     return np.maximum(values, 0.0)
 
 
-def largest_eigenvalue(laplacian: Array, norm_bound: float) -> float:
+def largest_eigenvalue(laplacian: Sparse, norm_bound: float) -> float:
     """lmax by Lanczos; the residual is added so that it is not below the truth, up to `norm_bound`."""
     from scipy.sparse.linalg import eigsh
 
@@ -28,7 +28,7 @@ def largest_eigenvalue(laplacian: Array, norm_bound: float) -> float:
     return min(float(value[0]) + residual, norm_bound)
 
 
-def second_eigenvalue(laplacian: Array, norm_bound: float, width: int) -> float:
+def second_eigenvalue(laplacian: Sparse, norm_bound: float, width: int) -> float:
     """l2, the algebraic connectivity.
 
     width: nodes in the widest level of a breadth-first search. A narrow graph (ring, grid) or one that is
@@ -42,7 +42,7 @@ def second_eigenvalue(laplacian: Array, norm_bound: float, width: int) -> float:
     return _by_lanczos(laplacian, norm_bound)
 
 
-def _by_factorisation(laplacian: Array) -> float:
+def _by_factorisation(laplacian: Sparse) -> float:
     from scipy.sparse.linalg import splu
 
     # With one node grounded the Laplacian is definite; grounding the busiest one keeps stars sparse.
@@ -62,7 +62,7 @@ def _by_factorisation(laplacian: Array) -> float:
     return _by_inverse(laplacian, solve)
 
 
-def _by_lanczos(laplacian: Array, norm_bound: float) -> float:
+def _by_lanczos(laplacian: Sparse, norm_bound: float) -> float:
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     def without_constants(x: Array) -> Array:
@@ -85,14 +85,14 @@ def _by_lanczos(laplacian: Array, norm_bound: float) -> float:
     return float(values[0])
 
 
-def _conjugate_gradients(laplacian: Array) -> Callable[[Array], Array]:
+def _conjugate_gradients(laplacian: Sparse) -> Callable[[Array], Array]:
     from scipy.sparse.linalg import cg
 
     jacobi = sp.diags_array(1.0 / laplacian.diagonal())
     return lambda b: cg(laplacian, b, rtol=1e-9, maxiter=20_000, M=jacobi)[0]
 
 
-def _by_inverse(laplacian: Array, solve: Callable[[Array], Array]) -> float:
+def _by_inverse(laplacian: Sparse, solve: Callable[[Array], Array]) -> float:
     """1 / lmax of the pseudo-inverse, whose small eigenvalues lie close together where l2 is tiny."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -105,7 +105,7 @@ def _by_inverse(laplacian: Array, solve: Callable[[Array], Array]) -> float:
     return float(1.0 / values[0])
 
 
-def _start(laplacian: Array) -> Array:
+def _start(laplacian: Sparse) -> Array:
     """A fixed start vector without a constant part: the same graph gives the same figures."""
     start = np.random.default_rng(0).standard_normal(laplacian.shape[0])
     return start - start.mean()

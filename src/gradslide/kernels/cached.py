@@ -12,6 +12,6 @@ def cached(function: Function) -> Function:
     """Compile it without Python's lock. Where nothing may be written anywhere, it is compiled in each process."""
     options = {"nogil": True, "error_model": "numpy"}
     try:
-        return njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+        return njit(cache=True, **options)(function)
     except RuntimeError:
-        return njit(**options)(function)  # type: ignore[no-any-return]
+        return njit(**options)(function)

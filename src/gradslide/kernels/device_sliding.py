@@ -9,7 +9,7 @@ import array_api_compat as compat
 import numpy as np
 
 from gradslide._support.arrays import sparse_like
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse, Tensor
 from gradslide.kernels.sets import Sets
 from gradslide.kernels.sliding import Point, Results, Steps
 
@@ -19,7 +19,7 @@ _TURN = 8
 _SMALL = 1 << 21
 
 
-def has_kernels(x: Array) -> bool:
+def has_kernels(x: Tensor) -> bool:
     """Whether these are PyTorch's arrays on a GPU that Triton compiles for; or Triton only plays the GPU."""
     if not compat.is_torch_array(x) or importlib.util.find_spec("triton") is None:
         return False
@@ -29,7 +29,7 @@ def has_kernels(x: Array) -> bool:
 class DeviceSlider:
     """Inner iterations over one graph and one product of intervals, with the incidence matrix as coupling."""
 
-    def __init__(self, laplacian: Array, sets: Sets, like: Array) -> None:
+    def __init__(self, laplacian: Sparse, sets: Sets, like: Tensor) -> None:
         import torch
 
         def there(values: Any, dtype: Any = None) -> Any:
@@ -83,7 +83,7 @@ class DeviceSlider:
             means = tuple(bar + share * (mean - bar) for bar, mean in zip(bars, means, strict=True))
         return Results(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means, ())
 
-    def _buffers(self, x: Array, w: Array) -> Any:
+    def _buffers(self, x: Tensor, w: Tensor) -> Any:
         """Always in the same place, where kernels were recorded."""
         if self._fixed is None:
             empty = self._torch.empty_like
@@ -92,7 +92,7 @@ class DeviceSlider:
             each.zero_()
         return self._fixed
 
-    def _run(self, T: int, steps: Steps, ahead: Any, x: Array, w: Array, anchor: Array, sums: Any) -> None:
+    def _run(self, T: int, steps: Steps, ahead: Any, x: Tensor, w: Tensor, anchor: Tensor, sums: Any) -> None:
         table = self._table(steps, w)
 
         def launch(offset: int, T: int = T) -> None:
@@ -118,7 +118,7 @@ class DeviceSlider:
         for t in range(done, T):
             launch(t - done)
 
-    def _table(self, steps: Steps, w: Array) -> Array:
+    def _table(self, steps: Steps, w: Tensor) -> Tensor:
         """A row of parameters for each iteration, in the same place as long as there is room."""
         T = len(steps.etas)
         next_alphas = np.append(steps.alphas[1:], 0.0)
@@ -131,7 +131,7 @@ class DeviceSlider:
         return self._rows
 
     def _launch(
-        self, offset: int, T: int, table: Array, ahead: Any, x: Array, w: Array, anchor: Array, sums: Any
+        self, offset: int, T: int, table: Tensor, ahead: Any, x: Tensor, w: Tensor, anchor: Tensor, sums: Any
     ) -> None:
         from gradslide.kernels import triton_step
 
@@ -160,11 +160,12 @@ class DeviceSlider:
 
 
 def _duals(
-    at: Point, sums: Sequence[Array], last: Array, before: Array, T: int, alpha_1: float, ascent: float
+    at: Point, sums: Sequence[Array], last: Tensor, before: Tensor, T: int, alpha_1: float, ascent: float
 ) -> tuple[Array, Array]:
     """s, and its mean, from the sums of the iterates: s_t = s_0 + (u_1 + ... + u_t)/q, where u_t = 2 x_{t-1} - x_{t-2}
     from t = 2 on, so that most of it cancels."""
-    x = at.x.double()
+    x: Tensor = at.x
+    x = x.double()
     u_1 = x + alpha_1 * (x - at.x_before)
     earlier = sums[0] - last
     s = at.s + ascent * (u_1 + earlier + before - x)

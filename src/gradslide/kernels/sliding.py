@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.kernels import startup
 from gradslide.kernels.sets import Sets
 from gradslide.kernels.threads import shares, side_by_side, thread_count
@@ -58,7 +58,7 @@ class Results(NamedTuple):
 class Slider:
     """Inner iterations over one graph and one domain, for as long as a run goes on."""
 
-    def __init__(self, laplacian: Array, coupling: str, sets: Sets, d: int, dtype: Any) -> None:
+    def __init__(self, laplacian: Sparse, coupling: str, sets: Sets, d: int, dtype: Any) -> None:
         # Copies can be written to: the compiler would start anew for arrays that cannot.
         self._graph = (np.array(laplacian.indptr), np.array(laplacian.indices), np.array(laplacian.data, dtype=dtype))
         self._sets, self._d, self._dtype = sets, d, np.dtype(dtype)

@@ -104,7 +104,7 @@ def _operation(name: str) -> Callable[..., Any]:
 
         return a(a, b), build
 
-    return operation  # type: ignore[no-any-return]
+    return operation
 
 
 def _choice(comparison: str) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def _choice(comparison: str) -> Callable[..., Any]:
 
         return a(a, b), build
 
-    return choice  # type: ignore[no-any-return]
+    return choice
 
 
 maximum, minimum = _choice("<"), _choice(">")

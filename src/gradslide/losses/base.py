@@ -111,7 +111,7 @@ class Loss(abc.ABC):
             self._constants[norm] = constants
         return self._constants[norm]
 
-    def take(self, agents: Sequence[int]) -> "Loss":
+    def take(self, agents: Sequence[int] | Array) -> "Loss":
         """The same loss for these agents only, in this order."""
         chosen = np.asarray(agents)
         require(

@@ -7,6 +7,7 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.kernels.threads import side_by_side, thread_count
+from gradslide.losses.devices import Features
 from gradslide.losses.inputs import is_sparse
 
 # The numbers of phi in compiled code: that of Huber is least squares if its width is infinite.
@@ -28,7 +29,7 @@ def pays(entries: int) -> bool:
 class Blocks(Protocol):
     """The rows of m agents one after the other: n in all, of p columns each."""
 
-    features: Array
+    features: Features
     starts: Array
     ends: Array
     sizes: Array

@@ -3,7 +3,7 @@
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array
+from gradslide._support.types import Tensor
 from gradslide.losses.devices import TorchRows, moved
 from gradslide.losses.maps import Rows, runs_of
 
@@ -18,25 +18,25 @@ class DeviceRuns:
         self._runs = [(agents, own, rows.features[own].reshape(shape)) for agents, own, shape in runs_of(rows)]
         self._xp = array_namespace(rows.features)
 
-    def apply(self, x: Array) -> Array:
+    def apply(self, x: Tensor) -> Tensor:
         return self._joined([self._xp.matmul(f, x[agents]).reshape(-1, x.shape[2]) for agents, _, f in self._runs])
 
-    def pull(self, r: Array) -> Array:
+    def pull(self, r: Tensor) -> Tensor:
         return self._joined(
             [self._xp.matmul(f.swapaxes(1, 2), r[own].reshape(*f.shape[:2], -1)) for _, own, f in self._runs]
         )
 
-    def sums(self, values: Array) -> Array:
+    def sums(self, values: Tensor) -> Tensor:
         return self._joined([self._xp.sum(values[own].reshape(f.shape[:2]), axis=1) for _, own, f in self._runs])
 
-    def _joined(self, parts: list[Array]) -> Array:
+    def _joined(self, parts: list[Tensor]) -> Tensor:
         return parts[0] if len(parts) == 1 else self._xp.concat(parts)
 
 
 class TorchSums:
     """Sums of consecutive rows, (count, K) -> (sums, K), in an order that is always the same. ends: where each ends."""
 
-    def __init__(self, ends: Array, count: int) -> None:
+    def __init__(self, ends: Tensor, count: int) -> None:
         xp = array_namespace(ends)
         # First in pieces, so that a long sum is not one thread's. How many there are does not depend on the ends.
         cuts = xp.concat([xp.arange(_PIECE, count, _PIECE, device=ends.device), ends]).sort().values
@@ -44,7 +44,7 @@ class TorchSums:
         self._pieces = xp.diff(cuts, prepend=zero)
         self._sums = xp.diff(xp.searchsorted(cuts, ends, right=True), prepend=zero)
 
-    def __call__(self, values: Array) -> Array:
+    def __call__(self, values: Tensor) -> Tensor:
         reduce = array_namespace(values).segment_reduce
         pieces = reduce(values.contiguous(), "sum", lengths=self._pieces, unsafe=True, initial=0)
         return reduce(pieces, "sum", lengths=self._sums, unsafe=True, initial=0)
@@ -76,23 +76,23 @@ class TorchDense:
         self._added = TorchSums(moved(ends, features), len(order))
         self._row_sums = TorchSums(moved(rows.ends, features), rows.n)
 
-    def apply(self, x: Array) -> Array:
+    def apply(self, x: Tensor) -> Tensor:
         out = x.new_empty(len(self._features), x.shape[2])
         self._tiled(out)[...] = self._tiles @ x.index_select(0, self._owners)
         single = self._features.index_select(0, self._single)[:, None, :] @ x.index_select(0, self._single_owners)
         return out.index_copy_(0, self._single, single[:, 0, :])
 
-    def pull(self, r: Array) -> Array:
+    def pull(self, r: Tensor) -> Tensor:
         xp = array_namespace(r)
         parts = self._tiles.swapaxes(1, 2) @ self._tiled(xp.where(self._own, r[: len(self._own)], 0))
         rows = self._features.index_select(0, self._single)[:, :, None] * r.index_select(0, self._single)[:, None, :]
         together = xp.concat([parts, rows]).index_select(0, self._order)
         return self._added(together.reshape(len(together), -1)).reshape(self._m, *together.shape[1:])
 
-    def sums(self, values: Array) -> Array:
+    def sums(self, values: Tensor) -> Tensor:
         return self._row_sums(values[:, None])[:, 0]
 
-    def _tiled(self, values: Array) -> Array:
+    def _tiled(self, values: Tensor) -> Tensor:
         count, size, _ = self._tiles.shape
         return values[: count * size].reshape(count, size, -1)
 
@@ -107,7 +107,7 @@ class TorchSparse:
         self._m, self._p = rows.m, rows.p
         lengths, count = np.diff(features.indptr), int(features.indptr[-1])
 
-        def repeated(values: Array, repeats: Array) -> Array:
+        def repeated(values: Tensor, repeats: Tensor) -> Tensor:
             return moved(values, data).repeat_interleave(moved(repeats, data), output_size=count)
 
         first_columns = repeated(np.arange(rows.m) * rows.p, np.add.reduceat(lengths, rows.starts))
@@ -120,12 +120,12 @@ class TorchSparse:
         self._entry_sums = TorchSums(moved(features.indptr[1:].astype(np.int64), data), count)
         self._row_sums = TorchSums(moved(rows.ends, data), rows.n)
 
-    def apply(self, x: Array) -> Array:
+    def apply(self, x: Tensor) -> Tensor:
         flat = x.reshape(self._m * self._p, -1)
         return self._entry_sums(self._data[:, None] * flat.index_select(0, self._columns))
 
-    def pull(self, r: Array) -> Array:
+    def pull(self, r: Tensor) -> Tensor:
         return self._column_sums(self._sorted[:, None] * r.index_select(0, self._rows)).reshape(self._m, self._p, -1)
 
-    def sums(self, values: Array) -> Array:
+    def sums(self, values: Tensor) -> Tensor:
         return self._row_sums(values[:, None])[:, 0]

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import array_api_compat as compat
 import numpy as np
@@ -10,19 +10,19 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import checked_device, is_numpy, like, to_numpy
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse, Tensor
 
 
 class TorchRows:
     """CSR rows whose numbers are PyTorch tensors; how many each row has is known on the host too."""
 
-    def __init__(self, data: Array, indices: Array, indptr: Array, columns: int) -> None:
+    def __init__(self, data: Tensor, indices: Tensor, indptr: Array, columns: int) -> None:
         self.data, self.indices, self.indptr = data, indices, indptr
         self.shape = (len(indptr) - 1, columns)
         self.dtype = data.dtype
 
     @classmethod
-    def of(cls, rows: Array, home: Array) -> "TorchRows":
+    def of(cls, rows: Sparse, home: Array) -> "TorchRows":
         """The rows of a scipy CSR array."""
         return cls(moved(rows.data, home), moved(rows.indices, home), rows.indptr, rows.shape[1])
 
@@ -44,11 +44,15 @@ class TorchRows:
         at = moved(np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths), self.data)
         return TorchRows(self.data[at], self.indices[at], indptr, self.shape[1])
 
-    def to_scipy(self) -> Array:
+    def to_scipy(self) -> Sparse:
         return sp.csr_array((to_numpy(self.data), to_numpy(self.indices), self.indptr), shape=self.shape)
 
 
-def home_of(array: Array) -> Array | None:
+# Rows of features: a dense array of any library, a scipy CSR matrix, or TorchRows.
+Features: TypeAlias = Any
+
+
+def home_of(array: Features) -> Array | None:
     """An empty array beside this one; None for NumPy's and scipy's."""
     if isinstance(array, TorchRows):
         array = array.data
@@ -68,7 +72,7 @@ def torch_home(device: Any) -> Array:
     return importlib.import_module("torch").empty(0, device=device)
 
 
-def moved(array: Array, home: Array | None) -> Array:
+def moved(array: Features, home: Array | None) -> Features:
     """The array, or CSR rows, where home is; not copied where they are there already."""
     if home is None:
         return array.to_scipy() if isinstance(array, TorchRows) else array if sp.issparse(array) else to_numpy(array)
@@ -88,7 +92,7 @@ def moved(array: Array, home: Array | None) -> Array:
     return compat.to_device(array, compat.device(home))
 
 
-def rows_at(array: Array, rows: slice | Array) -> Array:
+def rows_at(array: Features, rows: slice | Array) -> Features:
     """These rows of an array or of CSR rows; a view where they are consecutive."""
     if isinstance(rows, slice) or sp.issparse(array) or isinstance(array, TorchRows) or is_numpy(array):
         return array[rows]

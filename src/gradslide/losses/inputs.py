@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import is_numpy, to_numpy
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array
-from gradslide.losses.devices import TorchRows
+from gradslide.losses.devices import Features, TorchRows
 
 
 def working_dtype(dtype: Any) -> np.dtype[Any]:
@@ -57,7 +57,7 @@ def float_array(name: str, values: Any) -> Array:
     return values.detach().contiguous() if compat.is_torch_array(values) else values
 
 
-def feature_rows(features: Any) -> Array:
+def feature_rows(features: Any) -> Features:
     """Features as (n, p), one row per sample: C-ordered dense, or CSR where they came sparse."""
     if is_sparse(features):
         require(
@@ -79,7 +79,7 @@ def feature_rows(features: Any) -> Array:
     return rows
 
 
-def stack_rows(parts: Sequence[Array]) -> Array:
+def stack_rows(parts: Sequence[Features]) -> Features:
     """Rows of features below each other, dense or CSR, on their device."""
     if isinstance(parts[0], TorchRows):
         return TorchRows.stacked(parts)

@@ -90,8 +90,8 @@ class Jax(Differentiated):
             return nullcontext()
         # Older releases have it elsewhere.
         if hasattr(self._jax, "enable_x64"):
-            return self._jax.enable_x64(True)  # type: ignore[no-any-return]
-        return importlib.import_module("jax.experimental").enable_x64()  # type: ignore[no-any-return]
+            return self._jax.enable_x64(True)
+        return importlib.import_module("jax.experimental").enable_x64()
 
     def _widths(self, sizes: Array) -> Array:
         """Each shape is compiled anew, so there should be few: one, where that at most doubles the rows."""

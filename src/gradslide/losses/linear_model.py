@@ -15,7 +15,7 @@ from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide._support.types import Array
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.compiled import pays
-from gradslide.losses.devices import home_of, moved, rows_at
+from gradslide.losses.devices import Features, home_of, moved, rows_at
 from gradslide.losses.draws import with_replacement
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
 from gradslide.losses.partition import partition
@@ -165,18 +165,18 @@ class LinearModel(Loss):
         features, targets = batch
         if _ndim(features) == 1 and _ndim(targets) == 0:
             features, targets = to_numpy(features)[None, :], [to_numpy(targets)]
-        features = feature_rows(features)
-        features = features.astype(self.dtype, copy=False) if is_sparse(features) else as_dtype(features, self.dtype)
-        n, p = features.shape
+        rows: Features = feature_rows(features)
+        rows = rows.astype(self.dtype, copy=False) if is_sparse(rows) else as_dtype(rows, self.dtype)
+        n, p = rows.shape
         require(
             p == self._blocks.p,
             f"the features of a batch must have {self._blocks.p} columns, as the loss has",
             p,
             "yield one row per sample",
         )
-        if is_sparse(features) != is_sparse(self._blocks.features):
-            features = features.toarray() if is_sparse(features) else sp.csr_array(to_numpy(features))
-        return moved(features, self._home), moved(self.read_targets(targets, n, self.dtype), self._home)
+        if is_sparse(rows) != is_sparse(self._blocks.features):
+            rows = rows.toarray() if is_sparse(rows) else sp.csr_array(to_numpy(rows))
+        return moved(rows, self._home), moved(self.read_targets(targets, n, self.dtype), self._home)
 
     def gradient_of_samples(self, x: Array, batches: Sequence[tuple[Array, Array]]) -> Array:
         x = self._checked(x)
@@ -247,11 +247,11 @@ class LinearModel(Loss):
         """The total weight of each agent's rows, on the host."""
         return np.add.reduceat(to_numpy(self._weights_or_ones()).astype(np.float64), self._blocks.starts)
 
-    def _by_compiled_code(self, x: Array, **wanted: bool) -> tuple[Array, Array]:
+    def _by_compiled_code(self, x: Array, *, value: bool = False, gradient: bool = False) -> tuple[Array, Array]:
         settings = self._settings()
         width = settings if isinstance(settings, float) else math.inf
         given = self.kernel, width, self._targets, self._weights, self._checked(x)
-        return self._blocks.compiled.evaluate(*given, **wanted)
+        return self._blocks.compiled.evaluate(*given, value=value, gradient=gradient)
 
     def _scores(self, blocks: RowBlocks, x: Array) -> Array:
         scores = blocks.apply(x.reshape(self.m, self.outputs, blocks.p).swapaxes(1, 2))

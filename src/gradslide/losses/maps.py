@@ -6,13 +6,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.types import Array
+from gradslide.losses.devices import Features
 from gradslide.losses.inputs import is_sparse
 
 
 class Rows(Protocol):
     """Features (n, p) whose rows are sorted by agent: agent i holds sizes[i] of them, from starts[i] to ends[i]."""
 
-    features: Array
+    features: Features
     sizes: Array
     starts: Array
     ends: Array

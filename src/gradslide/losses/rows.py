@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from gradslide._support.errors import InputError
 from gradslide._support.types import Array
 from gradslide.losses.compiled import CompiledRows
-from gradslide.losses.devices import TorchRows, home_of, moved
+from gradslide.losses.devices import Features, TorchRows, home_of, moved
 from gradslide.losses.inputs import is_sparse
 from gradslide.losses.maps import DenseMap, Map, SparseMap
 from gradslide.losses.partition import as_slice
@@ -25,7 +25,7 @@ class RowBlocks:
     They may be on a device; sizes are not.
     """
 
-    def __init__(self, features: Array, sizes: Array) -> None:
+    def __init__(self, features: Features, sizes: Array) -> None:
         self.features = features
         self.sizes = sizes
         self.ends = np.cumsum(sizes)
@@ -126,7 +126,7 @@ class RowBlocks:
                     norms[agents[chunk]] = gram_norms(self.features[rows] * root[rows][:, :, None])
         return norms
 
-    def _scaled(self, rows: slice, factors: Array) -> Array:
+    def _scaled(self, rows: slice, factors: Array) -> Features:
         if is_sparse(self.features):
             return sp.csr_array(sp.diags_array(factors[rows]) @ self.features[rows])
         return self.features[rows] * factors[rows, None]

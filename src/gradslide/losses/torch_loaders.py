@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Tensor
 
 _ROWS = 4096  # of a Dataset that are read at once
 
 
-def read_loaders(loaders: Any, dtype: Any, device: Any) -> tuple[list[Array], Array]:
+def read_loaders(loaders: Any, dtype: Any, device: Any) -> tuple[list[Tensor], Array]:
     """Inputs and targets of all agents below each other, and the number of rows of each agent, (m,).
 
     Floating numbers get the dtype, a precision of PyTorch's.
@@ -34,7 +34,7 @@ def read_loaders(loaders: Any, dtype: Any, device: Any) -> tuple[list[Array], Ar
     return [_joined("inputs", inputs), _joined("targets", targets)], np.array(sizes)
 
 
-def read_pair(batch: Any, dtype: Any, device: Any) -> tuple[Array, Array]:
+def read_pair(batch: Any, dtype: Any, device: Any) -> tuple[Tensor, Tensor]:
     """Inputs and targets, as many of the one as of the other."""
     torch = importlib.import_module("torch")
     pair = isinstance(batch, tuple | list) and len(batch) == 2
@@ -51,7 +51,7 @@ def read_pair(batch: Any, dtype: Any, device: Any) -> tuple[Array, Array]:
     return inputs, targets
 
 
-def _read_batch(agent: int, batch: Any, dtype: Any, device: Any) -> tuple[Array, Array]:
+def _read_batch(agent: int, batch: Any, dtype: Any, device: Any) -> tuple[Tensor, Tensor]:
     inputs, targets = read_pair(batch, dtype, device)
     for name, part in (("inputs", inputs), ("targets", targets)):
         finite = bool(part.isfinite().all())
@@ -64,18 +64,18 @@ def _batches(agent: int, loader: Any) -> Iterable[Any]:
     if _is_pair(loader):
         return [loader]
     if isinstance(loader, data.Dataset):
-        return data.DataLoader(loader, batch_size=_ROWS)  # type: ignore[no-any-return]
+        return data.DataLoader(loader, batch_size=_ROWS)
     rule = "a loader must give all rows of its agent, each time the same"
     whole = not getattr(loader, "drop_last", False)
     require(whole, rule, f"drop_last=True for agent {agent}", "use drop_last=False")
     if isinstance(loader, data.DataLoader) and _is_shuffled(loader):
         # The order of rows decides which of them a seed samples.
         given = {name: getattr(loader, name) for name in ("batch_size", "collate_fn", "num_workers")}
-        return data.DataLoader(loader.dataset, **given)  # type: ignore[no-any-return]
+        return data.DataLoader(loader.dataset, **given)
     iterable = isinstance(loader, Iterable) and not isinstance(loader, str)
     rule = "a loader must be a DataLoader, a Dataset, a pair (inputs, targets), or an iterable of such pairs"
     require(iterable, rule, f"{kind_of(loader)} for agent {agent}", "give agent i's own data")
-    return loader  # type: ignore[no-any-return]
+    return loader
 
 
 def _is_pair(loader: Any) -> bool:
@@ -94,7 +94,7 @@ def _is_shuffled(loader: Any) -> bool:
     )
 
 
-def _joined(name: str, parts: list[Array]) -> Array:
+def _joined(name: str, parts: list[Tensor]) -> Tensor:
     try:
         return importlib.import_module("torch").cat(parts)
     except RuntimeError as error:

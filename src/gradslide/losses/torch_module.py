@@ -9,7 +9,7 @@ import numpy as np
 
 from gradslide._support.arrays import dtype_of, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Tensor
 from gradslide.losses.autodiff import Block, Differentiated, Reduction, missing, require_convex, require_sum_of_rows
 from gradslide.losses.devices import moved
 from gradslide.losses.torch_loaders import read_loaders, read_pair
@@ -95,7 +95,7 @@ class Torch(Differentiated):
     def _placed(self, block: Block) -> Block:
         return block._replace(weights=moved(block.weights, self._there))
 
-    def _evaluate(self, block: Block, x: Array, gradient: bool) -> tuple[Array, Array]:
+    def _evaluate(self, block: Block, x: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
         torch = importlib.import_module("torch")
         x, weights = moved(x, self._there).detach(), block.weights
         values, gradients = torch.zeros_like(x[:, 0]), torch.zeros_like(x)
@@ -118,23 +118,23 @@ class Torch(Differentiated):
             for row in range(0, rows, most):
                 yield slice(first, first + step), slice(row, row + most)
 
-    def _values(self, x: Array, inputs: Array, targets: Array, weights: Array) -> Array:
+    def _values(self, x: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         torch = importlib.import_module("torch")
         if self._vectorized and len(x) > 1:
             return torch.vmap(self._value)(x, inputs, targets, weights)
         return torch.stack([self._value(*own) for own in zip(x, inputs, targets, weights, strict=True)])
 
-    def _value(self, x: Array, inputs: Array, targets: Array, weights: Array) -> Array:
+    def _value(self, x: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Of one agent."""
         predictions = self._predicted(x, inputs)
         if self._reduction is None:
             return self._loss(predictions, targets).sum()
         return weights @ self._row_losses(predictions, targets)
 
-    def _predicted(self, x: Array, inputs: Array) -> Array:
+    def _predicted(self, x: Tensor, inputs: Tensor) -> Tensor:
         return importlib.import_module("torch").func.functional_call(self._module, self._split(x), (inputs,))
 
-    def _row_losses(self, predictions: Array, targets: Array) -> Array:
+    def _row_losses(self, predictions: Tensor, targets: Tensor) -> Tensor:
         """The loss of each row alone, (rows,), whichever way it puts several together."""
         if self._per_row:
             losses = self._loss(predictions, targets)
@@ -143,7 +143,7 @@ class Torch(Differentiated):
             losses = one(predictions, targets)
         return losses.reshape(len(predictions), -1).sum(dim=1)
 
-    def _split(self, x: Array) -> dict[str, Array]:
+    def _split(self, x: Tensor) -> dict[str, Tensor]:
         """The parameters by name."""
         sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
         pieces = zip(self._shapes.items(), x.split(sizes), strict=True)
@@ -170,7 +170,7 @@ class Torch(Differentiated):
             if self.m > 1:
                 self._try_agents()
 
-    def _try_rows(self, predictions: Array, targets: Array, whole: Array) -> None:
+    def _try_rows(self, predictions: Tensor, targets: Tensor, whole: Tensor) -> None:
         got = f"{tuple(predictions.shape)} for {len(targets)} rows"
         remedy = "keep the leading axis, or give reduction=None: no sampling then"
         rowwise = predictions.ndim > 0 and len(predictions) == len(targets)

@@ -1,5 +1,7 @@
 """What first-order methods on a network share: gradients of the smooth part, proximal steps, and refusals."""
 
+import functools
+import operator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,7 +64,7 @@ def smoothness(context: Context, L: float | None = None) -> float:
     return ((defaults.smoothness(context) if L is None else L) + context.problem.mu) or 1.0
 
 
-def proximal(context: Context, v: Array, step: float) -> Array:
+def proximal(context: Context, v: Array, step: Array | float) -> Array:
     """argmin over X of r(x) + |x - v|^2/(2 step)."""
     return context.domain.prox(context.domain.grad_nu(v) / step, 1 / step)
 
@@ -102,11 +104,11 @@ def require_common_prox(context: Context, method: object) -> None:
 
 def is_free(context: Context) -> bool:
     """Whether X = R^d without a penalty, nu Euclidean, for all agents."""
-    moved: Array = False
+    moved = []
     for v in _probes(context):
         far = abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + abs(v))
-        moved = moved | array_namespace(v).any(far, axis=1)
-    return not bool(presumed(context.network, moved, "or"))
+        moved.append(array_namespace(v).any(far, axis=1))
+    return not bool(presumed(context.network, functools.reduce(operator.or_, moved), "or"))
 
 
 def is_common(context: Context) -> bool:

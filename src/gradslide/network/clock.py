@@ -29,10 +29,10 @@ class Clock:
     bytes per second of a link in each direction, a number or one per link.
     """
 
-    gradient: Array = 1e-3
-    sample: Array = None
-    latency: Array = 0.0
-    bandwidth: Array = np.inf
+    gradient: Array | float = 1e-3
+    sample: Array | float | None = None
+    latency: Array | float = 0.0
+    bandwidth: Array | float = np.inf
 
     def __post_init__(self) -> None:
         for name in ("gradient", "sample", "latency", "bandwidth"):
@@ -70,11 +70,13 @@ class Clock:
     def fingerprint(self) -> str:
         """A few digits that other times do not share."""
         columns = (self.gradient, self.sample, self.latency, self.bandwidth)
-        content = b"".join(b"none" if column is None else column.astype("<f8").tobytes() for column in columns)
+        content = b"".join(
+            b"none" if column is None else np.asarray(column, dtype="<f8").tobytes() for column in columns
+        )
         return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _checked(name: str, given: Array) -> Array:
+def _checked(name: str, given: Array | float) -> Array:
     """Positive numbers, of our own: nobody changes them later."""
     try:
         values = np.asarray(given)
@@ -92,7 +94,8 @@ def _checked(name: str, given: Array) -> Array:
     return values
 
 
-def _spread(name: str, values: Array, count: int, of: str) -> Array:
+def _spread(name: str, given: Array | float, count: int, of: str) -> Array:
+    values = np.asarray(given)
     fits = values.ndim == 0 or len(values) == count
     require(fits, f"{name} must be a number or have one entry for each of {count} {of}", values.shape, "correct it")
     return np.broadcast_to(values, (max(1, count),))

@@ -37,7 +37,7 @@ class Timeline:
 
     def samples(self, count: int) -> None:
         for track in self._tracks.values():
-            track.now += count * track.clock.sample
+            track.now += count * track.sample
         self._tell()
 
     def exchange(self, size: float, rounds: int = 1) -> None:
@@ -66,6 +66,7 @@ class _Track:
 
     def __init__(self, clock: Clock, graph: Graph) -> None:
         self.clock = clock
+        self.sample = np.asarray(clock.sample)
         self.now = np.zeros(graph.m)
         links = len(graph.edges)
         receivers = np.concatenate([graph.edges[:, 0], graph.edges[:, 1]])
@@ -73,7 +74,7 @@ class _Track:
         self._senders = np.concatenate([graph.edges[:, 1], graph.edges[:, 0]])[order]
         self._firsts = np.searchsorted(receivers[order], np.arange(graph.m))
         both = order % max(1, links)
-        self._latency, self._bandwidth = clock.latency[both], clock.bandwidth[both]
+        self._latency, self._bandwidth = np.asarray(clock.latency)[both], np.asarray(clock.bandwidth)[both]
 
     def exchange(self, size: float) -> None:
         if len(self._senders):

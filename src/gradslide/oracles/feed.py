@@ -55,7 +55,7 @@ class Feed:
     def _parts(self, batch: Batch) -> tuple[Array, ...]:
         """The parts of a batch, which can be put beside those of earlier ones."""
         bundled = isinstance(batch, tuple)
-        parts = batch if bundled else (batch,)
+        parts: tuple[Array, ...] = batch if isinstance(batch, tuple) else (batch,)
         form = bundled, [part.shape[1:] for part in parts]
         before = self._form = self._form or form
         if form != before:

@@ -17,8 +17,8 @@ from gradslide.results.costs import Costs
 
 def moments(sample: Callable[[int], Array], samples: int) -> tuple[Array, Array]:
     """Mean (agents, d) and variance E|G_i - mean|^2 (agents,) of single samples number 0, ..., samples - 1."""
-    mean: Array = np.float64(0)
-    scatter: Array = np.float64(0)
+    mean: Array = np.zeros(1)
+    scatter: Array = np.zeros(1)
     for j in range(samples):
         g = np.asarray(to_numpy(sample(j)), dtype=np.float64)
         off = g - mean

@@ -30,13 +30,13 @@ def operator_norm(A: LinearMap, domain: Domain, dual_domain: Domain) -> float:
     return math.sqrt(float(np.sum(np.max(columns.reshape(domain.m, domain.d), axis=1))))
 
 
-def _root_weights(domain: Domain) -> Array:
+def _root_weights(domain: Domain) -> Array | float:
     """The square roots of nu's weights, flat; a number where all are one."""
     weights = domain.weights
     return 1.0 if weights is None else np.sqrt(np.broadcast_to(weights, (domain.m, domain.d))).reshape(-1)
 
 
-def _spectral(A: LinearMap, x_roots: Array, z_roots: Array) -> float:
+def _spectral(A: LinearMap, x_roots: Array | float, z_roots: Array | float) -> float:
     """The largest singular value of Z^-1/2 A X^-1/2 by power iteration from a seeded random vector, with a margin.
 
     Of all combinations of the iterates the one that A stretches most is taken (Lanczos): far fewer products for the
@@ -69,7 +69,7 @@ def _spectral(A: LinearMap, x_roots: Array, z_roots: Array) -> float:
     return math.sqrt(ritz / (1 - _SHORTFALL))
 
 
-def _spectral_of_few(A: LinearMap, x_roots: Array, z_roots: Array) -> float:
+def _spectral_of_few(A: LinearMap, x_roots: Array | float, z_roots: Array | float) -> float:
     """Exactly, where A has few rows or columns."""
     axis = 0 if A.shape[1] <= A.shape[0] else 1
     lines = A.matrix if A.matrix is not None else np.stack(list(_lines(A, axis)), axis=1 - axis)
@@ -83,7 +83,7 @@ def _largest_eigenvalue(diagonal: list[float], beside: list[float]) -> float:
     return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
 
 
-def _squares(A: LinearMap, axis: int, roots: Array) -> Array:
+def _squares(A: LinearMap, axis: int, roots: Array | float) -> Array:
     """The squared length of every column (axis 0) or row (axis 1), each entry divided by its root weight."""
     if A.matrix is None:
         return np.array([float(np.sum((line / roots) ** 2)) for line in _lines(A, axis)])

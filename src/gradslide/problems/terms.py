@@ -10,7 +10,7 @@ import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.parameters import Fit, checked
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Parameter
 from gradslide.domains import Domain, Free
 
 __all__ = ["Interval", "Linear", "Prox", "Quadratic", "Term"]
@@ -27,7 +27,7 @@ class Term(abc.ABC):
         """The term checked against a bound dual domain, its parameters rows."""
 
     @abc.abstractmethod
-    def prox(self, domain: Domain, theta: Array, scale: Array) -> Array:
+    def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
         """argmin over Z of scale zeta(z) + h(z) - <theta, z>."""
 
     @abc.abstractmethod
@@ -51,7 +51,7 @@ class Term(abc.ABC):
 class Linear(Term):
     """h(z) = <b, z>. b: a number or (k,); h = 0 by default."""
 
-    b: Array = 0.0
+    b: Parameter = 0.0
 
     def __post_init__(self) -> None:
         checked("b", self.b)
@@ -59,7 +59,7 @@ class Linear(Term):
     def bind(self, domain: Domain) -> Self:
         return replace(self, b=_row(domain, "b", self.b))
 
-    def prox(self, domain: Domain, theta: Array, scale: Array) -> Array:
+    def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
         return domain.prox(theta - self.b, scale)
 
     def value(self, z: Array) -> float:
@@ -77,7 +77,7 @@ class Quadratic(Term):
     """h(z) = weight/2 |z|^2 + <b, z>, on a Euclidean dual domain. weight: positive; b: a number or (k,)."""
 
     weight: float
-    b: Array = 0.0
+    b: Parameter = 0.0
 
     def __post_init__(self) -> None:
         weight = checked("weight", self.weight)
@@ -88,7 +88,7 @@ class Quadratic(Term):
         _require_euclidean(self, domain)
         return replace(self, weight=float(self.weight), b=_row(domain, "b", self.b))
 
-    def prox(self, domain: Domain, theta: Array, scale: Array) -> Array:
+    def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
         # weight/2 |z|^2 is weight zeta(z) up to a linear term, but for zeta's weights.
         return domain.prox(theta - self._tilt(domain), scale + self.weight / _weights(domain))
 
@@ -107,8 +107,8 @@ class Quadratic(Term):
 class Interval(Term):
     """h(z) = max of <v, z> over lower <= v <= upper, which keeps A x between them. Either may be infinite."""
 
-    lower: Array
-    upper: Array
+    lower: Parameter
+    upper: Parameter
 
     def __post_init__(self) -> None:
         lower, upper = (checked(name, getattr(self, name), infinite=True) for name in ("lower", "upper"))
@@ -125,7 +125,7 @@ class Interval(Term):
         require(_is_free(domain), rule, type(domain).__name__, "leave dual_domain out")
         return replace(self, lower=_row(domain, "lower", self.lower), upper=_row(domain, "upper", self.upper))
 
-    def prox(self, domain: Any, theta: Array, scale: Array) -> Array:
+    def prox(self, domain: Any, theta: Array, scale: Array | float) -> Array:
         scale = scale * _weights(domain)
         theta = theta + scale * domain.center
         return (theta - self._nearest(theta)) / scale
@@ -179,7 +179,7 @@ class Prox(Term):
         require(free, rule, type(domain).__name__, "put the set into the prox")
         return self
 
-    def prox(self, domain: Any, theta: Array, scale: Array) -> Array:
+    def prox(self, domain: Any, theta: Array, scale: Array | float) -> Array:
         v = (domain.center + theta / scale)[0]
         z = np.asarray(self.prox_of(v, 1 / float(scale)), dtype=theta.dtype)
         require(z.shape == v.shape, f"prox must return an array of shape {v.shape}", z.shape, "check your prox")
@@ -211,7 +211,7 @@ def _is_free(domain: Domain) -> bool:
     return isinstance(domain, Free) and domain.penalty is None
 
 
-def _weights(domain: Domain) -> Array:
+def _weights(domain: Domain) -> Array | float:
     return 1.0 if domain.weights is None else domain.weights
 
 
@@ -220,7 +220,7 @@ def _require_euclidean(term: Term, domain: Domain) -> None:
     require(domain.norm == 2, rule, type(domain).__name__, "use Simplex in place of EntropySimplex, or another h")
 
 
-def _row(domain: Domain, name: str, value: Array) -> Array:
+def _row(domain: Domain, name: str, value: Parameter) -> Array:
     values = np.asarray(value)
     rule = f"{name} must be a number or have one entry for each of the {domain.d} rows of A"
     require(values.shape in ((), (domain.d,)), rule, f"shape {values.shape}", "check it against A")

@@ -48,11 +48,11 @@ class Solution:
     parameters: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    mean: Array = None
+    mean: Array = field(default_factory=lambda: np.empty(0))
     rows_of_all: Callable[[Array], Array] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.mean is None:
+        if len(self.mean) == 0:
             object.__setattr__(self, "mean", np.mean(self.x, axis=0))
 
     @property
@@ -184,7 +184,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         parameters=meta["parameters"],
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),
-        mean=arrays.get("mean"),
+        mean=arrays.get("mean", np.empty(0)),
     )
 
 

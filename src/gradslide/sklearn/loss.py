@@ -102,5 +102,5 @@ class AnchoredL1(L1):
         change = np.where(moved * self.anchor > 0, np.sign(self.anchor) * x, np.abs(moved) - np.abs(self.anchor))
         return np.sum(self.weight * change, axis=-1)
 
-    def shrink(self, v: Array, step: Array) -> Array:
+    def shrink(self, v: Array, step: Array | float) -> Array:
         return soft_threshold(v + self.anchor, step * self.weight) - self.anchor

@@ -42,7 +42,7 @@ class Reference:
         g = np.asarray(problem.loss.gradient(x) + problem.mu * problem.domain.grad_nu(x), dtype=np.float64)
         w = g.mean(axis=0) - g
         normals = _active_normals(problem, self.x) if graph.m <= _DENSE else []
-        root = _inverse_root(graph, coupling) if normals else None
+        root = _inverse_root(graph, coupling) if normals else np.empty(0)
         for normal in normals:
             pull = -g @ normal
             if pull.sum() > 0:
@@ -133,7 +133,7 @@ class _Pooled:
     def value_and_gradient(self, x: Array) -> tuple[float, Array]:
         """Of sum_i ft_i."""
         values, gradients = self._problem.loss.value_and_gradient(self._all(x))
-        return float(np.sum(values, dtype=np.float64)), np.sum(gradients, axis=0, dtype=np.float64)
+        return float(np.sum(values, dtype=np.float64)), np.asarray(np.sum(gradients, axis=0, dtype=np.float64))
 
     def smooth_value_and_gradient(self, x: Array) -> tuple[float, Array]:
         """Of sum_i ft_i + mu nu."""
@@ -208,9 +208,9 @@ def _active_normals(problem: Problem, x: Array) -> list[Array]:
     domain = problem.domain
     close = 1e-6 * (1 + float(np.linalg.norm(x)))
     if isinstance(domain, L2Ball) and domain.penalty is None:
-        offset = x - domain.origin[0]
+        offset = x - np.ravel(domain.origin)
         distance = float(np.linalg.norm(offset))
-        return [offset / distance] if distance > 0 and distance >= float(domain.radius[0, 0]) - close else []
+        return [offset / distance] if distance > 0 and distance >= float(np.ravel(domain.radius)[0]) - close else []
     if isinstance(domain, Box | NonNegative) and domain.penalty is None:
         axes = np.eye(problem.d)
         lo, hi = np.broadcast_to(domain.lo, (1, problem.d))[0], np.broadcast_to(domain.hi, (1, problem.d))[0]

@@ -64,7 +64,7 @@ def _function(module: ModuleType, source: str, wanted: str) -> Callable[..., Any
         own = [key for key, value in vars(module).items() if isinstance(value, FunctionType)]
         raise unknown_name(f"the function in builder, of {source},", wanted, own)
     require(callable(found), f"{source}:{wanted} must be a function", kind_of(found), _REMEDY)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _from_file(name: str, path: Path) -> ModuleType:

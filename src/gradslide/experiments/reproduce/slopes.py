@@ -1,10 +1,10 @@
 """How one count grows with another: a straight line through logarithms, with its interval."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from gradslide._support.types import Array
 
@@ -43,7 +43,7 @@ class Fit:
         return np.exp(middle - half), np.exp(middle + half)
 
 
-def fitted(x: Sequence[float], y: Sequence[float]) -> Fit | None:
+def fitted(x: npt.ArrayLike, y: npt.ArrayLike) -> Fit | None:
     """None where a line says nothing: fewer than three points, or all above one another."""
     from scipy.stats import t
 

@@ -4,7 +4,7 @@ decentralized and stochastic optimization", Math. Program. 180, 2020. DCS and SD
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -13,6 +13,9 @@ from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, Copied, as_floats, average
 from gradslide.methods.steps import check_positive
+
+# Inner iterations t: one, or several at once.
+_Steps = TypeVar("_Steps", float, Array)
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,11 @@ class Row:
     def tau(self) -> float:
         return (4 * self.A_norm**2 / ((self.k + 1) * self.mu) if self.mu > 0 else self.A_norm) / self.ratio
 
-    def pull(self, t: Array) -> Array:
+    def pull(self, t: _Steps) -> _Steps:
         """eta beta_t, less mu; t: a number, or several."""
         return (t - 1) * (self.eta + self.mu) / 2 if self.mu > 0 else t * self.eta / 2
 
-    def share(self, t: Array) -> Array:
+    def share(self, t: _Steps) -> _Steps:
         """lambda_t / (lambda_1 + ... + lambda_t)."""
         return 2 / (t + 1) if self.mu > 0 else 2 * (t + 1) / (t * (t + 3))
 

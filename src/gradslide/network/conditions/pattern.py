@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import kind_of, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 
 _KEPT = 64
@@ -29,10 +29,10 @@ class Pattern:
         self._keys = (rows * graph.m + cols)[order]
         self._indices = cols[order].astype(np.int32)
         self._starts = np.searchsorted(rows[order], np.arange(graph.m + 1)).astype(np.int32)
-        self._known: dict[int, tuple[Array, Array | None]] = {}
-        self._effective: dict[str, Array] = {}
+        self._known: dict[int, tuple[Sparse, Array | None]] = {}
+        self._effective: dict[str, Sparse] = {}
 
-    def without(self, lost: Array, weights: Array, dtype: np.dtype) -> Array:
+    def without(self, lost: Array, weights: Sparse, dtype: np.dtype) -> Sparse:
         """The weights where lost messages, (2e,), have given theirs to the receiver itself. Overwritten by the next."""
         effective = self._matrix(dtype)
         data = effective.data
@@ -43,7 +43,7 @@ class Pattern:
             data[places] = 0
         return effective
 
-    def noise_scale(self, weights: Array, lost: Array | None) -> Array:
+    def noise_scale(self, weights: Sparse, lost: Array | None) -> Array:
         """The root of the sum of w_ij^2 over the messages that agent i heard, (m,)."""
         squares = np.empty(len(self._indices))
         self._fill(squares, weights)
@@ -53,13 +53,13 @@ class Pattern:
             squares[self._of_messages[lost]] = 0
         return np.sqrt(np.add.reduceat(squares, self._starts[:-1]))
 
-    def _matrix(self, dtype: np.dtype) -> Array:
+    def _matrix(self, dtype: np.dtype) -> Sparse:
         if dtype.str not in self._effective:
             parts = np.zeros(len(self._indices), dtype), self._indices, self._starts
             self._effective[dtype.str] = sp.csr_array(parts, shape=(self._m, self._m))
         return self._effective[dtype.str]
 
-    def _fill(self, data: Array, weights: Array) -> None:
+    def _fill(self, data: Array, weights: Sparse) -> None:
         places = self._places(weights)
         if places is None:
             data[:] = weights.data
@@ -67,7 +67,7 @@ class Pattern:
             data[:] = 0
             data[places] = weights.data
 
-    def _places(self, weights: Array) -> Array | None:
+    def _places(self, weights: Sparse) -> Array | None:
         """Where each of the weights goes; None if they are in place."""
         if id(weights) not in self._known:
             if len(self._known) >= _KEPT:
@@ -76,7 +76,7 @@ class Pattern:
             self._known[id(weights)] = weights, self._find(weights)
         return self._known[id(weights)][1]
 
-    def _find(self, weights: Array) -> Array | None:
+    def _find(self, weights: Sparse) -> Array | None:
         rule, remedy = "weights must be a CSR matrix over the links of the graph", "for example graph.laplacian"
         fits = sp.issparse(weights) and weights.format == "csr" and weights.shape == (self._m, self._m)
         require(fits, rule, kind_of(weights), remedy)

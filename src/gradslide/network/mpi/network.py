@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import require, require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.base import Reduction, WorkOut
 from gradslide.network.compressors import Compressor
@@ -172,7 +172,7 @@ class MPI(OnGraph):
         return crowded
 
 
-def _renumbered(rows: Array, agents: Array, m: int) -> Array:
+def _renumbered(rows: Sparse, agents: Array, m: int) -> Sparse:
     """The same rows on the rows of these agents, in the order in which they were."""
     column = np.full(m, -1)
     # Backwards, so that of an agent that is there twice the first place counts.

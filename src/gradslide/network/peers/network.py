@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, require, require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.base import OneByOne, Reduction, WorkOut
 from gradslide.network.compressors import Compressor
@@ -154,7 +154,7 @@ class Peers(OneByOne):
         # The same product as over all agents, to the bit.
         return (row @ rows).reshape(v.shape)
 
-    def _own_row(self, weights: Array, dtype: Any) -> tuple[Array, list[int]]:
+    def _own_row(self, weights: Sparse, dtype: Any) -> tuple[Sparse, list[int]]:
         """This agent's row of the weights in v's precision, without the columns of others, and whose are left."""
         if self._row is None or self._row[0] is not weights or self._row[1].dtype != dtype:
             around, given = self._around, weights
