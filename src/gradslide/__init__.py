@@ -5,7 +5,7 @@ from gradslide._support.errors import InputError, StreamError
 from gradslide._version import __version__
 from gradslide.domains.penalties import L1, ElasticNet, GroupL1
 from gradslide.engine.solve import solve
-from gradslide.engine.stop import Relative, Stop
+from gradslide.engine.stopping import Relative, Stop
 from gradslide.graphs import mixing
 from gradslide.graphs.graph import Graph
 from gradslide.methods import (

@@ -14,7 +14,7 @@ from mpi_tasks import MPIEXEC, needs_mpi
 
 import gradslide as gs
 from gradslide.cli.main import _without_n
-from gradslide.engine import parts
+from gradslide.engine import checkpoints
 from gradslide.network.mpi.launch import launch
 
 pytestmark = needs_mpi
@@ -206,7 +206,7 @@ def started(spec, ranks, *arguments):
 def ranks_of(process, count, folder):
     """The processes of a run, once it has written a checkpoint of more than the first iteration."""
     deadline = time.monotonic() + 90
-    while (parts.newest(folder / "ring.checkpoint.npz") or 0) <= 1:
+    while (checkpoints.newest_iteration(folder / "ring.checkpoint.npz") or 0) <= 1:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)

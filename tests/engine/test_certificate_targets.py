@@ -11,7 +11,7 @@ import pytest
 from certificate_cases import ALL_DUE, FREE, METHOD, RING, Case, make_case, make_loss, small_problem, spent
 
 import gradslide as gs
-from gradslide.engine.checks import Checks
+from gradslide.engine.stopping import Checks
 from gradslide.methods.sliding import State
 from gradslide.network.coupling import Dual
 from gradslide.network.local import reduced

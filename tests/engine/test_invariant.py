@@ -12,7 +12,7 @@ from problems import GRAPHS as MAKERS
 from saddle_problems import constrained_case, saddle_case
 
 import gradslide as gs
-from gradslide.engine.invariant import Balance
+from gradslide.engine.observers import Balance
 from gradslide.network.wrapper import Wrapper
 from gradslide.results.costs import Costs
 

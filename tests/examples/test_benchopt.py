@@ -12,7 +12,7 @@ import pytest
 from example_runs import EXAMPLES, load
 
 import gradslide as gs
-from gradslide.engine.metrics import NetworkObserver
+from gradslide.engine.observers import NetworkObserver
 
 FOLDER = EXAMPLES / "benchopt"
 SMALL = {"misfire": {"rows": 400, "seed": 3}, "simulated": {"rows": 120, "columns": 4, "seed": 3}}

@@ -6,7 +6,7 @@ import numpy as np
 from problems import GRAPHS
 
 import gradslide as gs
-from gradslide.engine.checks import has_grown
+from gradslide.engine.stopping import has_grown
 from gradslide.theory.reference import reference
 
 RING = gs.Graph.ring(6)

@@ -16,7 +16,7 @@ from zmq.utils import z85
 
 import gradslide as gs
 from gradslide._support import storage
-from gradslide.engine.checkpoint import Checkpoint
+from gradslide.engine.checkpoints import Checkpoint
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.network import Peers

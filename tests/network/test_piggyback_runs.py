@@ -8,7 +8,7 @@ from piggyback import CONDITIONS, GRAPH, exchange, integers, loss_of
 
 import gradslide as gs
 from gradslide import network
-from gradslide.engine.setting import Networked
+from gradslide.engine.environment import NetworkEnvironment
 from gradslide.methods.base import Copied
 from gradslide.results.costs import Costs
 
@@ -98,7 +98,7 @@ def test_runs_over_one_network_are_alike():
 
 def test_a_setting_remembers_its_network_and_its_clock():
     problem, clock = gs.Problem(loss_of(GRAPH.m)), gs.Clock(gradient=0.5, latency=0.25)
-    first, second = (Networked(problem, network.Local(GRAPH), "incidence", Costs(), clock) for _ in range(2))
+    first, second = (NetworkEnvironment(problem, network.Local(GRAPH), "incidence", Costs(), clock) for _ in range(2))
     first.network.post(integers(GRAPH.m), "max")
     exchange(first.network)
     second.recall(first.memory())

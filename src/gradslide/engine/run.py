@@ -1,7 +1,9 @@
-"""One run on its way: what `solve` steps, stops and asks for the solution."""
+"""One run in progress: what `solve` steps, observes, stops and saves."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -10,17 +12,13 @@ import numpy as np
 from gradslide._support.arrays import copied, in_one_row, is_numpy, on_host, to_numpy, wait_for
 from gradslide._support.errors import StreamEnded, StreamError, WaitEnded, unknown_name
 from gradslide._support.types import Array
-from gradslide.engine.checkpoint import Snapshot
-from gradslide.engine.checks import has_doubled, has_grown
-from gradslide.engine.last_steps import LastSteps
-from gradslide.engine.metrics import Metrics, is_finite
-from gradslide.engine.opening import identity, oracle_of, setting_of, settings
+from gradslide.engine.checkpoints import Snapshot
+from gradslide.engine.environment import environment_of, identity, oracle_of, settings
+from gradslide.engine.observers import Metrics, is_finite
 from gradslide.engine.statement import Statement
-from gradslide.engine.stop import Stop
-from gradslide.engine.stopwatch import Stopwatch
-from gradslide.engine.wishes import Wish
+from gradslide.engine.stopping import Signal, Stop, has_doubled, has_grown
 from gradslide.methods.base import Context, Method
-from gradslide.network import Network
+from gradslide.network.base import Network
 from gradslide.network.clock import Clock
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
@@ -29,6 +27,65 @@ from gradslide.results.history import History, Record
 from gradslide.results.solution import Solution
 from gradslide.results.status import ENDS, LIMITS, Status
 from gradslide.theory.proof import Evidence
+
+
+class Stopwatch:
+    """Adds to `costs.seconds` while it runs."""
+
+    def __init__(self, costs: Costs) -> None:
+        self._costs = costs
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """So far, what is under way included."""
+        return self._costs.seconds + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """What is done in here takes the run's time; what overflows is seen afterwards."""
+        self._since = time.perf_counter()
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                yield
+        finally:
+            self._costs.seconds, self._since = self.seconds, None
+
+
+class LastSteps:
+    """quiet: the network, uncounted, on which they can be tried; None where no two tries are alike."""
+
+    def __init__(self, method: Method, context: Context, quiet: Network | None) -> None:
+        self._finish = getattr(method, "finish", None)
+        self._context = context
+        self._quiet = quiet
+        self._apart = 1.0
+
+    @property
+    def exist(self) -> bool:
+        return self._finish is not None
+
+    def suffice(self, state: Any, record: Record, stop: Stop, measured: Callable[[Any], Metrics | None]) -> bool:
+        """Whether all targets would hold if they were taken now, where only the agents' disagreement is in the way;
+        they are then going to be as long as that takes. They are tried uncounted: observations decide.
+
+        measured: what is observed at a state.
+        """
+        finish, quiet = self._finish, self._quiet
+        if finish is None or quiet is None or (apart := stop.apart(record)) is None:
+            return False
+        # What is made once in a run must not be made here, where nothing is counted.
+        rehearsal = replace(self._context, network=quiet, _kept=dict(self._context._kept))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            metrics = measured(finish(rehearsal, state, apart))
+        enough = metrics is not None and stop.reached(replace(record, **asdict(metrics)))
+        self._apart = apart if enough else 1.0
+        return enough
+
+    def taken(self, state: Any) -> Any:
+        """The state that they lead to."""
+        return state if self._finish is None else self._finish(self._context, state, self._apart)
+
 
 # Outputs are compared about every tenth part of the way so far.
 _TENTH = 0.1
@@ -58,19 +115,19 @@ class Run:
         self._method, self._says, self._given_stop = method, Statement(method), stop
         self._callback, self._record_every = callback, record_every
         self._interrupted: Callable[[], bool] = lambda: False
-        self._told = Wish.NONE
+        self._told = Signal.NONE
         costs = Costs()
         self._watch = Stopwatch(costs)
-        setting = setting_of(problem, network, method, costs, clock)
-        self._setting = setting
+        environment = environment_of(problem, network, method, costs, clock)
+        self._environment = environment
         dual = None if warm_start is None else warm_start.dual
         self._context = Context(
             problem=problem,
-            oracle=oracle_of(problem, setting, method, costs),
-            network=setting.network,
-            coupling=setting.coupling,
+            oracle=oracle_of(problem, environment, method, costs),
+            network=environment.network,
+            coupling=environment.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
-            s0=None if dual is None else problem.placed(setting.dual_start(on_host(dual))),
+            s0=None if dual is None else problem.placed(environment.dual_start(on_host(dual))),
         )
         try:
             self._context.oracle.is_blank = resumes
@@ -88,14 +145,14 @@ class Run:
         with self._watch.running():
             state = self._method.init(self._context)
         self._context = replace(self._context, x0=in_one_row(self._context.x0))
-        self._last_steps = LastSteps(self._method, self._context, self._setting.quiet)
+        self._last_steps = LastSteps(self._method, self._context, self._environment.quiet)
         self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
         self._plan()
         self._lower = -math.inf
         self._ended_by = ""
         outputs = self._says.outputs(state)
         self._output = next(iter(outputs)) if output is None else output
-        self._may_switch = output is None and len(outputs) > 1 and self._setting.compares_outputs
+        self._may_switch = output is None and len(outputs) > 1 and self._environment.compares_outputs
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
         self._take_stock()
@@ -105,9 +162,9 @@ class Run:
         stop = self._given_stop
         self._schedule_end = self._says.iterations(self.now.state)
         if stop is None:
-            stop = self._setting.default_stop(self._schedule_end, self._says.stops_itself)
+            stop = self._environment.default_stop(self._schedule_end, self._says.stops_itself)
         self._stop = stop
-        self._checks = self._setting.checks(stop, self._context.oracle, self._context.x0)
+        self._checks = self._environment.checks(stop, self._context.oracle, self._context.x0)
 
     def close(self) -> None:
         self._context.oracle.close()
@@ -124,9 +181,9 @@ class Run:
             return Status.COMPLETED
         return self._stop.exhausted(self.now.iteration, self.now.costs, self._told)
 
-    def _settle(self, wish: Wish) -> Wish:
-        """The most urgent wish of all processes, as far as it is known."""
-        self._told = max(self._told, Wish(self._context.network.settle(wish)))
+    def _settle(self, signal: Signal) -> Signal:
+        """The most urgent signal of all processes, as far as it is known."""
+        self._told = max(self._told, Signal(self._context.network.settle(signal)))
         return self._told
 
     def _take_stock(self) -> None:
@@ -143,7 +200,8 @@ class Run:
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
         self.now = found
-        self._setting.recall(found.memory["setting"])
+        # Version 0.1 wrote "setting".
+        self._environment.recall(found.memory.get("environment", found.memory.get("setting")))
         self._recall_lower()
         self._plan()
         if self._checks is not None and found.memory["checks"] is not None:
@@ -153,7 +211,7 @@ class Run:
     def snapshot(self) -> Snapshot:
         """All that a later run needs to go on from here."""
         checks = None if self._checks is None else self._checks.memory()
-        self.now.memory = {"setting": self._setting.memory(), "checks": checks}
+        self.now.memory = {"environment": self._environment.memory(), "checks": checks}
         return self.now
 
     def begin(self) -> Status | None:
@@ -181,9 +239,9 @@ class Run:
     def watch(self, interrupted: Callable[[], bool]) -> None:
         """From now on Ctrl-C ends the run, and samples are not waited for once it was pressed or time is up."""
         self._interrupted = interrupted
-        self._context.oracle.wait_unless(lambda: interrupted() or self._own_limit() is Wish.TIME)
+        self._context.oracle.wait_unless(lambda: interrupted() or self._own_limit() is Signal.TIME)
 
-    def _own_limit(self) -> Wish:
+    def _own_limit(self) -> Signal:
         return self._stop.own_limit(self.now.costs, self._watch.seconds)
 
     def observe_last(self) -> None:
@@ -212,8 +270,8 @@ class Run:
             return Status.STREAM_ENDED
         except WaitEnded:
             self.is_whole = True
-            told = self._settle(max(self._own_limit(), Wish.INTERRUPT))
-            return Status.TIME_LIMIT if told is Wish.TIME else Status.INTERRUPTED
+            told = self._settle(max(self._own_limit(), Signal.INTERRUPT))
+            return Status.TIME_LIMIT if told is Signal.TIME else Status.INTERRUPTED
         except KeyboardInterrupt:
             self.is_whole = self._context.oracle.is_drawing
             raise
@@ -224,7 +282,7 @@ class Run:
         now.iteration += 1
 
         x, due = self._x(), now.iteration % self._record_every == 0
-        if self._settle(Wish.DIVERGED if self._is_lost(x, due) else self._own_limit()) is Wish.DIVERGED:
+        if self._settle(Signal.DIVERGED if self._is_lost(x, due) else self._own_limit()) is Signal.DIVERGED:
             return Status.DIVERGED
         checked = self._checks is not None and self._checks.is_due(now.iteration)
         if checked:
@@ -243,29 +301,29 @@ class Run:
         show(record)
         # A copy: what a callback keeps or changes is its own.
         asked_to_stop = self._callback is not None and self._callback(record, on_host(x))
-        wish = Wish.STOP if asked_to_stop else Wish.INTERRUPT if self._interrupted() else Wish.NONE
+        signal = Signal.STOP if asked_to_stop else Signal.INTERRUPT if self._interrupted() else Signal.NONE
         if self._reached(record) or (has_grown(now.iteration, _TENTH) and self._switch_output()):
             return Status.CONVERGED
         if observed and now.iteration >= _FIRST_LOOK and has_doubled(now.history):
             with self._watch.running():
-                verdict = self._setting.observer.verdict(x, self._evidence(), now.history)
+                verdict = self._environment.observer.verdict(x, self._evidence(), now.history)
             if verdict is not None:
                 return verdict
-        told = self._settle(max(wish, Wish.SAVE if is_due() else Wish.NONE))
-        if told is Wish.STOP:
+        told = self._settle(max(signal, Signal.SAVE if is_due() else Signal.NONE))
+        if told is Signal.STOP:
             return Status.STOPPED
-        return exhausted or (Status.INTERRUPTED if told is Wish.INTERRUPT else None)
+        return exhausted or (Status.INTERRUPTED if told is Signal.INTERRUPT else None)
 
     @property
     def is_to_be_saved(self) -> bool:
         """Whether a checkpoint is to be written now, here and everywhere."""
-        return self.is_whole and self._told is Wish.SAVE
+        return self.is_whole and self._told is Signal.SAVE
 
     def saved(self, is_written: bool) -> None:
         """A snapshot was to be written."""
-        self._told = Wish.NONE
+        self._told = Signal.NONE
         if is_written:
-            self._setting.network.saved()
+            self._environment.network.saved()
 
     def _check(self) -> None:
         """Let the agents find out, with counted control rounds, what their targets are about."""
@@ -282,7 +340,7 @@ class Run:
         return stop.reached(record) or self._last_steps.suffice(state, record, stop, self._measured)
 
     def _measured(self, state: Any) -> Metrics | None:
-        return self._setting.observer.metrics(self._says.outputs(state)[self._output], self._lower)
+        return self._environment.observer.metrics(self._says.outputs(state)[self._output], self._lower)
 
     def conclude(self, status: Status) -> Status:
         """What is done once at the end: a last check, and the method's own last steps. A run that goes on later has
@@ -326,7 +384,7 @@ class Run:
         evidence = self._evidence() if self.is_whole else ()
         if self.is_whole:
             self._watch_invariant()
-        observer, name = self._setting.observer, self._says.name
+        observer, name = self._environment.observer, self._says.name
         certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(name)
         kkt = None
@@ -338,7 +396,7 @@ class Run:
             output=self._output,
             outputs=outputs,
             status=status,
-            costs=self._setting.largest(self.now.costs),
+            costs=self._environment.largest(self.now.costs),
             history=self.now.history,
             dual=self._dual() if self.is_whole else None,
             y=on_host(evidence[0].y) if evidence else None,
@@ -346,14 +404,14 @@ class Run:
             certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,
             parameters=self._parameters,
-            settings=settings(context, self._setting, repr(self._method), self._ended_by),
-            warnings=self._setting.doubts(context.x0, x, name, certificate),
-            **self._setting.everybody(outputs[self._output]),
+            settings=settings(context, self._environment, repr(self._method), self._ended_by),
+            warnings=self._environment.doubts(context.x0, x, name, certificate),
+            **self._environment.everybody(outputs[self._output]),
         )
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the run that goes on from it."""
-        return identity(self._context, self._setting, repr(self._method), self._output)
+        return identity(self._context, self._environment, repr(self._method), self._output)
 
     def _x(self) -> Array:
         """The output that is measured and returned."""
@@ -361,14 +419,14 @@ class Run:
 
     def _dual(self) -> Array | None:
         dual = self._says.dual(self.now.state, self._output)
-        return None if dual is None else self._setting.multipliers(dual).astype(self._context.problem.dtype)
+        return None if dual is None else self._environment.multipliers(dual).astype(self._context.problem.dtype)
 
     def _evidence(self) -> Sequence[Evidence]:
         return self._says.evidence(self.now.state, self.now.iteration)
 
     def _watch_invariant(self) -> None:
         if (rows := self._says.invariant(self.now.state)) is not None:
-            self._setting.watch(rows)
+            self._environment.watch(rows)
 
     def _looks_at(self, x: Array, observed: bool) -> bool:
         """Whether numbers in x are looked at. A device would have to be waited for: only for a record or a callback."""
@@ -393,8 +451,8 @@ class Run:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._watch_invariant()
             evidence = () if self._says.is_sampled else self._evidence()
-            metrics = self._setting.observer.metrics(x, self._lower, evidence)
+            metrics = self._environment.observer.metrics(x, self._lower, evidence)
         if metrics is None:
             return None
         self._lower = self._lower if metrics.lower is None else metrics.lower
-        return self._setting.observer.known(replace(spent, **asdict(metrics)))
+        return self._environment.observer.known(replace(spent, **asdict(metrics)))

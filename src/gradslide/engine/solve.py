@@ -11,11 +11,11 @@ from typing import Any, cast
 from gradslide._support.errors import InputError, StreamError, kind_of, require, require_number
 from gradslide._support.interrupts import deferred_interrupt
 from gradslide._support.types import Array
-from gradslide.engine.checkpoint import Checkpoint
-from gradslide.engine.opening import moved
+from gradslide.engine.checkpoints import Checkpoint
+from gradslide.engine.environment import moved
 from gradslide.engine.progress import progress_line
 from gradslide.engine.run import Callback, Run
-from gradslide.engine.stop import Stop
+from gradslide.engine.stopping import Stop
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Method
 from gradslide.methods.gossip.auto_pds import AutoPDS
@@ -140,7 +140,7 @@ def _last_saved(saver: Checkpoint | None, network: Network | None) -> int | None
         return found
     if found is None and network.place[0] == 0 and saver is not None:
         saver.warn_of_missing_parts()
-    # Counted from 2, since 0 is no wish and -1 stands for a single file.
+    # Counted from 2, since 0 is no signal and -1 stands for a single file.
     said = network.settle(found + 2 if found is not None and network.place[0] == 0 else 0)
     return said - 2 if said else None
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradslide import data as datasets
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
-from gradslide.engine.stop import TARGETS, Relative, Stop
+from gradslide.engine.stopping import TARGETS, Relative, Stop
 from gradslide.experiments.catalogue import (
     COMPRESSORS,
     CONDITIONS,

@@ -13,7 +13,6 @@ from gradslide.losses import Loss
 from gradslide.problems import scaling as scalings
 from gradslide.problems.dual_space import DualSpace
 from gradslide.problems.linear_map import linear_map
-from gradslide.problems.measures import total
 from gradslide.problems.operator_norm import operator_norm
 from gradslide.problems.problem import Objective, checked_domain
 from gradslide.problems.terms import Interval, as_term
@@ -94,7 +93,9 @@ class Saddle(Objective):
         """U(z_0, z) and V(x_0, x) of points (d,) or (m, d), and (k,): what `guarantees.saddle_R` takes."""
         x = np.broadcast_to(np.asarray(x, dtype=self.dtype), (self.m, self.d))
         z = np.asarray(z, dtype=self.dtype).reshape(1, -1)
-        return Distances(self.duals.U(self.duals.start(), z), total(self.domain.V(self.start(x0), x)))
+        return Distances(
+            self.duals.U(self.duals.start(), z), float(np.sum(self.domain.V(self.start(x0), x), dtype=np.float64))
+        )
 
     def product(self, x: Array) -> Array:
         """A x, as a row (1, k)."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.engine.solve import solve
-from gradslide.engine.stop import Relative, Stop
+from gradslide.engine.stopping import Relative, Stop
 from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.network import Counted, Network
 from gradslide.problems.problem import Problem

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import gradslide as gs
 from gradslide._support.errors import InputError
-from gradslide.engine import parts
+from gradslide.engine import checkpoints
 from gradslide.network.exact_sums import exact_sum
 from gradslide.network.mpi.exchange import layout_of
 from gradslide.network.mpi.partition import _candidates, cut, partition
@@ -149,20 +149,20 @@ def test_sums_keep_their_precision_and_shape():
 
 
 def write_part(path, iteration, rank, size):
-    parts.part_of(path, iteration, rank, size).write_bytes(b"x")
+    checkpoints.part_path(path, iteration, rank, size).write_bytes(b"x")
 
 
 def test_the_newest_iteration_is_the_last_of_which_all_parts_are_there(tmp_path):
     path = tmp_path / "run.npz"
-    assert parts.newest(path) is None
+    assert checkpoints.newest_iteration(path) is None
     for rank in range(3):
         write_part(path, 10, rank, 3)
     write_part(path, 20, 0, 3)
     write_part(path, 20, 2, 3)
-    assert parts.newest(path) == 10
-    assert [part.name for part in parts.parts_of(path, 10)] == [f"run.10.{rank}-of-3.npz" for rank in range(3)]
+    assert checkpoints.newest_iteration(path) == 10
+    assert [part.name for part in checkpoints.part_paths(path, 10)] == [f"run.10.{rank}-of-3.npz" for rank in range(3)]
     write_part(path, 20, 1, 3)
-    assert parts.newest(path) == 20
+    assert checkpoints.newest_iteration(path) == 20
 
 
 def test_the_last_two_are_kept_and_those_of_other_sizes_go_when_they_are_older(tmp_path):
@@ -173,7 +173,7 @@ def test_the_last_two_are_kept_and_those_of_other_sizes_go_when_they_are_older(t
     for iteration in (10, 20, 30):
         for rank in range(3):
             write_part(path, iteration, rank, 3)
-            parts.forget(path, iteration, rank, 3)
+            checkpoints.remove_old_parts(path, iteration, rank, 3)
     assert sorted(other.name for other in tmp_path.iterdir()) == sorted(
         f"run.{iteration}.{rank}-of-3.npz" for iteration in (20, 30) for rank in range(3)
     )
@@ -186,27 +186,27 @@ def test_what_a_run_that_was_killed_left_behind_is_not_taken_for_its_successors(
         write_part(path, iteration, rank, 2)
     for rank in range(2):
         write_part(path, 25, rank, 2)
-        parts.forget(path, 25, rank, 2)
+        checkpoints.remove_old_parts(path, 25, rank, 2)
     write_part(path, 28, 0, 2)
-    assert parts.newest(path) == 25
+    assert checkpoints.newest_iteration(path) == 25
     # A run that starts anew, with another number of processes.
     for iteration in (3, 6):
         for rank in range(3):
             write_part(path, iteration, rank, 3)
-            parts.forget(path, iteration, rank, 3)
-    assert parts.newest(path) == 6
+            checkpoints.remove_old_parts(path, iteration, rank, 3)
+    assert checkpoints.newest_iteration(path) == 6
     path.write_bytes(b"x")
-    parts.forget(path, 0, 0, 1)
-    assert parts.newest(path) == -1
-    assert not parts.found(path)
+    checkpoints.remove_old_parts(path, 0, 0, 1)
+    assert checkpoints.newest_iteration(path) == -1
+    assert not checkpoints.find_parts(path)
 
 
 def test_parts_of_two_runs_are_not_mixed_and_missing_ones_are_named(tmp_path):
     files = [({"agents": [agent], "run": {"R": agent}}, {"state.x": np.zeros((1, 1))}) for agent in range(2)]
     with pytest.raises(InputError, match="parts of a checkpoint must be of one run"):
-        parts.merged(files, [0, 1])
+        checkpoints.merge_parts(files, [0, 1])
     with pytest.raises(InputError, match="not all of iteration 7"):
-        parts.parts_of(tmp_path / "run.npz", 7)
+        checkpoints.part_paths(tmp_path / "run.npz", 7)
 
 
 def test_rows_come_from_whichever_part_has_them():
@@ -214,11 +214,11 @@ def test_rows_come_from_whichever_part_has_them():
         ({"agents": [4, 0]}, {"state.x": np.array([[4.0], [0.0]]), "memory.1": np.array([7.0])}),
         ({"agents": [2, 1, 3]}, {"state.x": np.array([[2.0], [1.0], [3.0]]), "memory.1": np.array([7.0])}),
     ]
-    _, arrays = parts.merged(files, [3, 0, 4])
+    _, arrays = checkpoints.merge_parts(files, [3, 0, 4])
     assert arrays["state.x"].tolist() == [[3.0], [0.0], [4.0]]
     assert arrays["memory.1"].tolist() == [7.0]
     with pytest.raises(InputError, match="none of agent 9"):
-        parts.merged(files, [3, 9])
+        checkpoints.merge_parts(files, [3, 9])
 
 
 # ---- launchers

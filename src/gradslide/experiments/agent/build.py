@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from gradslide._support.errors import InputError, require
 from gradslide._version import __version__
-from gradslide.engine.stop import Stop
+from gradslide.engine.stopping import Stop
 from gradslide.experiments import build
 from gradslide.experiments.agent.builder import built
 from gradslide.experiments.agent.spec import AgentSpec, NeighbourSpec

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
-from gradslide.engine.stop import Stop
+from gradslide.engine.stopping import Stop
 from gradslide.experiments import build
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.compare.spec import Contender

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.engine.metrics import NetworkObserver
+from gradslide.engine.observers import NetworkObserver
 from gradslide.experiments.agent.local.folders import RESULTS
 from gradslide.experiments.agent.results import SOLUTION
 from gradslide.graphs.graph import Graph

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.engine.stop import Stop
+from gradslide.engine.stopping import Stop
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.complexity.known import COUPLING, Known, known
 from gradslide.experiments.reproduce.complexity.spec import Setting

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.engine.stop import Stop
+from gradslide.engine.stopping import Stop
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import ROWS, Data, optimum_of, problem_of
 from gradslide.graphs.graph import Graph

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide._version import __version__
-from gradslide.engine.stop import Stop
+from gradslide.engine.stopping import Stop
 from gradslide.experiments.curves import curve_of
 from gradslide.experiments.parallel.kept import digest
 from gradslide.experiments.parallel.solving import solved

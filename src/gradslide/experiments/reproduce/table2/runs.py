@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.engine.stop import Stop
+from gradslide.engine.stopping import Stop
 from gradslide.experiments.parallel.solving import solved
 from gradslide.experiments.reproduce.instance import Data, problem_of
 from gradslide.experiments.reproduce.spec import Net

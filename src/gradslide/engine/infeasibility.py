@@ -7,7 +7,6 @@ import numpy as np
 from gradslide._support.types import Array
 from gradslide.network.coupling import Dual
 from gradslide.problems.linear_map import LinearMap, least_squares
-from gradslide.problems.measures import length, total
 from gradslide.problems.saddle import Saddle
 
 # So many times as far as a run has come there is no feasible point, or the objective still falls.
@@ -16,6 +15,16 @@ _FAR = 1e6
 _PULLS = 4.0 ** np.arange(-6, 7)
 # A smooth f that still falls so many gradient steps away is taken to fall for ever.
 _STEPS = 1e10
+
+
+def length(v: Array) -> float:
+    """The Euclidean norm of all entries, in double precision."""
+    return float(np.linalg.norm(np.asarray(v, dtype=np.float64)))
+
+
+def total(values: Array) -> float:
+    """The sum of all entries, in double precision."""
+    return float(np.sum(values, dtype=np.float64))
 
 
 def is_infeasible(problem: Saddle, A: LinearMap, x: Array, products: int) -> bool:

@@ -1,26 +1,33 @@
-"""Where a run takes place: what couples the x_i, who counts it, who looks at it."""
+"""Where a run takes place: the network or operator, what counts its use, what observes it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from gradslide._support.arrays import to_numpy
+from gradslide._support.arrays import doubles, to_numpy
 from gradslide._support.errors import require
+from gradslide._support.randomness import ForSome
 from gradslide._support.types import Array
-from gradslide.engine.checks import Checks
-from gradslide.engine.invariant import Balance
-from gradslide.engine.metrics import NetworkObserver, Observer, OwnObserver
-from gradslide.engine.stop import Relative, Stop
-from gradslide.network import Counted, Network
+from gradslide._version import __version__
+from gradslide.engine.observers import Balance, NetworkObserver, Observer, OwnObserver, SaddleObserver
+from gradslide.engine.stopping import Checks, Relative, Stop
+from gradslide.methods.base import Context, Method
+from gradslide.network import Counted, Local
 from gradslide.network import coupling as couplings
-from gradslide.network.base import Reduction
+from gradslide.network.base import Network, Reduction
+from gradslide.network.central import Central
 from gradslide.network.clock import Clock
+from gradslide.network.conditions.condition import Condition
 from gradslide.network.coupling import Coupling
+from gradslide.network.operator import Operator
 from gradslide.network.timeline import Timeline
-from gradslide.network.wrapper import Wrapper
+from gradslide.network.wrapper import Wrapper, wrappers
+from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Problem
+from gradslide.problems.saddle import Saddle
 from gradslide.results.certificate import Certificate
 from gradslide.results.costs import Costs
 from gradslide.theory.proof import Examiner, Traits, Values, traits
@@ -30,7 +37,7 @@ _DEFAULT_ITERATIONS = 1000
 _TOLERANCE, _APART, _LONGEST = Relative(1e-4), Relative(1e-2), 10_000
 
 
-class Setting(Protocol):
+class Environment(Protocol):
     """`network` and `coupling` count what is asked of them; `observer` looks beneath them.
 
     names: for the solution's settings. fingerprint: what a checkpoint must have in common with this.
@@ -108,7 +115,7 @@ class Setting(Protocol):
         ...
 
 
-class Networked:
+class NetworkEnvironment:
     """Agents on a network: A x = 0 where they agree."""
 
     compares_outputs: ClassVar[bool] = False
@@ -214,3 +221,149 @@ class Networked:
     def multipliers(self, dual: Array) -> Array:
         """In node form; a part common to all agents says nothing and is taken off."""
         return np.asarray(dual - self.observer.mean(dual))
+
+
+_DEFAULT_GRADIENTS, _DEFAULT_PRODUCTS = 10_000, 100_000
+
+
+class SaddleEnvironment:
+    """All of x and z in one place, coupled by an operator."""
+
+    compares_outputs: ClassVar[bool] = True
+    timeline: ClassVar[None] = None
+    quiet: ClassVar[None] = None
+
+    def __init__(self, problem: Saddle, costs: Costs) -> None:
+        self.network: Network = Central(problem.m)
+        self.coupling = Operator(problem, costs)
+        self.observer = SaddleObserver(problem, self.coupling.A)
+        self.names = {"coupling": self.coupling.name}
+        self._problem = problem
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"
+
+    def memory(self) -> None:
+        return None
+
+    def recall(self, memory: Any) -> None:
+        return None
+
+    def watch(self, rows: Array) -> None:
+        """Multipliers of one machine need not add up to anything."""
+
+    def doubts(self, start: Array, x: Array, method: str, certificate: Certificate | None) -> tuple[str, ...]:
+        return ()
+
+    def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
+        gap = _TOLERANCE if self._problem.has_gap else None
+        residual = _TOLERANCE if gap is not None and self._problem.duals.is_constrained else None
+        limits = {"gradients": _DEFAULT_GRADIENTS, "operator_products": _DEFAULT_PRODUCTS}
+        return Stop(gap=gap, residual=residual, iterations=iterations, **limits)
+
+    def checks(self, stop: Stop, values: Values, start: Array) -> None:
+        """All is in one place: observations are free."""
+
+    def largest(self, costs: Costs) -> Costs:
+        return costs
+
+    def everybody(self, x: Array) -> dict[str, Any]:
+        return {}
+
+    def dual_start(self, dual: Array) -> Array:
+        shape = self._problem.A.shape[:1]
+        rule = f"warm_start must have multipliers of shape {shape}"
+        require(dual.shape == shape, rule, dual.shape, "give its x as x0")
+        return dual[None]
+
+    def multipliers(self, dual: Array) -> Array:
+        return dual[0]
+
+
+def moved(problem: Problem | Saddle, network: Network | None) -> Problem | Saddle:
+    """The problem on the device that the network asks for, if it does."""
+    if isinstance(problem, Saddle) or network is None:
+        rule = f"a {type(problem).__name__} problem is solved with arrays of NumPy's"
+        require(problem.device is None, rule, f"a loss on {problem.device}", "give it the data so")
+        return problem
+    around = list(wrappers(network))
+    inner = around[-1]._network if around else network
+    device = getattr(inner, "device", None)
+    problem = problem if device is None else problem.to(device)
+    if problem.device is not None:
+        simulated = isinstance(inner, Local) and not any(isinstance(each, Condition) for each in around)
+        rule = "a problem on a device needs the network gs.network.Local(graph), without conditions"
+        require(simulated, rule, f"{type(network).__name__}, {problem.device}", "give the loss arrays of NumPy's")
+        # Every step asks for it: once it is known, none has to wait for the device.
+        _ = problem.has_lower_bound
+    return problem
+
+
+def environment_of(
+    problem: Problem | Saddle,
+    network: Network | None,
+    method: Method,
+    costs: Costs,
+    clock: Clock | Mapping[str, Clock] | None,
+) -> Environment:
+    if isinstance(problem, Saddle):
+        return SaddleEnvironment(problem, costs)
+    assert network is not None
+    return NetworkEnvironment(problem, network, getattr(method, "coupling", "incidence"), costs, clock)
+
+
+def oracle_of(problem: Problem | Saddle, environment: Environment, method: Method, costs: Costs) -> Oracle:
+    """The oracle, with the way of sampling that the method has, if it has one."""
+    sampling: Sampling | None = getattr(method, "oracle", None)
+    sampler = None
+    if sampling is not None:
+        sampler = sampling.open(problem.loss, environment.network.agents, getattr(method, "seed", 0))
+    network = environment.network
+    settle = network.settle if network.sees_all else lambda signal: signal
+    return Oracle(problem.loss, costs, sampler, environment.timeline, settle)
+
+
+def settings(context: Context, environment: Environment, method: str, ended_by: str) -> dict[str, Any]:
+    """What a solution says of how it was made."""
+    return {
+        "method": method,
+        "problem": context.problem.described(context.network.m),
+        **environment.names,
+        "version": __version__,
+        **({"ended_by": ended_by} if ended_by else {}),
+    }
+
+
+def identity(context: Context, environment: Environment, method: str, output: str) -> dict[str, Any]:
+    """What a checkpoint must have in common with the run that goes on from it, wherever its agents lived."""
+    problem, network = context.problem, environment.network
+    # Data and sets are told apart by what they do to fixed points, to digits that do not hang on the machine.
+    drawn = ForSome([0], network.agents, network.m).random((problem.m, problem.d))
+    probe = problem.placed(4 * drawn - 2)
+    xp = array_namespace(probe)
+    inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
+    rows = {
+        "domain": xp.vecdot(probe, inside),
+        "far away": xp.vecdot(probe, far),
+        "start": xp.vecdot(probe, context.x0),
+    }
+    if context.s0 is not None:
+        # Those of one machine are not the agents'.
+        whole = np.full(problem.m, float(np.sum(to_numpy(context.s0))) / problem.m)
+        rows["multipliers"] = xp.vecdot(probe, context.s0) if context.s0.shape == probe.shape else whole
+    if problem.loss.has_value:
+        rows["data"] = problem.objective(inside)
+    each = np.stack([to_numpy(doubles(row)) for row in rows.values()], axis=1)
+    sums = network.observe(each, "sum") if network.sees_all else each.sum(axis=0)
+    # Devices need not add up in the same order twice.
+    digits = 3 if problem.device is not None and problem.dtype == np.float32 else 7
+    return {
+        "method": method,
+        "network": environment.fingerprint,
+        "problem": f"{type(problem).__name__}, {type(problem.loss).__name__}, m={network.m}, d={problem.d}, "
+        f"mu={problem.mu!r}, {problem.dtype}",
+        "output": output,
+        "clock": "" if environment.timeline is None else repr(environment.timeline),
+        **{name: f"{mark:.{digits}e}" for name, mark in zip(rows, sums.tolist(), strict=True)},
+    }
