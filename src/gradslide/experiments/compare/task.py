@@ -36,7 +36,7 @@ class Task:
     seed: int
     target: Target
     accuracies: list[float]
-    disagreement_factor: float
+    apart: float
     limits: dict[str, Any]
     clocks: dict[str, dict[str, float]]
     folder: Path
@@ -65,8 +65,7 @@ class Outcome:
     """What became of a task.
 
     kind: "done", "refused" (the method says why it cannot solve this), "failed" or "interrupted". reached: for each
-    accuracy what had been spent, or None. error, disagreement: at the end, relative to |f*| and |x*|. curve: lists
-    by name, thinned.
+    accuracy what had been spent, or None. error, apart: at the end, relative. curve: lists by name, thinned.
     """
 
     problem: str
@@ -80,7 +79,7 @@ class Outcome:
     message: str = ""
     reached: list[dict[str, Any] | None] = field(default_factory=list)
     error: float | None = None
-    disagreement: float | None = None
+    apart: float | None = None
     warnings: list[str] = field(default_factory=list)
     parameters: dict[str, float] = field(default_factory=dict)
     costs: dict[str, Any] = field(default_factory=dict)
@@ -119,7 +118,7 @@ def tasks_of(
             seed=seed,
             target=targets[problem.name],
             accuracies=comparison.accuracies,
-            disagreement_factor=comparison.disagreement_factor,
+            apart=comparison.apart,
             limits=comparison.limits,
             clocks=comparison.clocks,
             folder=comparison.folder,
