@@ -12,14 +12,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from auto_bench import baselines, problems
 from auto_bench.errors import ACCURACIES, FinalMixing, Meter, Spent, no_bounds
 
 import gradslide as gs
 from gradslide._support import storage
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
 from gradslide.graphs.chebyshev import fast_mix_exchanges
 
 PROBLEM, NETWORKS = "ijcnn1", ("G1", "G3", "ring")
@@ -90,11 +89,10 @@ def show(network: str, found: Points) -> None:
 def draw(found: dict[str, Points]) -> Any:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    plt = pyplot()
     styles = {
-        LATE: {"color": COLOURS[0], "marker": "o", "linewidth": 1.8, "zorder": 3, "markersize": 5},
-        EXACT: {"color": COLOURS[1], "marker": "s", "linewidth": 1.2, "markersize": 8, "markerfacecolor": "none"},
-        FREE: {"color": COLOURS[1], "marker": "", "linewidth": 1.0, "linestyle": ":"},
+        LATE: {"color": "#0072B2", "marker": "o", "linewidth": 1.8, "zorder": 3, "markersize": 5},
+        EXACT: {"color": "#D55E00", "marker": "s", "linewidth": 1.2, "markersize": 8, "markerfacecolor": "none"},
+        FREE: {"color": "#D55E00", "marker": "", "linewidth": 1.0, "linestyle": ":"},
         TRACKING: {"color": "0.45", "marker": "^", "linestyle": "", "markersize": 6},
         NIDS: {"color": "0.45", "marker": "x", "linestyle": "", "markersize": 6},
     }
@@ -132,7 +130,7 @@ def _name(axis: Any, there: list[tuple[str, tuple[int, int]]]) -> None:
         at.setdefault(tuple(spent), []).append(label)
     for spent, labels in at.items():
         said = labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
-        axis.annotate(said, spent, (6, 3), textcoords="offset points", color=COLOURS[0], fontsize=8)
+        axis.annotate(said, spent, (6, 3), textcoords="offset points", color="#0072B2", fontsize=8)
 
 
 def main() -> None:
@@ -151,7 +149,8 @@ def main() -> None:
     for network, each in found.items():
         show(network, each)
     if given.picture is not None:
-        print("written:", write_figure(draw(found), given.picture))
+        draw(found).savefig(given.picture, dpi=150)
+        print("written:", given.picture)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ known and R from theory; for Condat-Vu the better of average and last, with its 
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 
 NORMS, EPS, L = (1, 10, 100, 1000), 1e-2, 1.0
 UNKNOWNS, CONSTRAINTS = 120, 60
@@ -80,11 +81,12 @@ def main(picture: Path | None) -> None:
         )
         print(f"{A_norm:>6}" + "".join(f"{gradients:>22}{products:>14}" for gradients, products in cells))
     if picture is not None:
-        print("written:", write_figure(draw(found), picture))
+        draw(found).savefig(picture, dpi=150)
+        print("written:", picture)
 
 
 def draw(found: dict[str, list[gs.Costs | None]]) -> object:
-    figure, axes = pyplot().subplots(1, 2, figsize=(10.4, 4.2), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(10.4, 4.2), layout="constrained")
     for axis, cost in zip(axes, ("gradients", "operator_products"), strict=True):
         for (name, costs), colour, marker in zip(found.items(), COLOURS, "osv", strict=False):
             counts = [np.nan if each is None else getattr(each, cost) for each in costs]

@@ -6,14 +6,16 @@ python docs/pictures.py [NAME ...]
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot, tidy
 
+# Okabe and Ito's palette, readable without colour vision.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 FOLDER = Path(__file__).parent / "img"
 BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = COLOURS
 GREY = "#888888"
@@ -21,8 +23,13 @@ STYLE = {"font.size": 11, "axes.titlesize": 12, "axes.titlelocation": "left"}
 
 
 def panels(count: int, width: float, height: float, **options: object) -> tuple[Figure, list[Axes]]:
-    figure, axes = pyplot().subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained", **options)
+    figure, axes = plt.subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained", **options)
     return figure, list(axes[0])
+
+
+def tidy(axis: Axes) -> None:
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def blank(axis: Axes, width: float, height: float) -> None:
@@ -285,11 +292,11 @@ PICTURES = (network, agreement, sliding, prices, bounds, certificate, graphs)
 def main(names: list[str]) -> None:
     for draw in PICTURES:
         if not names or draw.__name__ in names:
-            with pyplot().rc_context(STYLE):
+            with plt.rc_context(STYLE):
                 figure = draw()
                 figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
                 figure.savefig(FOLDER / f"concepts_{draw.__name__}.png", dpi=130, facecolor="white")
-                pyplot().close(figure)
+                plt.close(figure)
 
 
 if __name__ == "__main__":

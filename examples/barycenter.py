@@ -1,10 +1,10 @@
 """The average of ten pictures that stay with ten owners: a Wasserstein barycenter over a ring of agents.
 
-For those who average shapes, spectra or densities that are shifted against each other, and whose owners do not hand
-them out. The plain average of digits at ten places is a smear; the barycenter is a digit. Each agent has a handwritten
-digit (scikit-learn's, at a place and size of our choice). Its loss is what moving the common picture x onto its own
-costs: squared distances, smoothed by entropy (Cuturi and Peyre, SIAM J. Imaging Sci. 9, 2016; over networks: Uribe et
-al., CDC 2018, by another method). A gradient takes Sinkhorn's iterations, and x stays on the simplex.
+For those who average shapes, spectra or densities that are shifted against each other and must stay with their owners.
+The plain average of shifted digits is a smear; the barycenter is a digit. Each agent has one handwritten digit
+(scikit-learn's, shifted and scaled). Its loss is the cost of moving the common picture x onto its own: squared
+distances, smoothed by entropy (Cuturi and Peyre, SIAM J. Imaging Sci. 9, 2016; over networks: Uribe et al., CDC 2018,
+by another method). A gradient takes Sinkhorn's iterations, and x stays on the simplex.
 
     python examples/barycenter.py [PICTURE.png]
 """
@@ -12,13 +12,12 @@ al., CDC 2018, by another method). A gradient takes Sinkhorn's iterations, and x
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.ndimage import zoom
 from sklearn.datasets import load_digits
 
 import gradslide as gs
-from gradslide._support.plotting import pyplot
-from gradslide.experiments.files import write_figure
 
 AGENTS, SIDE, DIGIT = 10, 24, 3
 EPS, EVEN, SINKHORN = 0.004, 0.1, 200  # in squared widths of a picture; part of x that is spread evenly; iterations
@@ -40,8 +39,8 @@ def blur(b):
 
 
 def transport(x, owned):
-    """What moving x onto one's own picture costs, for each agent, and the gradient. No pixel is empty once EVEN is
-    spread: so it is smooth. A method may step out of the simplex a little: the cost goes on as its tangent there."""
+    """The transport cost from x to each agent's picture, and its gradient. EVEN leaves no pixel empty, so the cost is
+    smooth. A method may step out of the simplex a little: the cost continues as its tangent there."""
     inside = np.maximum(x, 0) / np.maximum(x, 0).sum(axis=1, keepdims=True)
     mass, b = (1 - EVEN) * inside + EVEN / SIDE**2, np.ones_like(x)
     for _ in range(SINKHORN):
@@ -52,7 +51,7 @@ def transport(x, owned):
 
 
 def draw(owned, average, barycenter):
-    figure, axes = pyplot().subplot_mosaic("01234AABB;56789AABB", figsize=(10.5, 2.9), layout="constrained")
+    figure, axes = plt.subplot_mosaic("01234AABB;56789AABB", figsize=(10.5, 2.9), layout="constrained")
     pictures = {str(agent): picture for agent, picture in enumerate(owned)} | {"A": average, "B": barycenter}
     for name, picture in pictures.items():
         axes[name].imshow(picture.reshape(SIDE, SIDE), cmap="magma")
@@ -71,7 +70,8 @@ def main(picture: Path) -> None:
     for name, x in {"plain average": owned.mean(axis=0), "barycenter": solution.mean}.items():
         cost = np.mean(transport(np.tile(x, (AGENTS, 1)), owned)[0])
         print(f"{name:13} sums to {x.sum():.6f}; moving it onto the agents' pictures costs {cost:.5f} on average")
-    print("written:", write_figure(draw(owned, owned.mean(axis=0), solution.mean), picture))
+    draw(owned, owned.mean(axis=0), solution.mean).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

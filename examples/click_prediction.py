@@ -1,9 +1,8 @@
 """Twelve sites learn to predict clicks from their live streams of impressions, none of which is stored or sent.
 
-For those who predict from events that come for ever: advertising, recommendations, fraud, logs. Every site has visitors
-of its own. What they see (advertisement, page, region, device, hour) is hashed into 512 buckets, and SPDS takes each
-impression once, as it comes, while the sites talk to their neighbours. Clicks are simulated, from probabilities that
-belong to categories and not to buckets: so we know how good a prediction can be. Rows that are held out measure only.
+For those who predict from endless streams of events: advertising, recommendations, fraud, logs. Each impression
+(advertisement, page, region, device, hour) is hashed into 512 buckets. SPDS uses each one once, while the sites
+exchange vectors. Clicks are simulated from known probabilities, so the best possible prediction is known too.
 
     python examples/click_prediction.py [PICTURE.png]
 """
@@ -11,13 +10,12 @@ belong to categories and not to buckets: so we know how good a prediction can be
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import expit
 from sklearn.metrics import log_loss, roc_auc_score
 
 import gradslide as gs
-from gradslide._support.plotting import pyplot, tidy
-from gradslide.experiments.files import write_figure
 
 SITES, BUCKETS, SAMPLES, HELD_OUT, SIZES = 12, 512, 4_000, 1_000, (400, 300, 60, 8, 24)  # how many of each category
 COMMON = np.random.default_rng(0)  # alike at all sites: how much visitors like a category, and its hash
@@ -48,7 +46,7 @@ def learn(rows, sites, graph):
 
 
 def draw(way, losses, predicted, chances):
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10.5, 4.0), layout="constrained", width_ratios=(3, 2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.0), layout="constrained", width_ratios=(3, 2))
     left.semilogx(way["samples"], np.array(way["objective"]) / SITES, lw=2.5)
     for name in ("mean click rate", "each site alone", "the truth"):
         left.axhline(losses[name], color="black", linestyle="--", lw=1)
@@ -57,7 +55,8 @@ def draw(way, losses, predicted, chances):
     groups, ends = np.array_split(np.argsort(predicted), 15), (0.003, 0.5)
     right.loglog(ends, ends, "k--", *([p[group].mean() for group in groups] for p in (predicted, chances)), "C0o")
     right.set(xlabel="predicted click rate", ylabel="true click rate", title="Fifteen groups by prediction")
-    tidy(left), tidy(right)
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
     return figure
 
 
@@ -72,7 +71,8 @@ def main(picture: Path) -> None:
     losses = {name: log_loss(labels, p) for name, p in found.items()}
     for name, p in found.items():
         print(f"{name:16} log loss {losses[name]:.4f}, area under the curve {roc_auc_score(labels, p):.3f}")
-    print("written:", write_figure(draw(solution.history.to_dict(), losses, found["all together"], chances), picture))
+    draw(solution.history.to_dict(), losses, found["all together"], chances).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

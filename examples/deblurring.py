@@ -1,10 +1,10 @@
 """Sharpen a photograph that is out of focus: total variation deblurring in colour.
 
 For those who restore images from microscopes, telescopes, cameras or scanners: min over x in [0, 1]^n of
-1/2 |K x - y|^2 + lam TV(x), where y is the blurred and noisy photograph, K the blur, and TV(x) adds up the lengths of
-the slopes of all three colours at every pixel. `gs.Saddle` takes TV as a maximum over multipliers, one ball for each
-pixel. It asks for a gradient (two blurs) seldom and for slopes often, which pays where blurs are dear. The certificate
-says how far the answer is from the best. A comparison with other methods: examples/comparisons/tv_deblurring.py.
+1/2 |K x - y|^2 + lam TV(x). Here y is the blurred and noisy photograph and K the blur. TV(x) sums the norms of the
+differences of all three colours at every pixel. `gs.Saddle` writes TV as a maximum over multipliers, with one ball for
+each pixel. It needs few gradients (two blurs each) and many differences, which helps where blurs are expensive. The
+certificate bounds the error. A comparison with other methods: examples/comparisons/tv_deblurring.py.
 
     python examples/deblurring.py [PICTURE.png]
 """
@@ -12,14 +12,13 @@ says how far the answer is from the best. A comparison with other methods: examp
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_sample_image
 
 import gradslide as gs
-from gradslide._support.plotting import pyplot
-from gradslide.experiments.files import write_figure
 
 SHAPE, WIDTH, NOISE, LAM = (100, 150, 3), 1.8, 0.02, 0.003  # pixels and colours; pixels; of the range 0 to 1
 PIXELS = SHAPE[0] * SHAPE[1]
@@ -52,7 +51,7 @@ def psnr(x, photo):
 
 
 def draw(pictures):
-    figure, axes = pyplot().subplots(1, 3, figsize=(10.5, 2.8), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(10.5, 2.8), layout="constrained")
     for axis, (title, x) in zip(axes, pictures.items(), strict=True):
         axis.imshow(x.reshape(SHAPE).clip(0, 1), interpolation="nearest")
         axis.set_title(title)
@@ -70,7 +69,8 @@ def main(picture: Path) -> None:
     for name, x in {"blurred, with noise": y, "restored": solution.mean}.items():
         print(f"{name:20} {psnr(x, photo):.2f} dB")
         pictures[f"{name}: {psnr(x, photo):.1f} dB"] = x
-    print("written:", write_figure(draw(pictures), picture))
+    draw(pictures).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

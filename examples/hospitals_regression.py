@@ -1,10 +1,10 @@
 """Ten hospitals fit one logistic regression, with weights whose signs make sense, and no patient leaves a hospital.
 
-For those who model across sites that may not pool their data: hospitals, banks, plants. Each measurement here says how
-large or uneven cell nuclei are. Doctors expect that more of it never makes a mass look benign, and that none decides
-alone: weights between 0 and 2. Some hospitals here are too small, or too one-sided, to find a good model; together they
-find the one that all data in one place would give. The patients are real (scikit-learn's breast cancer data), the
-hospitals are not: patients are shared out by the size of the finding. Between real machines: examples/hospitals.
+For those who model across sites that may not pool their data: hospitals, banks, plants. Each measurement is the size or
+unevenness of cell nuclei. Larger values should never indicate a benign mass, and none should decide alone, so weights
+lie between 0 and 2. Some hospitals are too small or too biased to find a good model. Together they find the model of
+the pooled data. The patients are real (scikit-learn's breast cancer data). The hospitals are not: patients are
+assigned by the size of the finding. examples/hospitals runs between real processes.
 
     python examples/hospitals_regression.py [PICTURE.png]
 """
@@ -12,12 +12,11 @@ hospitals are not: patients are shared out by the size of the finding. Between r
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot, tidy
-from gradslide.experiments.files import write_figure
 
 PATIENTS = [27, 70, 15, 40, 10, 54, 18, 32, 12, 22]  # of each hospital; the others are kept for the test
 # Centre and width of each measurement: round numbers, agreed on beforehand.
@@ -39,16 +38,16 @@ def in_one_place(features, labels, rows, domain=SENSIBLE):
 
 
 def draw(alone, together, names, weights):
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(2, 3))
-    left.plot(PATIENTS, alone, "o", color=COLOURS[1], label="each hospital alone")
-    left.axhline(together, color=COLOURS[0], label="all together, over the network")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained", width_ratios=(2, 3))
+    left.plot(PATIENTS, alone, "o", color="#D55E00", label="each hospital alone")
+    left.axhline(together, color="#0072B2", label="all together, over the network")
     left.set(xlabel="patients of the hospital", ylabel="wrong, of 269 other patients", ylim=(0, None))
-    for shift, colour, (name, x) in zip((0.2, -0.2), (COLOURS[0], "0.7"), weights.items(), strict=True):
+    for shift, colour, (name, x) in zip((0.2, -0.2), ("#0072B2", "0.7"), weights.items(), strict=True):
         right.barh(np.arange(10) - shift, x[:10], 0.4, color=colour, label=name, zorder=2)
     right.set(xlabel="weight of one width of the measurement", yticks=range(10), yticklabels=names)
     right.invert_yaxis()
     for axis in (left, right):
-        tidy(axis)
+        axis.grid(alpha=0.3)
         axis.legend(frameon=False)
     return figure
 
@@ -72,7 +71,8 @@ def main(picture: Path) -> None:
     print(f"without the signs: {wrong(free)} wrong, weights from {free[:10].min():.1f} to {free[:10].max():.1f}")
     names = [str(name).removeprefix("worst ") for name in data.feature_names[20:]]
     weights = {"all together, between 0 and 2": solution.mean, "all data in one place, any weights": free}
-    print("written:", write_figure(draw(alone, together, names, weights), picture))
+    draw(alone, together, names, weights).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

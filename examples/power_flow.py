@@ -1,9 +1,9 @@
 """DC optimal power flow: the cheapest dispatch of a power grid, and what power is worth at every bus.
 
-For grid operators, market designers and those who plan where to build: generators of different cost, demand at every
-bus, lines that carry only so much. Where a line is full, power on its far side comes from a dearer generator, and a
-price for each bus says so. `gs.LinearlyConstrained` finds the dispatch; its multipliers are the prices. The grid is the
-IEEE 14 bus test case. It has no line limits: two are ours. A comparison with other solvers: comparisons/power_flow.py.
+For grid operators, market designers and planners: generators of different cost, demand at every bus, lines with limited
+capacity. Behind a full line, power comes from a more expensive generator, and the price of each bus shows it.
+`gs.LinearlyConstrained` finds the dispatch; its multipliers are the prices. The grid is the IEEE 14 bus test case with
+two line limits added. A comparison with other solvers: examples/comparisons/power_flow.py.
 
     python examples/power_flow.py [PICTURE.png]
 """
@@ -12,12 +12,11 @@ import json
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
 
 CASE = json.loads((Path(__file__).parent / "ieee14.json").read_text(encoding="utf-8"))
 LOADS = np.array(CASE["loads"])  # MW
@@ -46,12 +45,12 @@ def dispatch(limits):
 
 
 def draw(prices, flows):
-    figure, axis = pyplot().subplots(figsize=(9.0, 5.4), layout="constrained")
+    figure, axis = plt.subplots(figsize=(9.0, 5.4), layout="constrained")
     graph, places = nx.Graph(PAIRS), nx.kamada_kawai_layout(nx.Graph(PAIRS))
     full = {line: f"{most:g} MW" for line, most in LIMITS.items() if abs(flows[PAIRS.index(line)]) > 0.999 * most}
-    widths, colours = 1 + abs(flows) / 12, [COLOURS[0] if line in full else "0.7" for line in PAIRS]
+    widths, colours = 1 + abs(flows) / 12, ["#0072B2" if line in full else "0.7" for line in PAIRS]
     nx.draw_networkx_edges(graph, places, PAIRS, ax=axis, width=widths, edge_color=colours)
-    nx.draw_networkx_edge_labels(graph, places, full, ax=axis, font_color=COLOURS[0], rotate=False)
+    nx.draw_networkx_edge_labels(graph, places, full, ax=axis, font_color="#0072B2", rotate=False)
     for shape, buses in (("s", UNITS["bus"]), ("o", np.setdiff1d(BUSES, UNITS["bus"]))):
         style = {"node_shape": shape, "node_size": 1400, "edgecolors": "black", "cmap": "Wistia"}
         style |= {"node_color": prices[buses - 1], "vmin": prices.min(), "vmax": prices.max()}
@@ -70,7 +69,8 @@ def main(picture: Path) -> None:
     print("MW generated at bus:", dict(zip(UNITS["bus"].tolist(), solution.mean.round(1).tolist(), strict=True)))
     paid, earned = prices @ LOADS, prices[UNITS["bus"] - 1] @ solution.mean
     print(f"loads pay {paid:.1f} $/h, generators get {earned:.1f}, the full lines the other {paid - earned:.1f}")
-    print("written:", write_figure(draw(prices, flows), picture))
+    draw(prices, flows).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

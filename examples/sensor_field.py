@@ -1,9 +1,9 @@
 """A temperature field from 8 thermometers and 112 switches, where every sensor has a feasible set of its own.
 
-For those who watch a place with many cheap sensors: halls of computers, soil, pipes, air. A switch measures nothing; it
-knows on which side of its own threshold the temperature at its own place is, which is a half-space of fields. Sensors
-talk to those within radio range only, and nobody collects what they know. Still they agree on one field: of those that
-no switch rules out, the one that fits the thermometers best, with a small ridge. Hall and sensors are simulated.
+For those who monitor a place with many cheap sensors: data centres, soil, pipes, air. A switch only knows on which side
+of its threshold the local temperature is: a half-space of fields. Sensors reach those within radio range, and there is
+no collector. They agree on one field: among those that no switch rules out, the one that fits the thermometers best,
+with a small ridge. Hall and sensors are simulated.
 
     python examples/sensor_field.py [PICTURE.png]
 """
@@ -11,13 +11,12 @@ no switch rules out, the one that fits the thermometers best, with a small ridge
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.spatial import KDTree
 from scipy.stats.qmc import Halton
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
 
 SENSORS, THERMOMETERS, RANGE = 120, 8, 0.17  # how far radio reaches, in widths of the hall
 USUAL, NOISE, SLACK, RIDGE = 22.0, 0.3, 0.5, 0.01  # °C, °C of thermometers, °C of switches, for each sensor
@@ -46,12 +45,12 @@ def field_problem(places, rng):
 
 
 def draw(fields, places, side):
-    figure, axes = pyplot().subplots(1, 3, figsize=(10.5, 4.5), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(10.5, 4.5), layout="constrained")
     kinds = {"switch: warmer than its threshold": (-1, "^"), "switch: colder": (1, "v"), "thermometer": (0, "o")}
     for axis, (title, field) in zip(axes, fields.items(), strict=True):
         shown = axis.contourf(field.reshape(101, 101), levels=range(16, 38), cmap="inferno", extent=(0, 1, 0, 1))
         for label, (value, marker) in kinds.items():
-            size, colour = (20, "white") if value else (60, COLOURS[5])
+            size, colour = (20, "white") if value else (60, "#56B4E9")
             axis.scatter(*places[side == value].T, size, colour, marker=marker, label=label, lw=0.5, edgecolors="black")
         axis.set(title=title, xticks=[], yticks=[], aspect="equal")
     figure.colorbar(shown, ax=axes, label="temperature, °C", pad=0.01, ticks=range(16, 38, 4))
@@ -71,7 +70,8 @@ def main(picture: Path) -> None:
         error, missed = np.sqrt(np.mean((field - true) ** 2)), np.sum(a @ x > b + 0.01)
         print(f"{name:25}{error:10.2f}{field.max():13.1f}{missed:13}{costs.gradients:11,}{costs.rounds:8,}")
         fields[f"{name}\noff by {error:.2f} °C"] = field
-    print("written:", write_figure(draw(fields, places, side), picture))
+    draw(fields, places, side).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Colonel Blotto: how to spread troops over battlefields when the enemy has more of them.
 
-For whoever must place scarce resources (guards, bids, advertising) against an opponent who chooses at the same time:
+For those who must place scarce resources (guards, bids, advertising) against an opponent who chooses at the same time:
 each side places its troops, more troops take a battlefield and its worth, and both look for the mixture of placements
 that is best against the worst case. A zero-sum matrix game on two simplices, min over x, max over z of <A x, z>. The
 gap that PDS certifies is drawn beside the theorem's bound, 2 max|A_ij| sqrt(log n log k)/T after T steps with entropy.
@@ -14,12 +14,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.optimize import linprog
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 
 DEFENDER, ATTACKER, WORTH = 8, 10, np.array([1, 2, 3, 4])
 ACCURACY = gs.Stop(gap=0.01, operator_products=20_000)
@@ -88,11 +89,11 @@ def main(picture: Path) -> None:
     print(f"the theorem's bound is 2 max|A_ij| sqrt(log n log k)/T: {np.allclose(formula, bounds['entropy'])}")
     gaps = {geometry: np.array(runs["PDS", geometry].history.to_dict()["gap"]) for geometry in GEOMETRIES}
     print(f"no gap exceeds it: {all(np.all(gaps[geometry] <= bounds[geometry]) for geometry in GEOMETRIES)}")
-    print("written:", write_figure(draw(runs, bounds, attacker, defender), picture))
+    draw(runs, bounds, attacker, defender).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 def draw(runs, bounds, attacker, defender):
-    plt = pyplot()
     figure = plt.figure(figsize=(11.5, 5.4), layout="constrained")
     grid = figure.add_gridspec(2, 2, width_ratios=[1.25, 1])
     axis = figure.add_subplot(grid[:, 0])

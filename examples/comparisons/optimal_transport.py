@@ -1,6 +1,6 @@
 """How to turn one handwritten digit into another with the least work: optimal transport between two images.
 
-For whoever compares or morphs distributions (images, histograms, supplies and demands): move ink p to ink q with the
+For those who compare or morph distributions (images, histograms, supplies and demands): move ink p to ink q with the
 least sum of mass times squared distance, over plans x >= 0 with row sums p and column sums q. The cost is linear, so
 one gradient is enough for PDS (finding R by itself takes another); what counts are products with A, which sums rows and
 columns. Three geometries: entropy over the whole plan, where ||A|| is only sqrt 2; Euclid over x >= 0; and Euclid over
@@ -14,14 +14,15 @@ import sys
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 from sklearn.datasets import load_digits
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 
 BEFORE, AFTER = 1, 7
 ACCURACY, MOST_PRODUCTS = 0.01, 3_000
@@ -116,11 +117,12 @@ def main(picture: Path) -> None:
     )
     off = np.max(np.abs(-run.dual + run.dual.mean() - centred[1])) / np.ptp(centred[1])
     print(f"prices of the second image are within {off:.1%} of linprog's, measured by their range")
-    print("written:", write_figure(draw(P, Q, plan, runs), picture))
+    draw(P, Q, plan, runs).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 def draw(P, Q, plan, runs):
-    figure = pyplot().figure(figsize=(11.5, 7.4), layout="constrained")
+    figure = plt.figure(figsize=(11.5, 7.4), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=[1.15, 1.8])
     i, j = np.nonzero(plan > 1e-6)
     pixels = np.linspace(-0.5, 7.5, 96)

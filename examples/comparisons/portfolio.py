@@ -1,9 +1,9 @@
 """A portfolio that grows fast, holds no short position, and bets neither on the market nor on technology or risk.
 
-For whoever must keep a portfolio's exposures where the benchmark's are: maximise the yearly growth rate of the monthly
-rebalanced portfolio (mean log return of real prices) over x >= 0, sum x = 1, with A x = 0, one row per factor, in
-standard deviations. The multipliers are the price of each neutrality, checked by solving again with moved exposures.
-In sample: this shows a method, not a strategy.
+For those who must keep a portfolio's exposures where the benchmark's are: maximise the yearly growth rate of the
+monthly rebalanced portfolio (mean log return of real prices) over x >= 0, sum x = 1, with A x = 0, one row per
+factor, in standard deviations. The multipliers are the price of each neutrality, checked by solving again with moved
+exposures. In sample: this shows a method, not a strategy.
 
     python examples/comparisons/portfolio.py [PICTURE.png]
 """
@@ -13,13 +13,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.cbook import get_sample_data
 from scipy.optimize import minimize
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 
 FACTORS = ("market", "technology", "volatility")
 GROWTH_ERROR, EXPOSURE_ERROR, MOVE = 1e-4, 1e-3, 1e-3
@@ -123,11 +124,12 @@ def main(picture: Path) -> None:
         "neutral": neutral.mean,
         "no constraint": exact(loss, A[:0]).x,
     }
-    print("written:", write_figure(draw(months, names, weights, stocks, indices, runs, best.fun, prices), picture))
+    draw(months, names, weights, stocks, indices, runs, best.fun, prices).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 def draw(months, names, weights, stocks, indices, runs, optimum, prices):
-    figure, axes = pyplot().subplots(2, 2, figsize=(11, 7.6), layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7.6), layout="constrained")
     for index, (label, x) in enumerate(weights.items()):
         axes[0, 0].bar(np.arange(len(names)) + 0.27 * (index - 1), x, 0.25, label=label, color=COLOURS[index])
         axes[0, 1].plot(months, np.cumprod(stocks @ x), label=label, color=COLOURS[index])

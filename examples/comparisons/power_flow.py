@@ -14,12 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import cvxpy as cp
+import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 
 CASE = json.loads((Path(__file__).parents[1] / "ieee14.json").read_text(encoding="utf-8"))
 UNIT, LINE = CASE["generators"], CASE["lines"]
@@ -90,7 +91,7 @@ def draw_grid(axis, grid, found):
     places = nx.kamada_kawai_layout(graph)
     full = {line: f"full: {most:g} MW" for line, most in LIMITS.items() if flows[LINES.index(line)] > 0.99 * most}
     nx.draw_networkx_edges(graph, places, list(full), ax=axis, width=14, edge_color=COLOURS[1])
-    shades = {"edge_color": flows, "edge_cmap": pyplot().cm.Greys, "edge_vmin": -30}
+    shades = {"edge_color": flows, "edge_cmap": plt.cm.Greys, "edge_vmin": -30}
     nx.draw_networkx_edges(graph, places, LINES, ax=axis, width=4, **shades)
     nx.draw_networkx_edge_labels(graph, places, full, ax=axis, bbox={"facecolor": "white", "edgecolor": COLOURS[1]})
     for shape, buses in (("s", AT), ("o", np.setdiff1d(range(1, BUSES + 1), AT))):
@@ -105,7 +106,7 @@ def draw_grid(axis, grid, found):
 
 
 def draw(grid, found, runs):
-    figure, axes = pyplot().subplot_mosaic("aab;aac", figsize=(13.0, 7.5), layout="constrained")
+    figure, axes = plt.subplot_mosaic("aab;aac", figsize=(13.0, 7.5), layout="constrained")
     draw_grid(axes["a"], grid, found)
     for axis, column, label in (("b", 0, "gradients"), ("c", 1, "products with A and its transpose")):
         for colour, (name, found) in zip(COLOURS, runs.items(), strict=False):
@@ -151,7 +152,8 @@ def main(picture: Path) -> None:
     for index, word in enumerate(("fewest gradients", "fewest products", "least time")):
         winner = min(right, key=lambda name: right[name][index])
         print(f"{word} for prices right to {PRICE_ERROR} $/MWh: {winner}")
-    print("written:", write_figure(draw(grid, runs[stages], runs), picture))
+    draw(grid, runs[stages], runs).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sharpen a photograph that a cheap lens has blurred: total variation deblurring, where the blur is the dear part.
+"""Sharpen a photograph that a cheap lens has blurred: total variation deblurring, where the blur is expensive.
 
 For those who restore images (microscopes, telescopes, old photographs) with a blur that differs from place to place, so
 that no Fourier transform undoes it: min over x in [0, 1]^n of 1/2 |K x - y|^2 + lam TV(x). A gradient costs a blur and
@@ -14,6 +14,7 @@ import timeit
 from pathlib import Path
 from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pylops
 import pyproximal
@@ -22,8 +23,8 @@ from pyproximal.optimization.cls_primaldual import PrimalDual
 from scipy.ndimage import gaussian_filter
 
 import gradslide as gs
-from gradslide._support.plotting import COLOURS, pyplot
-from gradslide.experiments.files import write_figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 
 SIDE, NOISE, LAM, WIDTHS = 80, 0.03, 0.005, np.linspace(0.5, 2.5, 10)
 PIXELS, LEVELS, GRADIENTS, PRODUCTS = SIDE**2, (1e-2, 1e-3, 1e-4), 300, 2_000
@@ -99,7 +100,7 @@ def costs(solution, optimum, cost):
 
 
 def draw(pictures, solutions, optimum):
-    figure, axes = pyplot().subplot_mosaic("aabbcc;dddeee", figsize=(10.5, 8.0), layout="constrained")
+    figure, axes = plt.subplot_mosaic("aabbcc;dddeee", figsize=(10.5, 8.0), layout="constrained")
     for axis, (title, x) in zip("abc", pictures.items(), strict=True):
         axes[axis].imshow(x.reshape(SIDE, SIDE), cmap="gray", vmin=0, vmax=1)
         axes[axis].set_title(title)
@@ -119,7 +120,7 @@ def draw(pictures, solutions, optimum):
 
 def main(picture: Path) -> None:
     K, D = Lens(), pylops.Gradient((SIDE, SIDE), kind="forward")
-    grey = pyplot().imread(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).mean(axis=2)[20:420, 56:456]
+    grey = plt.imread(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).mean(axis=2)[20:420, 56:456]
     photo = grey.reshape(SIDE, len(grey) // SIDE, SIDE, len(grey) // SIDE).mean(axis=(1, 3)).ravel() / 255
     y = K.matvec(photo) + NOISE * np.random.default_rng(0).normal(size=PIXELS)
     problem, x0 = saddle(K, D, y), np.clip(y, 0, 1)[None]
@@ -162,7 +163,8 @@ def main(picture: Path) -> None:
         winner = min(solutions, key=lambda name: costs(solutions[name], optimum, cost)[-1])
         print(f"{word} to {LEVELS[-1]:.0e}: {winner}")
     shown = {"photograph": photo, f"blurred: {psnr(y):.1f} dB": y, f"restored: {psnr(best.x):.1f} dB": best.x}
-    print("written:", write_figure(draw(shown, solutions, optimum), picture))
+    draw(shown, solutions, optimum).savefig(picture, dpi=150)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ import sys
 from pathlib import Path
 
 import hospital
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gradslide as gs
-from gradslide._support.plotting import pyplot
-from gradslide.experiments.files import write_figure
-from gradslide.theory.reference import reference
 
 HERE = Path(__file__).parent
 SITES = ("north", "east", "south", "west")
@@ -24,15 +22,15 @@ RIDGE = 4 * 0.25  # mu of all AGENT.toml together
 
 def fitted_in_one_place(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The model of somebody who has these rows: no network, no messages."""
-    return reference(gs.Problem(gs.losses.Logistic(features, labels), mu=RIDGE)).x
+    return gs.reference.reference(gs.Problem(gs.losses.Logistic(features, labels), mu=RIDGE)).x
 
 
 def show(name: str, patients: int, wrong: int, apart: float) -> None:
     print(f"{name:24}{patients:>10}{wrong:>10}{apart:>14.1e}")
 
 
-def draw(alone: dict, pooled: np.ndarray, together: dict, picture: Path) -> Path:
-    figure, axes = pyplot().subplots(figsize=(9, 4), layout="constrained")
+def draw(alone: dict, pooled: np.ndarray, together: dict, picture: Path) -> None:
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     places = np.arange(len(pooled))
     axes.bar(places, pooled, color="0.85", label="all data in one place")
     for site, marker in zip(SITES, "^>v<", strict=True):
@@ -42,7 +40,7 @@ def draw(alone: dict, pooled: np.ndarray, together: dict, picture: Path) -> Path
     axes.set_xticks(places, [*hospital.SCALES, "constant"], rotation=30, ha="right")
     axes.set_ylabel("weight in the model")
     axes.legend(ncols=3, fontsize="small", loc="lower left")
-    return write_figure(figure, picture)
+    figure.savefig(picture, dpi=150)
 
 
 def main(picture: Path) -> None:
@@ -63,7 +61,8 @@ def main(picture: Path) -> None:
     print(f"wrong: of all {len(labels)} patients; from pooled: distance to the fit in one place, relative")
     costs = solutions["north"].costs
     print(f"north sent its neighbours {costs.rounds} vectors of {len(pooled)} numbers, and no patient")
-    print("written:", draw(alone, pooled, together, picture))
+    draw(alone, pooled, together, picture)
+    print("written:", picture)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,12 @@ def numbers(pattern, printed):
     return [float(group.replace(",", "")) for group in found.groups()]
 
 
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.stem)
+def test_examples_import_public_modules_only(path):
+    imported = re.findall(r"^\s*(?:from|import) (gradslide[\w.]*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(imported) <= {"gradslide", "gradslide.sklearn"}
+
+
 @pytest.mark.parametrize("name", SIX)
 def test_six_examples_are_short_and_say_who_needs_them(name):
     source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")

@@ -23,14 +23,14 @@ def test_every_picture_is_kept_shown_and_described(pictures):
     shown = dict(re.findall(r"!\[([^]]*)\]\(img/(concepts_\w+\.png)\)", PAGE))
     assert {path.name for path in (DOCS / "img").glob("concepts_*")} == drawn
     assert set(shown.values()) == drawn
-    assert all(len(text.split()) >= 8 for text in shown), "words for who cannot see them"
+    assert all(len(text.split()) >= 8 for text in shown), "a description for readers who cannot see it"
 
 
 @pytest.mark.slow
 def test_the_page_repeats_what_the_runs_gave(pictures, capsys):
     """To one in twenty: iterations may differ between platforms."""
     for draw in (pictures.bounds, pictures.certificate, pictures.graphs):
-        pictures.pyplot().close(draw())
+        pictures.plt.close(draw())
     printed = capsys.readouterr().out
     patterns = {
         "bounds: Error": (r"([\d.e-]+) <= ([\d.e-]+) after", r"error was ([\d.]+) where at most ([\d.]+) was"),
