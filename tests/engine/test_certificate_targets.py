@@ -15,8 +15,8 @@ from gradslide.engine.stopping import Checks
 from gradslide.methods.sliding import State
 from gradslide.network.coupling import Dual
 from gradslide.network.local import reduced
-from gradslide.theory import proof
-from gradslide.theory.proof import Evidence, Examiner
+from gradslide.theory import certificates as proof
+from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
 # ---- decisions, which are counted
 
@@ -88,11 +88,15 @@ def test_what_is_observed_and_what_is_agreed_on_are_the_same_numbers():
         case = make_case(seed)
         network = gs.network.Local(case.graph)
         state = stepped(case, 20)
-        evidence = gs.PDS().evidence(state)
+        evidence = gs.PDS().dual_evidence(state)
         x0 = case.problem.start()
         asked = {"gap": True, "apart": True, "kkt": True, "start": x0}
-        free = Examiner(case.problem, network, network.observe, case.problem.loss).examine(state.x, evidence, **asked)
-        paid = Examiner(case.problem, network, network.agree, case.problem.loss).examine(state.x, evidence, **asked)
+        free = CertificateEvaluator(case.problem, network, network.observe, case.problem.loss).examine(
+            state.x, evidence, **asked
+        )
+        paid = CertificateEvaluator(case.problem, network, network.agree, case.problem.loss).examine(
+            state.x, evidence, **asked
+        )
         # Sums that decide have no order, others are plain: they may differ by rounding.
         for name in ("lower", "upper", "apart"):
             assert getattr(free, name) == pytest.approx(getattr(paid, name), rel=1e-14), name
@@ -120,14 +124,14 @@ def test_the_best_bound_of_all_checks_is_kept_and_no_other():
     found, lows = [], []
 
     class Fading(gs.PDS):
-        def evidence(self, state):
+        def dual_evidence(self, state):
             worse = 9.0 if state.k > 30 else 0.0
-            return [each._replace(conjugate=each.conjugate + worse) for each in super().evidence(state)]
+            return [each._replace(conjugate=each.conjugate + worse) for each in super().dual_evidence(state)]
 
     def take(self, iteration, x, evidence):
         keep(self, iteration, x, evidence)
         found.append(self.last)
-        lows.append(self._examiner.examine(x, evidence, gap=True).lower)
+        lows.append(self._evaluator.examine(x, evidence, gap=True).lower)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checks, "take", take)
@@ -178,10 +182,10 @@ def test_only_some_agents_are_here():
         m = case.problem.m
         state = stepped(case, 8)
         x0 = case.problem.start()
-        evidence = gs.PDS().evidence(state)
+        evidence = gs.PDS().dual_evidence(state)
         whole = gs.network.Local(case.graph)
         asked = {"gap": True, "apart": True, "kkt": True}
-        expected = Examiner(case.problem, whole, whole.observe, case.problem.loss).examine(
+        expected = CertificateEvaluator(case.problem, whole, whole.observe, case.problem.loss).examine(
             state.x, evidence, **asked, start=x0
         )
         meeting = Meeting(2)
@@ -192,10 +196,10 @@ def test_only_some_agents_are_here():
         ):
             here = slice(rows.start, rows.stop)
             problem = case.problem.take(list(rows))
-            known = [Evidence(e.y[here], e.conjugate[here], Dual(e.dual.s[here], e.dual.w[here])) for e in evidence]
+            known = [DualEvidence(e.y[here], e.conjugate[here], Dual(e.dual.s[here], e.dual.w[here])) for e in evidence]
             network = Part(case.problem.m, rows, lambda v, how: meeting.reduce(which, v, how))
-            examiner = Examiner(problem, network, network.agree, problem.loss)
-            found[which] = examiner.examine(x[here], known, **asked, start=x0[here])
+            evaluator = CertificateEvaluator(problem, network, network.agree, problem.loss)
+            found[which] = evaluator.examine(x[here], known, **asked, start=x0[here])
 
         split = m // 2
         threads = [

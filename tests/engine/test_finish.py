@@ -80,7 +80,7 @@ def test_who_presses_ctrl_c_does_not_wait_for_the_last_steps():
 
 def test_an_interrupt_in_the_last_steps_leaves_what_was_there():
     class Interrupted(Mixer):
-        def finish(self, context, state, apart):
+        def finish(self, context, state, factor):
             raise KeyboardInterrupt
 
     solution = gs.solve(FREE, RING, Interrupted(), stop=gs.Stop(iterations=4))
@@ -163,9 +163,8 @@ def test_what_is_made_once_is_made_where_it_counts():
 
     @dataclass(frozen=True)
     class Learning(Mixer):
-        def finish(self, context, state, apart):
-            context.once("norm", lambda: context.network.norm_bound())
-            return super().finish(context, state, apart)
+        def prepare(self, context):
+            return context.network.norm_bound()
 
     network = gs.network.Local(RING, exact_norm=False)
     costs = [

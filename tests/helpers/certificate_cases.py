@@ -114,7 +114,7 @@ class Mixer:
     def output(self, state):
         return state.x
 
-    def finish(self, context, state, apart):
+    def finish(self, context, state, factor):
         assert not state.finished
         mean = context.network.agree(state.x, "sum") / context.network.m
         return MixState(np.broadcast_to(mean, state.x.shape).copy(), finished=True)

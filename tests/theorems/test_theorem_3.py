@@ -13,8 +13,8 @@ ITERATIONS = 25
 class Averages(gs.PDS):
     """Measures the gap of the averages, which is what the theorem speaks of."""
 
-    def evidence(self, state):
-        return super().evidence(state)[:1]
+    def dual_evidence(self, state):
+        return super().dual_evidence(state)[:1]
 
 
 def mu_of(seed):

@@ -8,8 +8,8 @@ import pytest
 from certificate_cases import FREE, METHOD, RING, Case, make_case, small_problem
 
 import gradslide as gs
-from gradslide.theory import proof
-from gradslide.theory.proof import Examiner
+from gradslide.theory import certificates as proof
+from gradslide.theory.certificates import CertificateEvaluator
 from gradslide.theory.reference import reference
 
 # ---- bounds
@@ -97,13 +97,13 @@ def test_a_lower_bound_can_be_as_good_as_double_precision(method):
 @contradictory
 def test_lost_messages_do_not_break_the_bound_but_would_if_their_sum_were_not_taken_off(monkeypatch):
     """What does not add up to 0 is no multiplier. A sum that is added in place of being taken off is no better."""
-    kept = Examiner.examine
+    kept = CertificateEvaluator.examine
     broken = {"as it is": 0, "left in": 0, "added": 0}
     for seed in range(0, 40, 2):
         case = make_case(seed)
         network = gs.network.Lossy(case.graph, 0.3, direction="each", seed=seed)
         for name, sign in (("as it is", None), ("left in", 0.0), ("added", 1.0)):
-            monkeypatch.setattr(Examiner, "examine", kept if sign is None else with_sum(kept, sign))
+            monkeypatch.setattr(CertificateEvaluator, "examine", kept if sign is None else with_sum(kept, sign))
             history = gs.solve(case.problem, network, gs.PDS(), stop=gs.Stop(iterations=40)).history
             broken[name] += any(record.lower > case.optimum for record in history)
     assert broken["as it is"] == 0

@@ -9,14 +9,14 @@ from certificate_cases import DOMAINS, FREE, METHOD, RING, Mixer, MixState, make
 import gradslide as gs
 from gradslide.network.coupling import Dual
 from gradslide.results.certificate import KKT
-from gradslide.theory.proof import Evidence, Examiner
+from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 from gradslide.theory.reference import reference
 
 
 def residuals(problem: gs.Problem, x: np.ndarray, evidence=()) -> KKT:
     network = gs.network.Local(gs.Graph.ring(problem.m) if problem.m > 2 else gs.Graph.path(problem.m))
-    examiner = Examiner(problem, network, network.observe, problem.loss)
-    return examiner.examine(x, evidence, kkt=True, start=problem.start()).kkt
+    evaluator = CertificateEvaluator(problem, network, network.observe, problem.loss)
+    return evaluator.examine(x, evidence, kkt=True, start=problem.start()).kkt
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -41,7 +41,7 @@ def test_residuals_follow_the_definition():
     x, w = rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
     g = problem.loss.gradient(x)
     # Without constraints the step of scale 1 is (g + w + mu x) / (1 + mu).
-    evidence = [Evidence(g, g[:, 0], Dual(w, w))]
+    evidence = [DualEvidence(g, g[:, 0], Dual(w, w))]
     expected = np.linalg.norm(g + w - w.mean(axis=0) + 0.5 * x) / 1.5
     assert residuals(problem, x, evidence).stationarity == pytest.approx(expected)
     without = np.linalg.norm(g.mean(axis=0) + 0.5 * x) / 1.5
@@ -50,7 +50,7 @@ def test_residuals_follow_the_definition():
     start = np.linalg.norm(problem.loss.gradient(np.zeros((6, 3)))) / 1.5
     assert residuals(problem, x).scale == pytest.approx(start)
     # The multipliers that fit best count.
-    zero = Evidence(g, g[:, 0], Dual(0 * w, 0 * w))
+    zero = DualEvidence(g, g[:, 0], Dual(0 * w, 0 * w))
     assert residuals(problem, x, [zero, *evidence]).stationarity == pytest.approx(
         min(expected, np.linalg.norm(g + 0.5 * x) / 1.5)
     )
@@ -84,11 +84,11 @@ def test_agents_at_their_own_optima_are_not_at_a_kkt_point():
         def step(self, context, state):
             return state
 
-        def evidence(self, state):
+        def dual_evidence(self, state):
             zero = np.zeros_like(state.x)
-            return (Evidence(zero, zero[:, 0], Dual(zero, zero)),)
+            return (DualEvidence(zero, zero[:, 0], Dual(zero, zero)),)
 
-        def finish(self, context, state, apart):
+        def finish(self, context, state, factor):
             return state
 
     optima = np.random.default_rng(0).normal(size=(6, 3))

@@ -25,12 +25,12 @@ from gradslide.network.coupling import Coupling
 from gradslide.network.operator import Operator
 from gradslide.network.timeline import Timeline
 from gradslide.network.wrapper import Wrapper, wrappers
-from gradslide.oracles import Oracle, Sampling
+from gradslide.oracles import Oracle
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.certificate import Certificate
 from gradslide.results.costs import Costs
-from gradslide.theory.proof import Examiner, Traits, Values, traits
+from gradslide.theory.certificates import CertificateEvaluator, Traits, Values, traits
 
 _DEFAULT_ITERATIONS = 1000
 # Of a method that is to know by itself when its answer is good enough.
@@ -189,8 +189,8 @@ class NetworkEnvironment:
         is_proof = stop.gap is None or all(self._traits())
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
         require(is_proof, rule, "agents elsewhere for which that does not hold", "use kkt")
-        examiner = Examiner(self._problem, self.network, self._agree, values, known=self._agreed)
-        checks = Checks(stop, examiner, start, finds_apart=not self.network.sees_all)
+        evaluator = CertificateEvaluator(self._problem, self.network, self._agree, values, known=self._agreed)
+        checks = Checks(stop, evaluator, start, finds_apart=not self.network.sees_all)
         if isinstance(self.observer, OwnObserver):
             self.observer.checks = checks
         return checks
@@ -310,15 +310,15 @@ def environment_of(
     if isinstance(problem, Saddle):
         return SaddleEnvironment(problem, costs)
     assert network is not None
-    return NetworkEnvironment(problem, network, getattr(method, "coupling", "incidence"), costs, clock)
+    return NetworkEnvironment(problem, network, method.coupling, costs, clock)
 
 
 def oracle_of(problem: Problem | Saddle, environment: Environment, method: Method, costs: Costs) -> Oracle:
     """The oracle, with the way of sampling that the method has, if it has one."""
-    sampling: Sampling | None = getattr(method, "oracle", None)
+    sampling = method.oracle
     sampler = None
     if sampling is not None:
-        sampler = sampling.open(problem.loss, environment.network.agents, getattr(method, "seed", 0))
+        sampler = sampling.open(problem.loss, environment.network.agents, method.seed)
     network = environment.network
     settle = network.settle if network.sees_all else lambda signal: signal
     return Oracle(problem.loss, costs, sampler, environment.timeline, settle)

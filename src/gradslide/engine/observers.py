@@ -23,7 +23,7 @@ from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.status import Status
-from gradslide.theory.proof import Evidence, Examiner, Found
+from gradslide.theory.certificates import CertificateEvaluator, DualEvidence, Found
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Observer(Protocol):
         """Sum over all agents of f_i(x_i)."""
         ...
 
-    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
+    def metrics(self, x: Array, lower: float, evidence: Sequence[DualEvidence] = ()) -> Metrics | None:
         """What is to be recorded of x; None where values are no longer finite. lower: the best lower bound so far,
         which the evidence may raise."""
         ...
@@ -62,11 +62,11 @@ class Observer(Protocol):
         """Why there is none."""
         ...
 
-    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
+    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array) -> KKT | None:
         """Residuals of the conditions of optimality, where they are known. start: x_0."""
         ...
 
-    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
+    def verdict(self, x: Array, evidence: Sequence[DualEvidence], history: History) -> Status | None:
         """The status, where there turns out to be no solution."""
         ...
 
@@ -78,7 +78,7 @@ class NetworkObserver:
         self._problem = problem
         self._network = network
         self._coupling = coupling
-        self._examiner = Examiner(problem, network, network.observe, problem.loss, is_free=True)
+        self._evaluator = CertificateEvaluator(problem, network, network.observe, problem.loss, is_free=True)
 
     def known(self, record: Record) -> Record:
         return record
@@ -92,7 +92,7 @@ class NetworkObserver:
     def certificate(self, x: Array, lower: float) -> Certificate | None:
         if not math.isfinite(lower):
             return None
-        found = self._examiner.examine(x, (), gap=True, apart=True)
+        found = self._evaluator.examine(x, (), gap=True, apart=True)
         assert found.upper is not None
         assert found.apart is not None
         return Certificate(lower, found.upper, found.apart)
@@ -102,25 +102,25 @@ class NetworkObserver:
             return "the loss has no value, so no lower bound can be computed"
         if not self._problem.has_lower_bound:
             return "X is unbounded and mu = 0, so no lower bound can be computed"
-        if not self._examiner.traits.is_common:
+        if not self._evaluator.traits.is_common:
             return "the agents have sets of their own, so their mean need not be feasible: there is no upper bound"
         return f"{method} gives no certificate"
 
-    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
-        if not (evidence or self._examiner.traits.is_common):
+    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array) -> KKT | None:
+        if not (evidence or self._evaluator.traits.is_common):
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._examiner.examine(x, evidence, kkt=True, start=start).kkt
+            return self._evaluator.examine(x, evidence, kkt=True, start=start).kkt
 
-    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
+    def verdict(self, x: Array, evidence: Sequence[DualEvidence], history: History) -> Status | None:
         return None
 
-    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
+    def metrics(self, x: Array, lower: float, evidence: Sequence[DualEvidence] = ()) -> Metrics | None:
         known = self._problem.loss.has_value
         local_objective = self.objective(x) if known else None
         if local_objective is not None and not math.isfinite(local_objective):
             return None
-        found = self._examiner.examine(x, evidence, gap=known, apart=True)
+        found = self._evaluator.examine(x, evidence, gap=known, apart=True)
         lower = max(lower, -math.inf if found.lower is None else found.lower)
         objective = self._at_mean(x, found) if known else None
         mean_norm = math.sqrt(float(np.sum(found.mean**2)))
@@ -162,7 +162,7 @@ class OwnObserver:
         """What multipliers are relative to: nobody knows."""
         return 0 * x
 
-    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
+    def metrics(self, x: Array, lower: float, evidence: Sequence[DualEvidence] = ()) -> Metrics | None:
         return Metrics(objective=None, local_objective=None, residual=None, residual_scale=0.0)
 
     def certificate(self, x: Array, lower: float) -> Certificate | None:
@@ -171,10 +171,10 @@ class OwnObserver:
     def no_certificate(self, method: str) -> str:
         return "the agents did not agree on a gap: ask for one with Stop(gap=...)"
 
-    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
+    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array) -> KKT | None:
         return None if self.checks is None or self.checks.last is None else self.checks.last.kkt
 
-    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
+    def verdict(self, x: Array, evidence: Sequence[DualEvidence], history: History) -> Status | None:
         return None
 
 
@@ -213,7 +213,7 @@ class SaddleObserver:
     def objective(self, x: Array) -> float:
         return total(self._problem.objective(x))
 
-    def metrics(self, x: Array, lower: float, evidence: Sequence[Evidence] = ()) -> Metrics | None:
+    def metrics(self, x: Array, lower: float, evidence: Sequence[DualEvidence] = ()) -> Metrics | None:
         """objective: f(x) + max over Z of <A x, z> - h(z); local_objective: f(x); both are the same where A x is kept
         in a set, and the residual is the distance from it."""
         problem = self._problem
@@ -245,7 +245,7 @@ class SaddleObserver:
     def _norm(self) -> float:
         return self._problem.operator_norm()
 
-    def _lower_bound(self, evidence: Sequence[Evidence]) -> float:
+    def _lower_bound(self, evidence: Sequence[DualEvidence]) -> float:
         """By weak duality: min over X of mu nu + r + <y + A^T z, x>, less ft*(y) and h(z)."""
         if not self._problem.has_lower_bound:
             return -math.inf
@@ -269,10 +269,10 @@ class SaddleObserver:
             return "the value of h, or its maximum over Z, is not known"
         return f"{method} gives no certificate"
 
-    def kkt(self, x: Array, evidence: Sequence[Evidence], start: Array) -> KKT | None:
+    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array) -> KKT | None:
         return None
 
-    def verdict(self, x: Array, evidence: Sequence[Evidence], history: History) -> Status | None:
+    def verdict(self, x: Array, evidence: Sequence[DualEvidence], history: History) -> Status | None:
         """Whether there is no solution: looked for where the residual has hardly fallen in half the iterations."""
         # A search for a feasible point may take a twentieth of the products that the run has taken, and a few more.
         last = history[-1]

@@ -26,7 +26,7 @@ from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.solution import Solution
 from gradslide.results.status import ENDS, LIMITS, Status
-from gradslide.theory.proof import Evidence
+from gradslide.theory.certificates import DualEvidence
 
 
 class Stopwatch:
@@ -56,7 +56,7 @@ class LastSteps:
     """quiet: the network, uncounted, on which they can be tried; None where no two tries are alike."""
 
     def __init__(self, method: Method, context: Context, quiet: Network | None) -> None:
-        self._finish = getattr(method, "finish", None)
+        self._finish = method.finish if method.finishes else None
         self._context = context
         self._quiet = quiet
         self._apart = 1.0
@@ -74,8 +74,7 @@ class LastSteps:
         finish, quiet = self._finish, self._quiet
         if finish is None or quiet is None or (apart := stop.apart(record)) is None:
             return False
-        # What is made once in a run must not be made here, where nothing is counted.
-        rehearsal = replace(self._context, network=quiet, _kept=dict(self._context._kept))
+        rehearsal = replace(self._context, network=quiet)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             metrics = measured(finish(rehearsal, state, apart))
         enough = metrics is not None and stop.reached(replace(record, **asdict(metrics)))
@@ -143,6 +142,7 @@ class Run:
     def _start(self, costs: Costs, output: str | None) -> None:
         """The state before the first outer iteration, and what follows from it."""
         with self._watch.running():
+            self._context = replace(self._context, prepared=self._method.prepare(self._context))
             state = self._method.init(self._context)
         self._context = replace(self._context, x0=in_one_row(self._context.x0))
         self._last_steps = LastSteps(self._method, self._context, self._environment.quiet)
@@ -421,7 +421,7 @@ class Run:
         dual = self._says.dual(self.now.state, self._output)
         return None if dual is None else self._environment.multipliers(dual).astype(self._context.problem.dtype)
 
-    def _evidence(self) -> Sequence[Evidence]:
+    def _evidence(self) -> Sequence[DualEvidence]:
         return self._says.evidence(self.now.state, self.now.iteration)
 
     def _watch_invariant(self) -> None:

@@ -17,7 +17,7 @@ from gradslide.engine.progress import progress_line
 from gradslide.engine.run import Callback, Run
 from gradslide.engine.stopping import Stop
 from gradslide.graphs.graph import Graph
-from gradslide.methods.base import Method
+from gradslide.methods.base import Method, adapted
 from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.methods.pds import PDS
 from gradslide.network import Local, Network
@@ -64,7 +64,7 @@ def solve(
     simulated clock, or several by name: records then have the time that the run would have taken by it. Where messages
     were lost or changed so that the answer is wrong, a RuntimeWarning says so, and `solution.warnings`.
     """
-    method = _default_method(problem) if method is None else method
+    method = _default_method(problem) if method is None else adapted(method)
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
     problem = moved(problem, network)
@@ -86,7 +86,7 @@ def solve(
             if found is not None:
                 run.resume(saver.read(found, run.now.state, run_id, problem.device))
 
-        label = progress if isinstance(progress, str) else type(method).__name__
+        label = progress if isinstance(progress, str) else method.name
         with deferred_interrupt() as interrupt, progress_line(bool(progress) and speaks, label, run.length) as line:
             run.watch(lambda: interrupt.requested)
             status = run.begin()
@@ -152,7 +152,7 @@ def _default_method(problem: object) -> Method:
 def _check(
     problem: object,
     network: object,
-    method: object,
+    method: Method,
     stop: object,
     warm_start: object,
     callback: object,
@@ -160,12 +160,6 @@ def _check(
 ) -> None:
     """One clear error for each argument of the wrong kind, before anything is computed."""
     _check_network(problem, network)
-    if isinstance(method, type) or not isinstance(method, Method):
-        raise InputError(
-            "method must have init, step and output",
-            kind_of(method),
-            "for example gs.NIDS() (with brackets)",
-        )
     if not isinstance(stop, Stop | None):
         raise InputError("stop must be a gs.Stop", kind_of(stop), "for example gs.Stop(iterations=1000)")
     if not isinstance(warm_start, Solution | None):
@@ -232,12 +226,12 @@ def _fitting(m: int, agents: int, all_agents: int) -> str:
     return "change the one or the other"
 
 
-def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> None:
+def _check_targets(problem: Problem | Saddle, method: Method, stop: Stop) -> None:
     """Refuse targets that can never be reached because nobody measures them, and limits that are never spent."""
     never = {"rounds"} if isinstance(problem, Saddle) else {"operator_products"}
-    if not hasattr(method, "oracle"):
+    if method.oracle is None:
         never.add("samples")
-    what = f"{type(method).__name__} on a {type(problem).__name__}"
+    what = f"{method.name} on a {type(problem).__name__}"
     rule = f"a Stop needs a target, or a limit that comes: {what} spends no {' and no '.join(sorted(never))}"
     require(not stop.given <= never, rule, ", ".join(sorted(stop.given)), "add for example iterations=1000")
     require(
@@ -248,7 +242,7 @@ def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> Non
     )
     if isinstance(problem, Saddle):
         rule = "Stop(gap=...) needs a lower bound (X bounded or mu > 0), a known maximum over Z, and a method like PDS"
-        known = problem.has_gap and hasattr(method, "evidence")
+        known = problem.has_gap and method.proves
         require(stop.gap is None or known, rule, repr(problem), "use objective or residual")
         rule = "Stop(objective=...) needs the maximum over Z of <A x, z> - h(z)"
         require(
@@ -266,10 +260,10 @@ def _check_targets(problem: Problem | Saddle, method: object, stop: Stop) -> Non
     _check_proofs(problem, method, stop)
 
 
-def _check_proofs(problem: Problem, method: object, stop: Stop) -> None:
+def _check_proofs(problem: Problem, method: Method, stop: Stop) -> None:
     """What agents on a network need for a certified gap, and for KKT residuals."""
-    name, domain = type(method).__name__, type(problem.domain).__name__
-    is_exact, has_evidence = getattr(method, "oracle", None) is None, hasattr(method, "evidence")
+    name, domain = method.name, type(problem.domain).__name__
+    is_exact = method.oracle is None
     if stop.gap is not None:
         rule = "Stop(gap=...) needs a lower bound on the optimum: X bounded or mu > 0, and a loss that has a value"
         remedy = "give mu > 0 or a bounded domain, or use kkt"
@@ -277,9 +271,9 @@ def _check_proofs(problem: Problem, method: object, stop: Stop) -> None:
         rule = "Stop(gap=...) needs one domain for all agents: the mean of theirs must be feasible"
         require(problem.domain.common, rule, f"{domain} with a set for each agent", "use kkt")
         rule = "Stop(gap=...) needs a method that proves lower bounds from exact gradients"
-        require(has_evidence and is_exact, rule, name, "use gs.PDS() or gs.CondatVu(), or objective and disagreement")
+        require(method.proves and is_exact, rule, name, "use gs.PDS() or gs.CondatVu(), or objective and disagreement")
     if stop.kkt is not None:
         rule = "Stop(kkt=...) needs a method with exact gradients"
         require(is_exact, rule, name, "use objective and disagreement")
         rule = "Stop(kkt=...) needs multipliers where agents have domains of their own"
-        require(has_evidence or problem.domain.common, rule, name, "use gs.PDS() or gs.CondatVu()")
+        require(method.proves or problem.domain.common, rule, name, "use gs.PDS() or gs.CondatVu()")

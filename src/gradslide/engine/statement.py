@@ -6,7 +6,7 @@ from typing import Any
 from gradslide._support.arrays import to_numpy
 from gradslide._support.types import Array
 from gradslide.methods.base import Method
-from gradslide.theory.proof import Evidence
+from gradslide.theory.certificates import DualEvidence
 
 
 class Statement:
@@ -14,20 +14,13 @@ class Statement:
 
     def __init__(self, method: Method) -> None:
         self._method = method
-        self.name = type(method).__name__
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether gradients are: nothing follows from those."""
-        return getattr(self._method, "oracle", None) is not None
-
-    @property
-    def stops_itself(self) -> bool:
-        return getattr(self._method, "stops_itself", False)
+        self.name = method.name
+        self.is_sampled = method.oracle is not None
+        self.stops_itself = method.stops_itself
 
     def keeps(self, output: str) -> bool:
         """Whether later steps leave the array of that output as it is."""
-        return output in getattr(self._method, "keeps", ())
+        return output in self._method.keeps
 
     def outputs(self, state: Any) -> Mapping[str, Array]:
         """By name, the recommended one first."""
@@ -36,21 +29,21 @@ class Statement:
 
     def dual(self, state: Any, output: str) -> Array | None:
         """The multipliers that go with an output, if there are any."""
-        if not hasattr(self._method, "dual"):
-            return None
         found = self._method.dual(state)
+        if found is None:
+            return None
         return to_numpy(found[output] if isinstance(found, Mapping) else found)
 
-    def evidence(self, state: Any, iteration: int) -> Sequence[Evidence]:
-        given: Sequence[Evidence] = self._method.evidence(state) if hasattr(self._method, "evidence") else ()
+    def evidence(self, state: Any, iteration: int) -> Sequence[DualEvidence]:
+        given = self._method.dual_evidence(state)
         return [each._replace(averaged=iteration) if each.averaged is None else each for each in given]
 
     def invariant(self, state: Any) -> Array | None:
-        return self._method.invariant(state) if hasattr(self._method, "invariant") else None
+        return self._method.invariant(state)
 
     def parameters(self, state: Any) -> dict[str, float]:
-        return self._method.parameters(state) if hasattr(self._method, "parameters") else {}
+        return self._method.parameters(state)
 
     def iterations(self, state: Any) -> int | None:
         """Outer iterations after which the schedule ends, if it does."""
-        return self._method.iterations(state) if hasattr(self._method, "iterations") else None
+        return self._method.iterations(state)

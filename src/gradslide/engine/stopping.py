@@ -14,7 +14,7 @@ from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.status import Status
-from gradslide.theory.proof import Evidence, Examiner
+from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
 
 class Signal(IntEnum):
@@ -219,9 +219,9 @@ class Check:
 class Checks:
     """Asks the agents whether the targets hold, where iterations have grown by about a half since they did."""
 
-    def __init__(self, stop: Stop, examiner: Examiner, start: Array, *, finds_apart: bool = False) -> None:
+    def __init__(self, stop: Stop, evaluator: CertificateEvaluator, start: Array, *, finds_apart: bool = False) -> None:
         """start: x_0. finds_apart: always find out how far apart the agents are, since nobody else does."""
-        self._stop, self._examiner, self._start, self._finds_apart = stop, examiner, start, finds_apart
+        self._stop, self._evaluator, self._start, self._finds_apart = stop, evaluator, start, finds_apart
         self._lower = -math.inf
         self._first: float | None = None
         self.last: Check | None = None
@@ -229,12 +229,12 @@ class Checks:
     def is_due(self, iteration: int) -> bool:
         return iteration >= _FIRST and has_grown(iteration, _SHARE)
 
-    def take(self, iteration: int, x: Array, evidence: Sequence[Evidence]) -> None:
+    def take(self, iteration: int, x: Array, evidence: Sequence[DualEvidence]) -> None:
         stop = self._stop
         apart = stop.disagreement is not None or self._finds_apart
         asked = {"gap": stop.gap is not None, "apart": apart, "kkt": stop.kkt is not None}
-        first = self._examiner.first_values(self._start) if asked["gap"] and self._first is None else None
-        found = self._examiner.examine(x, evidence, **asked, start=self._start, also=first)
+        first = self._evaluator.first_values(self._start) if asked["gap"] and self._first is None else None
+        found = self._evaluator.examine(x, evidence, **asked, start=self._start, also=first)
         self._first = self._first if found.also is None else found.also
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
@@ -272,10 +272,10 @@ class Checks:
 
     def memory(self) -> Any:
         last = None if self.last is None else asdict(self.last)
-        return {"lower": self._lower, "first": self._first, "scale": self._examiner.scale, "last": last}
+        return {"lower": self._lower, "first": self._first, "scale": self._evaluator.scale, "last": last}
 
     def recall(self, memory: Any) -> None:
-        self._lower, self._examiner.scale = memory["lower"], memory["scale"]
+        self._lower, self._evaluator.scale = memory["lower"], memory["scale"]
         self._first = memory.get("first")
         last = memory["last"]
         kkt = None if last is None or last["kkt"] is None else KKT(**last["kkt"])

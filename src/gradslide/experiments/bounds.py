@@ -48,7 +48,7 @@ def promise(
     if not isinstance(method, PDS | SPDS) or solution.status is Status.DIVERGED or solution.output != "average":
         return None
     rows = _rows(solution)
-    sampling = getattr(method, "oracle", None)
+    sampling = method.oracle
     if rows[-1].stage > 0 or isinstance(sampling, WithoutReplacement):
         return None
     V = optimum.V(problem, problem.start())

@@ -163,7 +163,8 @@ def method_from(table: Section, theory: Theory, **given: Any) -> Method:
     if "compressor" in takes and (compressor := table.take_any("compressor")) is not None:
         section = Section("method.compressor", compressor)
         given["compressor"] = section.construct("compressor", COMPRESSORS, key="kind")
-    return table.construct("method", METHODS, **given)
+    built: Method = table.construct("method", METHODS, **given)
+    return built
 
 
 def _is_word(table: Section, name: str) -> bool:
@@ -186,7 +187,7 @@ def stop_from(stop: dict[str, Any] | None, method: dict[str, Any], optimum: Call
     unless `to` is given. None for a method that knows when to end."""
     if stop is None:
         kind = METHODS.get(method.get("name", ""))
-        if hasattr(kind, "iterations") or hasattr(kind, "stops_itself"):
+        if kind is not None and (kind.fixes_iterations or kind.stops_itself):
             return None
         raise InputError("a spec needs a table 'stop'", "none", "add [stop] with iterations = 1000")
     table = Section("stop", stop)

@@ -1,12 +1,12 @@
 """What specs may name: losses, sets, networks, methods, conditions."""
 
 from collections.abc import Callable
+from typing import Any
 
 from gradslide import domains, losses, methods, network, oracles
 from gradslide.domains import penalties
 from gradslide.graphs.graph import Graph
 from gradslide.losses import Loss
-from gradslide.methods import Method
 from gradslide.network import Network, compressors
 from gradslide.oracles import Sampling
 
@@ -50,7 +50,7 @@ TOPOLOGIES: dict[str, Callable[..., Graph]] = {
         "geometric",
     )
 }
-METHODS: dict[str, Callable[..., Method]] = {
+METHODS: dict[str, type[Any]] = {
     "auto": methods.AutoPDS,
     "pds": methods.PDS,
     "spds": methods.SPDS,

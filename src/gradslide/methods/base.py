@@ -2,33 +2,47 @@
 
 import copy
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import row_wise
-from gradslide._support.errors import unknown_name
+from gradslide._support.errors import InputError, kind_of, unknown_name
 from gradslide._support.types import Array
 from gradslide.domains import Domain
-from gradslide.graphs.mixing import MIXINGS, Mixing
+from gradslide.graphs.mixing import Mixing
 from gradslide.network.base import Network
 from gradslide.network.coupling import COUPLINGS, Coupling
-from gradslide.oracles import Oracle
+from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Objective
 from gradslide.results.pace import Pace
-from gradslide.theory.proof import Evidence
-
-T = TypeVar("T")
+from gradslide.theory.certificates import DualEvidence
 
 
 @dataclass(frozen=True)
 class Context:
-    """All that a method may use. The oracle and the network count what is asked of them.
+    """What a method may use. The oracle and the network count what is asked of them.
 
-    x0: where to start, one row per agent here. s0: the dual to start from (`coupling.Dual.s`), or None for its own
-    start.
+    Attributes
+    ----------
+    problem : Objective
+        The losses, domain and mu of the agents that live here.
+    oracle : Oracle
+        Gradients and values.
+    network : Network
+        Exchanges with neighbours, and reductions over all agents.
+    coupling : Coupling
+        The linear map A whose kernel is consensus.
+    x0 : Array
+        The starting point, one row for each agent here.
+    s0 : Array or None
+        The dual starting point (`coupling.Dual.s`); None for the default.
+    prepared : Any
+        What `Method.prepare` returned.
     """
 
     problem: Objective
@@ -37,7 +51,7 @@ class Context:
     coupling: Coupling
     x0: Array
     s0: Array | None = None
-    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    prepared: Any = None
 
     @property
     def domain(self) -> Domain:
@@ -45,58 +59,174 @@ class Context:
 
     @property
     def pace(self) -> Pace:
-        """How fast gradients and exchanges were so far. Measured, it is never the same twice, and it is not saved: a
-        method keeps in its state what it took from it."""
+        """How fast gradients and exchanges were so far.
+
+        Measured, so never the same twice, and not saved: a method keeps in its state what it took from it.
+        """
         return self.oracle.pace
 
-    def mixing(self, name: str) -> Mixing:
-        """The mixing matrix of that name; "laplacian" takes a bound on lmax, which agents may have to find."""
-
-        def make() -> Mixing:
-            given = {"norm": self.network.norm_bound()} if name == "laplacian" else {}
-            return MIXINGS[name](self.network.graph, **given)
-
-        return self.once(f"mixing {name}", make)
-
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` gives, made once in a run: for what follows from the problem and the network, and may cost."""
-        if name not in self._kept:
-            self._kept[name] = make()
-        return cast(T, self._kept[name])
-
     def mix(self, v: Array, mixing: Mixing) -> Array:
-        """W v: one exchange."""
+        """Return W v: one exchange."""
         return self.network.combine(v, mixing.matrix)
 
 
-@runtime_checkable
-class Method(Protocol):
-    """A frozen dataclass of parameters. It never stops, prints, times or measures: `solve` does.
+class Method(ABC):
+    """Base class of all methods: a frozen dataclass of parameters with `init`, `step` and `output`.
 
-    `step` returns a new state and may consume the arrays of the old one, but not before it has its samples: where a
-    stream ends, the old state is what was reached. A method may also have
-    - `dual(state)`: multipliers, or those that go with each output by name;
-    - `parameters(state)`: numbers that it was given or found;
-    - `iterations(state)`: outer iterations after which its schedule ends;
-    - `evidence(state)`: from what a lower bound on the optimum follows;
-    - `invariant(state)`: rows, in units of the gradient, that add up to zero over all agents as long as links work
-      both ways;
-    - `finish(context, state, apart)`: the state whose output is returned, called when the run ends in order, with the
-      factor by which the agents should come closer at least; it asks the network only, and leaves `state` as it was,
-      for it may be tried before;
-    - class variables `tuned`: the parameter that users would tune; `stops_itself`: a run without a stop ends where the
-      answer is good enough; `keeps`: names of outputs whose arrays later steps leave as they are;
-    - a field `coupling` that names the coupling it wants in its context, and fields `oracle` (one of `gs.oracles`) and
-      `seed` that say how its gradients are sampled.
+    A method describes one outer iteration. It never stops, prints, times or measures: `solve` does.
+    All other members are optional abilities with a default.
+
+    Attributes
+    ----------
+    coupling : str
+        The coupling that the method wants in its context, ``"incidence"`` or ``"laplacian"``.
+    oracle : Sampling or None
+        How gradients are sampled, one of `gradslide.oracles`; None for exact gradients.
+    seed : int
+        The seed of the agents' random streams, where gradients are sampled.
+    tuned : str
+        The parameter that users would tune; empty if there is none.
+    stops_itself : bool
+        Whether a run without a `Stop` ends where the answer is good enough.
+    fixes_iterations : bool
+        Whether the schedule fixes the number of outer iterations ahead, see `iterations`.
+    proves : bool
+        Whether `dual_evidence` yields lower bounds on the optimum.
+    finishes : bool
+        Whether the method has last exchanges, see `finish`.
+    keeps : tuple of str
+        Names of outputs whose arrays later steps leave unchanged.
     """
 
-    def init(self, context: Context) -> Any: ...
+    coupling: str = "incidence"
+    oracle: Sampling | None = None
+    seed: int = 0
+    tuned: ClassVar[str] = ""
+    stops_itself: ClassVar[bool] = False
+    fixes_iterations: ClassVar[bool] = False
+    proves: ClassVar[bool] = False
+    finishes: ClassVar[bool] = False
+    keeps: ClassVar[tuple[str, ...]] = ()
 
-    def step(self, context: Context, state: Any) -> Any: ...
+    @property
+    def name(self) -> str:
+        """The name in tables and messages."""
+        return type(self).__name__
+
+    def prepare(self, context: Context) -> Any:
+        """Return what a run needs all along, and may cost rounds to find; methods read it as `context.prepared`."""
+        return None
+
+    @abstractmethod
+    def init(self, context: Context) -> Any:
+        """Return the state before the first outer iteration."""
+
+    @abstractmethod
+    def step(self, context: Context, state: Any) -> Any:
+        """Return the state after one more outer iteration.
+
+        The arrays of the old state may be overwritten, but not before samples were drawn: if a stream of samples
+        ends, the old state is the result.
+        """
+
+    @abstractmethod
+    def output(self, state: Any) -> Array | Mapping[str, Array]:
+        """Return the current answer, or several by name, the recommended one first."""
+
+    def dual(self, state: Any) -> Array | Mapping[str, Array] | None:
+        """Return the multipliers, or those that belong to each output by name."""
+        return None
+
+    def parameters(self, state: Any) -> dict[str, float]:
+        """Return the numbers that the method was given or found."""
+        return {}
+
+    def iterations(self, state: Any) -> int | None:
+        """Return the number of outer iterations after which the schedule ends, if it does."""
+        return None
+
+    def dual_evidence(self, state: Any) -> Sequence[DualEvidence]:
+        """Return dual points from which lower bounds on the optimum follow."""
+        return ()
+
+    def invariant(self, state: Any) -> Array | None:
+        """Return rows, in units of the gradient, that sum to zero over all agents unless messages were lost."""
+        return None
+
+    def finish(self, context: Context, state: Any, factor: float) -> Any:
+        """Return the state whose output is the answer, after last exchanges that bring the agents closer.
+
+        Called once when a run ends in order. It may be tried before, so it must leave `state` unchanged, and it may
+        only use the network.
+
+        Parameters
+        ----------
+        context : Context
+            As for `step`.
+        state : Any
+            The last state.
+        factor : float
+            The factor by which the disagreement should fall at least.
+
+        Returns
+        -------
+        Any
+            The new state.
+        """
+        return state
+
+
+_ABILITIES = (
+    *("coupling", "oracle", "seed", "tuned", "stops_itself", "keeps"),
+    *("prepare", "dual", "parameters", "iterations", "dual_evidence", "invariant", "finish"),
+)
+
+
+class _Adapted(Method):
+    """A plain object with `init`, `step` and `output`, and any of the other members of `Method`."""
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+        found = {name: getattr(plain, name) for name in _ABILITIES if hasattr(plain, name)}
+        if hasattr(plain, "evidence") and "dual_evidence" not in found:
+            warnings.warn("evidence(state) of a method is now dual_evidence(state)", DeprecationWarning, stacklevel=4)
+            found["dual_evidence"] = plain.evidence
+        found |= {"proves": "dual_evidence" in found, "fixes_iterations": "iterations" in found}
+        found["finishes"] = "finish" in found
+        for name, ability in found.items():
+            setattr(self, name, ability)
+
+    @property
+    def name(self) -> str:
+        return type(self.plain).__name__
+
+    def __repr__(self) -> str:
+        return repr(self.plain)
+
+    def init(self, context: Context) -> Any:
+        return self.plain.init(context)
+
+    def step(self, context: Context, state: Any) -> Any:
+        return self.plain.step(context, state)
 
     def output(self, state: Any) -> Array | Mapping[str, Array]:
-        """The answer so far; or several by name, the recommended one first."""
-        ...
+        return cast(Array, self.plain.output(state))
+
+
+def adapted(method: object) -> Method:
+    """Return the method, or a plain object with `init`, `step` and `output` as one.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, type) or not all(hasattr(method, name) for name in ("init", "step", "output")):
+        rule = "method must have init, step and output"
+        raise InputError(rule, kind_of(method), "for example gs.NIDS() (with brackets)")
+    return _Adapted(method)
 
 
 def require_coupling(name: str) -> None:
@@ -117,17 +247,6 @@ class Copied:
 
     def copy(self) -> Self:
         return copy.deepcopy(self)
-
-
-class Proving:
-    """A method whose state keeps what a lower bound follows from, of the last iteration and on average."""
-
-    def evidence(self, state: Any) -> tuple[Evidence, Evidence]:
-        """Of the averages, and of the last outer iteration."""
-        return (
-            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),
-            Evidence(state.y, state.conjugate, state.dual, averaged=0),
-        )
 
 
 class Look(NamedTuple):

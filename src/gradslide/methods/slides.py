@@ -58,7 +58,7 @@ def slide(
     context: Context, x: Array, x_before: Array, dual: Dual, y: Array, row: Slides, into: Into | None = None
 ) -> Slid:
     """The inner iterations, while the gradient y stays."""
-    slider = slider_of(context)
+    slider: Slider | DeviceSlider | None = context.prepared.slider
     if slider is None:
         return _plain(context, x, x_before, dual, y, row, into)
     if not slider.pays(row.T):
@@ -96,11 +96,6 @@ def _plain(context: Context, x: Array, x_before: Array, dual: Dual, y: Array, ro
 
 
 def slider_of(context: Context) -> Slider | DeviceSlider | None:
-    """Compiled code, if there is any: made when a run begins, since a device may have to be waited for."""
-    return context.once("slider", lambda: _slider(context))
-
-
-def _slider(context: Context) -> Slider | DeviceSlider | None:
     """Compiled code, if all agents are in one place and their sets are known to it."""
     coupling, network, x = context.coupling, context.network, context.x0
     if not (type(coupling) in COUPLINGS.values() and network.is_together):

@@ -3,15 +3,18 @@ and sampling complexity for decentralized and stochastic optimization". PDS and 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import row_wise
 from gradslide._support.types import Array
-from gradslide.methods.base import Context, Copied, Look, Proving, average, unvalued
+from gradslide.kernels.device_sliding import DeviceSlider
+from gradslide.kernels.sliding import Slider
+from gradslide.methods.base import Context, Copied, Look, Method, average, unvalued
 from gradslide.methods.slides import Into, slide, slider_of
 from gradslide.network.coupling import Dual
+from gradslide.theory.certificates import DualEvidence
 from gradslide.theory.schedules import Row, Schedule
 
 
@@ -43,10 +46,20 @@ class State(Copied):
     sigma: float | None = None
 
 
-class Sliding(Proving):
+class Prepared(NamedTuple):
+    """Compiled inner iterations, if there are any."""
+
+    slider: Slider | DeviceSlider | None
+
+
+class Sliding(Method):
     """What methods with this state give back."""
 
+    proves: ClassVar[bool] = True
     keeps: ClassVar[tuple[str, ...]] = ("average",)
+
+    def prepare(self, context: Context) -> Prepared:
+        return Prepared(slider_of(context))
 
     def output(self, state: State) -> dict[str, Array]:
         return {"average": state.x_bar, "hat": state.x_hat, "last": state.x}
@@ -54,6 +67,13 @@ class Sliding(Proving):
     def dual(self, state: State) -> dict[str, Array]:
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"average": state.dual_bar.s, "hat": state.dual.s, "last": state.dual.s}
+
+    def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:
+        """Return the averages, and the last outer iteration."""
+        return (
+            DualEvidence(state.y_bar, state.conjugate_bar, state.dual_bar),
+            DualEvidence(state.y, state.conjugate, state.dual, averaged=0),
+        )
 
     def invariant(self, state: State) -> Array:
         return state.dual.w
@@ -73,7 +93,6 @@ def start(
     x = context.x0
     xp = array_namespace(x)
     dual = context.coupling.start(x, context.s0)
-    slider_of(context)
     return State(
         k=0,
         schedule=schedule,

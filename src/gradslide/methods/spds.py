@@ -2,6 +2,7 @@
 gradient and sampling complexity for decentralized and stochastic optimization"."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.types import Array
@@ -32,6 +33,8 @@ class SPDS(Sliding):
     per agent at x_0 (or a tenth of `samples`; without a network twice that), which are counted. coupling, norm: as for
     PDS. oracle: how samples are drawn, one of `gs.oracles`. seed: of the agents' random streams.
     """
+
+    fixes_iterations: ClassVar[bool] = True
 
     N: int | None = None
     R: float | None = None

@@ -10,9 +10,9 @@ from array_api_compat import array_namespace
 
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
-from gradslide.graphs.mixing import require_mixing
+from gradslide.graphs.mixing import MIXINGS, Mixing, require_mixing
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, as_floats
+from gradslide.methods.base import Context, Method, as_floats
 from gradslide.network.presumed import presumed
 
 # How much of the longest step with a proof is taken.
@@ -22,7 +22,7 @@ _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientSteps:
+class GradientSteps(Method):
     """The parameters of methods that step down gradients and average with their neighbours."""
 
     tuned: ClassVar[str] = "step_size"
@@ -36,6 +36,11 @@ class GradientSteps:
         as_floats(self, "step_size", "L")
         require_mixing(self.mixing)
 
+    def prepare(self, context: Context) -> Mixing:
+        """Return W; "laplacian" takes a bound on lmax, which agents may have to find."""
+        norm = {"norm": context.network.norm_bound()} if self.mixing == "laplacian" else {}
+        return MIXINGS[self.mixing](context.network.graph, **norm)
+
     def step_over_L(self, context: Context) -> float:
         """The step that was given, else 1/L."""
         return 1 / smoothness(context, self.L) if self.step_size is None else self.step_size
@@ -44,7 +49,7 @@ class GradientSteps:
         """The step that was given, else nearly (1 + lmin(W))/L, the longest for W x - a g(x)."""
         if self.step_size is not None:
             return self.step_size
-        return float(_SHARE * (1 + context.mixing(self.mixing).least) / smoothness(context, self.L))
+        return float(_SHARE * (1 + context.prepared.least) / smoothness(context, self.L))
 
 
 def gradient(context: Context, x: Array) -> Array:

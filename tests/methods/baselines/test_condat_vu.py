@@ -8,7 +8,7 @@ from problems import logistic
 from saddle_problems import SaddleCase, box, constrained_case, free, quadratic, saddle_case
 
 import gradslide as gs
-from gradslide.theory.proof import Evidence
+from gradslide.theory.certificates import DualEvidence
 
 
 def iterates(problem, network, method, iterations):
@@ -123,8 +123,8 @@ def test_agents_reach_consensus_at_the_optimum():
 class Averages(gs.CondatVu):
     """Measures the gap of the averages."""
 
-    def evidence(self, state):
-        return (Evidence(state.y_bar, state.conjugate_bar, state.dual_bar),)
+    def dual_evidence(self, state):
+        return (DualEvidence(state.y_bar, state.conjugate_bar, state.dual_bar),)
 
 
 def worst_share(case: SaddleCase, *, L: float, A_norm: float) -> float:

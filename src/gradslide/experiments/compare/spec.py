@@ -147,7 +147,7 @@ def _contender(entry: Entry, grid: list[float]) -> Contender:
     name = Section("method", table).take("name", str)
     if "grid" in entry.table and factors and name in METHODS:
         rule = f"a method with a grid must have something to tune, which {name} has not"
-        require(hasattr(METHODS[name], "tuned"), rule, f"grid = {own}", "write grid = false")
+        require(bool(METHODS[name].tuned), rule, f"grid = {own}", "write grid = false")
     return Contender(entry.name, table, factors)
 
 

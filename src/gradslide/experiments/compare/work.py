@@ -86,7 +86,7 @@ def check(task: Task) -> None:
     network, method, clocks = prepared(task)
     for clock in clocks.values():
         clock.fits(network.graph, problem.loss)
-    spends = "samples" if hasattr(method, "oracle") else "gradients"
+    spends = "gradients" if method.oracle is None else "samples"
     ends = {"iterations", "rounds", "seconds", spends} & set(task.limits)
     rule = f"[limits] must hold one that {task.method.name} comes to"
     require(bool(ends), rule, ", ".join(task.limits), f"add {spends}, rounds or seconds")
@@ -151,7 +151,8 @@ def _method(task: Task) -> Method:
 
 def tuned(method: Contender) -> str:
     """The parameter that a grid multiplies; empty for a method that has none."""
-    return getattr(METHODS.get(method.table.get("name", "")), "tuned", "")
+    kind = METHODS.get(method.table.get("name", ""))
+    return "" if kind is None else kind.tuned
 
 
 def _no_theory() -> float:

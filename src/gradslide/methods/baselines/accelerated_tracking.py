@@ -55,7 +55,7 @@ class AcceleratedTracking(GradientSteps):
             require_number("K", self.K, "leave it out for the default", least=1, whole=True)
 
     def init(self, context: Context) -> State:
-        W = context.mixing(self.mixing).lazy
+        W = context.prepared.lazy
         require_common_domain(context, self)
         a = self.step_over_L(context)
         K = fast_mix_exchanges(W.second) if self.K is None else int(self.K)
@@ -64,7 +64,7 @@ class AcceleratedTracking(GradientSteps):
 
     def step(self, context: Context, state: State) -> State:
         a, K, s_ = state.a, state.K, state
-        W = context.mixing(self.mixing).lazy
+        W = context.prepared.lazy
 
         def mixed(v: Array) -> Array:
             return fast_mix(lambda u: context.mix(u, W), v, K, W.second)

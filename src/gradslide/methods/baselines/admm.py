@@ -2,6 +2,7 @@
 optimization", IEEE Trans. Signal Process. 62, 2014."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
@@ -29,6 +30,13 @@ class State(Copied):
     lap: Array
     dual: Dual
     largest: Array
+
+
+class Prepared(NamedTuple):
+    """The diagonal of the Laplacian, (agents here, 1), and the smoothness of each agent's loss, or of all."""
+
+    degrees: Array
+    L: Array | float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +69,10 @@ class ADMM(Multipliers):
         require_number("most", self.most, "a local problem takes at least one gradient", least=1, whole=True)
         as_floats(self, "c", "tolerance", "L")
 
+    def prepare(self, context: Context) -> Prepared:
+        L = like(context.problem.smoothness()[:, None], context.x0) if self.L is None else self.L
+        return Prepared(degrees(context), L)
+
     def init(self, context: Context) -> State:
         require_euclidean(context, self)
         x = context.x0
@@ -78,10 +90,10 @@ class ADMM(Multipliers):
     def _local_minimum(self, context: Context, s: State) -> tuple[Array, Array]:
         """argmin over X of f + <phi + c Lap x_k, x> + c deg |x - x_k|^2, which is the same; and `largest`."""
         xp, domain, mu = array_namespace(s.x), context.domain, context.problem.mu
-        curvature = 2 * s.c * degrees(context)
-        L = _own_smoothness(context) if self.L is None else self.L
+        prepared: Prepared = context.prepared
+        curvature = 2 * s.c * prepared.degrees
         # All is linear, and X alone bounds it, where even this is 0.
-        S = curvature + mu + L
+        S = curvature + mu + prepared.L
         S = xp.where(S > 0, S, 1.0)
         root = xp.sqrt((curvature + mu) / S)
         momentum = in_dtype((1 - root) / (1 + root), s.x)
@@ -108,8 +120,3 @@ class ADMM(Multipliers):
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"c": state.c}
-
-
-def _own_smoothness(context: Context) -> Array:
-    """Each loss's own constant, (agents here, 1)."""
-    return context.once("smoothness", lambda: like(context.problem.smoothness()[:, None], context.x0))

@@ -60,7 +60,7 @@ class ChocoSGD(SampledSteps):
         as_floats(self, "gamma")
 
     def init(self, context: Context) -> State:
-        W = context.mixing(self.mixing)
+        W = context.prepared
         require_unconstrained(context, self)
         gamma = _theory_gamma(W, self.compressor.quality(context.problem.d)) if self.gamma is None else self.gamma
         x = context.x0
@@ -76,7 +76,7 @@ class ChocoSGD(SampledSteps):
         # Compressors draw their random numbers on the host, and work there.
         c = like(self.compressor.contract(to_numpy(x_half - s.xh), random), x_half)
         xh = s.xh + c
-        mixed = s.s + context.network.combine(c, context.mixing(self.mixing).matrix, encoding=self.compressor)
+        mixed = s.s + context.network.combine(c, context.prepared.matrix, encoding=self.compressor)
         x = x_half + s.gamma * (mixed - xh)
         return State(**self.after(context, s, x, a_k), gamma=s.gamma, xh=xh, s=mixed)
 

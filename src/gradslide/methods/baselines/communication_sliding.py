@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.errors import require_number
 from gradslide._support.types import Array
-from gradslide.methods.base import Context, Copied, as_floats, average
+from gradslide.methods.base import Context, Copied, Method, as_floats, average
 from gradslide.methods.steps import check_positive
 
 # Inner iterations t: one, or several at once.
@@ -77,11 +77,11 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommunicationSliding:
+class CommunicationSliding(Method):
     """What DCS and SDCS share: their parameters, and what they give back."""
 
     tuned: ClassVar[str] = "ratio"
-    coupling: ClassVar[str] = "laplacian"
+    coupling = "laplacian"
 
     ratio: float = 1.0
     growth: int = 10

@@ -8,8 +8,9 @@ from typing import ClassVar
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Copied, Proving, as_floats, average, look, require_coupling, unvalued
+from gradslide.methods.base import Context, Copied, Method, as_floats, average, look, require_coupling, unvalued
 from gradslide.network.coupling import Dual
+from gradslide.theory.certificates import DualEvidence
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CondatVu(Proving):
+class CondatVu(Method):
     """One gradient and one step of z (one product with A, one with A^T, or one exchange) per iteration.
 
     x+ = prox of x - tau (grad ft(x) + A^T z), z+ = prox of z + sigma A (2 x+ - x). Assumes ft convex and L-smooth.
@@ -50,6 +51,7 @@ class CondatVu(Proving):
     """
 
     tuned: ClassVar[str] = "ratio"
+    proves: ClassVar[bool] = True
 
     ratio: float | None = None
     tau: float | None = None
@@ -143,6 +145,13 @@ class CondatVu(Proving):
     def dual(self, state: State) -> dict[str, Array]:
         """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
         return {"last": state.dual.s, "average": state.dual_bar.s}
+
+    def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:
+        """Return the averages, and the last iteration."""
+        return (
+            DualEvidence(state.y_bar, state.conjugate_bar, state.dual_bar),
+            DualEvidence(state.y, state.conjugate, state.dual, averaged=0),
+        )
 
     def invariant(self, state: State) -> Array:
         return state.dual.w

@@ -43,12 +43,11 @@ class DGD(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_common_domain(context, self)
-        context.mixing(self.mixing)
         return State(k=0, step_size=self.step_over_W(context), x=context.x0)
 
     def step(self, context: Context, state: State) -> State:
         s, a = state, state.step_size / (state.k + 1) ** self.decay
-        v = context.mix(s.x, context.mixing(self.mixing)) - a * gradient(context, s.x)
+        v = context.mix(s.x, context.prepared) - a * gradient(context, s.x)
         return State(k=s.k + 1, step_size=s.step_size, x=proximal(context, v, a))
 
     def output(self, state: State) -> Array:

@@ -49,6 +49,10 @@ class DLM(Multipliers):
         check_positive(self, "c", "rho", "L")
         as_floats(self, "c", "rho", "L")
 
+    def prepare(self, context: Context) -> Array:
+        """Return the degrees."""
+        return degrees(context)
+
     def init(self, context: Context) -> State:
         require_unconstrained(context, self)
         x = context.x0
@@ -62,7 +66,7 @@ class DLM(Multipliers):
 
     def step(self, context: Context, state: State) -> State:
         s, network = state, context.network
-        D = in_dtype(2 * s.c * degrees(context) + s.rho, s.x)
+        D = in_dtype(2 * s.c * context.prepared + s.rho, s.x)
         x = s.x - (gradient(context, s.x) + s.dual.w + s.c * s.lap) / D
         lap = network.combine(x, network.laplacian)
         return State(c=s.c, rho=s.rho, x=x, lap=lap, dual=ascended(s.dual, x, lap, s.c))

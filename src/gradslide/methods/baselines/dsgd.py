@@ -46,7 +46,6 @@ class DSGD(SampledSteps):
     """
 
     def init(self, context: Context) -> State:
-        context.mixing(self.mixing)
         require_common_domain(context, self)
         x = context.x0
         a, first, rate, samples = self.steps(context)
@@ -55,7 +54,7 @@ class DSGD(SampledSteps):
     def step(self, context: Context, state: State) -> State:
         s, a_k = state, self.a_k(context, state)
         g = self.sampled_gradient(context, s)
-        x = proximal(context, context.mix(s.x, context.mixing(self.mixing)) - a_k * g, a_k)
+        x = proximal(context, context.mix(s.x, context.prepared) - a_k * g, a_k)
         return State(**self.after(context, s, x, a_k))
 
     def parameters(self, state: State) -> dict[str, float]:

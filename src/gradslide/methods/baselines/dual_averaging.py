@@ -44,7 +44,7 @@ class DualAveraging(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_common_prox(context, self)
-        W = context.mixing(self.mixing)
+        W = context.prepared
         step_size = self._default_step(context, W) if self.step_size is None else self.step_size
         x = context.x0
         # V(x_0, .) must be one function for all agents, wherever each of them starts.
@@ -64,7 +64,7 @@ class DualAveraging(GradientSteps):
     def step(self, context: Context, state: State) -> State:
         s, k = state, state.k + 1
         a = s.step_size / math.sqrt(k)
-        z = context.mix(s.z, context.mixing(self.mixing)) + context.oracle.gradient(s.x)
+        z = context.mix(s.z, context.prepared) + context.oracle.gradient(s.x)
         x = context.domain.prox((s.anchor / a - z) / k, context.problem.mu + 1 / (k * a))
         return State(k=k, step_size=s.step_size, anchor=s.anchor, x=x, x_bar=average(s.x_bar, x, 1 / k), z=z)
 

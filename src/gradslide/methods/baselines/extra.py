@@ -36,14 +36,13 @@ class EXTRA(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_euclidean(context, self)
-        context.mixing(self.mixing)
         x = context.x0
         return State(k=0, a=self.step_over_W(context), x=x, v=x, x_prev=x, mixed_prev=x, g_prev=0 * x)
 
     def step(self, context: Context, state: State) -> State:
         a, s = state.a, state
         g = gradient(context, s.x)
-        mixed = context.mix(s.x, context.mixing(self.mixing))
+        mixed = context.mix(s.x, context.prepared)
         v = mixed - a * g if s.k == 0 else mixed + s.v - s.mixed_prev - a * (g - s.g_prev)
         x = proximal(context, v, a)
         return State(k=s.k + 1, a=a, x=x, v=v, x_prev=s.x, mixed_prev=(s.x + mixed) / 2, g_prev=g)

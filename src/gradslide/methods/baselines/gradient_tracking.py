@@ -38,14 +38,13 @@ class GradientTracking(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_common_domain(context, self)
-        context.mixing(self.mixing)
         a = self.step_over_L(context)
         x = context.x0
         g = gradient(context, x)
         return State(k=0, a=a, x=x, g=g, s=g)
 
     def step(self, context: Context, state: State) -> State:
-        a, s, W = state.a, state, context.mixing(self.mixing).lazy
+        a, s, W = state.a, state, context.prepared.lazy
         x = proximal(context, context.mix(s.x - a * s.s, W), a)
         g = gradient(context, x)
         return State(k=s.k + 1, a=a, x=x, g=g, s=context.mix(s.s + g - s.g, W))

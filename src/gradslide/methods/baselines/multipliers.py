@@ -5,14 +5,14 @@ from typing import Any, ClassVar, cast
 
 from gradslide._support.arrays import like
 from gradslide._support.types import Array
-from gradslide.methods.base import Context
+from gradslide.methods.base import Context, Method
 from gradslide.network.coupling import Dual, NetworkCoupling
 
 # No f_i is taken to be worse conditioned when c is chosen; without mu that is all there is to go by.
 _CONDITION = 100
 
 
-class Multipliers:
+class Multipliers(Method):
     """What methods give back whose state has x and the dual (s, phi)."""
 
     tuned: ClassVar[str] = "c"
@@ -39,11 +39,7 @@ def penalty(context: Context, L: float) -> float:
 def degrees(context: Context) -> Array:
     """The diagonal of the Laplacian, (agents here, 1)."""
     network = context.network
-
-    def make() -> Array:
-        return like(network.graph.weighted_degrees[list(network.agents), None], context.x0)
-
-    return context.once("degrees", make)
+    return like(network.graph.weighted_degrees[list(network.agents), None], context.x0)
 
 
 def ascended(dual: Dual, x: Array, lap: Array, c: float) -> Dual:

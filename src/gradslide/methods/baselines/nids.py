@@ -34,7 +34,6 @@ class NIDS(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_euclidean(context, self)
-        context.mixing(self.mixing)
         a = self.step_over_L(context)
         x = context.x0
         return State(k=0, a=a, x=x, v=x, x_prev=x, g_prev=0 * x)
@@ -46,7 +45,7 @@ class NIDS(GradientSteps):
             v = s.x - a * g
         else:
             u = 2 * s.x - s.x_prev - a * (g - s.g_prev)
-            v = s.v - s.x + (u + context.mix(u, context.mixing(self.mixing))) / 2
+            v = s.v - s.x + (u + context.mix(u, context.prepared)) / 2
         return State(k=s.k + 1, a=a, x=proximal(context, v, a), v=v, x_prev=s.x, g_prev=g)
 
     def output(self, state: State) -> Array:

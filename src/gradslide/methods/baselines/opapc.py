@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_exchanges
-from gradslide.methods.base import Context, Copied, as_floats
+from gradslide.methods.base import Context, Copied, Method, as_floats
 from gradslide.methods.steps import check_positive, gradient, require_strongly_convex, require_unconstrained, smoothness
 
 # The largest eigenvalue of C, as the paper has it. As floor(sqrt(chi)) rounds down it may be up to 8/5; theta eta times
@@ -30,7 +30,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OPAPC:
+class OPAPC(Method):
     """One gradient and floor(sqrt(chi)) exchanges per iteration, chi = lmax/l2 of the Laplacian, for min sum_i f_i(x).
 
     x_g = tau x + (1 - tau) x_f; x_half = (x - eta (g(x_g) - mu x_g + y))/(1 + eta mu); y+ = y + theta C x_half; x+ =

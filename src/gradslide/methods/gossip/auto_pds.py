@@ -4,7 +4,7 @@ around an inner loop chosen by the problem."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -13,18 +13,21 @@ from gradslide._support.arrays import dot
 from gradslide._support.errors import require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev
+from gradslide.kernels.device_sliding import DeviceSlider
+from gradslide.kernels.sliding import Slider
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, as_floats
+from gradslide.methods.base import Context, Look, Method, as_floats
 from gradslide.methods.gossip.agreement import AGREEMENTS, require_agreement
 from gradslide.methods.gossip.attempt import attempt, smooth_value
 from gradslide.methods.gossip.curvature import Rules
 from gradslide.methods.gossip.epochs import restarted
 from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide
-from gradslide.methods.gossip.opening import Opening, opened
+from gradslide.methods.gossip.opening import opened
 from gradslide.methods.gossip.plan import Plan
 from gradslide.methods.gossip.state import Memory, State
+from gradslide.methods.slides import slider_of
 from gradslide.methods.steps import check_positive, is_common, is_free
-from gradslide.theory.proof import Evidence
+from gradslide.theory.certificates import DualEvidence
 
 # The inner loops, and the parameters that each has no use for.
 _UNUSED = {"shared": ("R",), "own": (), "sliding": ("K", "spectrum")}
@@ -38,8 +41,18 @@ _PRACTICE = 2.0
 _MEASURED_AFTER = 3
 
 
+class Prepared(NamedTuple):
+    """The inner loop, the plan for the network, gradient and conjugate at x_0, and the first L."""
+
+    inner: Inner
+    slider: Slider | DeviceSlider | None
+    plan: Plan
+    look: Look
+    L: float
+
+
 @dataclass(frozen=True, kw_only=True)
-class AutoPDS:
+class AutoPDS(Method):
     """For min sum_i f_i(x), x in X, over a network, with exact gradients: nothing has to be given.
 
     One accelerated outer loop. Each outer iteration takes one gradient per agent, and values at two points where the
@@ -61,6 +74,8 @@ class AutoPDS:
     """
 
     stops_itself: ClassVar[bool] = True
+    proves: ClassVar[bool] = True
+    finishes: ClassVar[bool] = True
 
     balance: float | str = 1.0
     agreement: str = "late"
@@ -97,9 +112,15 @@ class AutoPDS:
             require_number("spectrum[1]", most, "the largest eigenvalue of the Laplacian", least=least)
             object.__setattr__(self, "spectrum", (float(least), float(most)))
 
+    def prepare(self, context: Context) -> Prepared:
+        inner = self._chosen(context)
+        needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
+        slider = slider_of(context) if isinstance(inner, Slide) else None
+        return Prepared(inner, slider, *opened(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima))
+
     def init(self, context: Context) -> State:
-        plan, (y, conjugate), L = self._opening(context)
-        inner, x, L = self._inner(context), context.x0, self.L or self.first_L or L
+        inner, _, plan, (y, conjugate), L = context.prepared
+        x, L = context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         memory = Memory(
             K=inner.exchanges(plan, balance) if self.K is None else self.K,
@@ -146,7 +167,7 @@ class AutoPDS:
         )
 
     def step(self, context: Context, state: State) -> State:
-        plan, inner = self._opening(context).plan, self._inner(context)
+        plan, inner = context.prepared.plan, context.prepared.inner
         rules = self._rules(state.memory.balance)
         agreement = AGREEMENTS[self._agreement(context, state.memory)](rules)
         s, attempts = state, 0
@@ -171,42 +192,32 @@ class AutoPDS:
             return {"average": s, "last": s}
         return {"best": s if state.memory.last_is_better else s_bar, "average": s_bar, "last": s}
 
-    def evidence(self, state: State) -> tuple[Evidence, Evidence]:
+    def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:
         """Of the averages of this epoch, and of the last outer iteration."""
         return (
-            Evidence(state.y_bar, state.conjugate_bar, state.dual_bar, averaged=max(1, state.k)),
-            Evidence(state.y, state.conjugate, state.dual, averaged=0),
+            DualEvidence(state.y_bar, state.conjugate_bar, state.dual_bar, averaged=max(1, state.k)),
+            DualEvidence(state.y, state.conjugate, state.dual, averaged=0),
         )
 
     def invariant(self, state: State) -> Array:
         return state.dual.w
 
-    def finish(self, context: Context, state: State, apart: float) -> State:
+    def finish(self, context: Context, state: State, factor: float) -> State:
         """Mix the answers a few rounds more, or as many as are asked for, where all agents have the same X."""
-        plan = self._opening(context).plan
+        plan: Plan = context.prepared.plan
         if not state.memory.follows_lagrangian or plan.most == 0:
             return state
 
         def multiply(v: Array) -> Array:
             return context.network.combine(v, plan.matrix)
 
-        rest = chebyshev(multiply, state.x_bar, plan.final_exchanges(apart), least=plan.least, most=plan.most)
+        rest = chebyshev(multiply, state.x_bar, plan.final_exchanges(factor), least=plan.least, most=plan.most)
         return replace(state, x_bar=context.domain.project(state.x_bar - rest))
 
     def parameters(self, state: State) -> dict[str, float]:
         m = state.memory
         found = {"L": state.L, "K": m.K, "balance": m.balance, "restarts": state.epoch}
         return found | ({"R": m.R} if m.R > 0 else {})
-
-    def _opening(self, context: Context) -> Opening:
-        def make() -> Opening:
-            needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
-            return opened(context, self._inner(context), self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
-
-        return context.once("opening", make)
-
-    def _inner(self, context: Context) -> Inner:
-        return context.once("inner", lambda: self._chosen(context))
 
     def _chosen(self, context: Context) -> Inner:
         """The inner loop that was asked for, else the best for this domain."""

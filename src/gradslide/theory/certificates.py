@@ -33,7 +33,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _LARGE = 1 << 18
 
 
-class Evidence(NamedTuple):
+class DualEvidence(NamedTuple):
     """From what a lower bound on the optimum follows: of one outer iteration, or averages over several.
 
     y: the gradients y_k. conjugate: ft*(y_k) = <x_under_k, y_k> - ft(x_under_k), one per row of x; NaN where it is not
@@ -46,10 +46,10 @@ class Evidence(NamedTuple):
     dual: Dual
     averaged: int | None = None
 
-    def rows(self, rows: slice) -> "Evidence":
+    def rows(self, rows: slice) -> "DualEvidence":
         """That of some of the agents."""
         dual = Dual(self.dual.s[rows], self.dual.w[rows])
-        return Evidence(self.y[rows], self.conjugate[rows], dual, self.averaged)
+        return DualEvidence(self.y[rows], self.conjugate[rows], dual, self.averaged)
 
 
 class Values(Protocol):
@@ -77,7 +77,7 @@ class Found:
     also: float | None = None
 
 
-class Examiner:
+class CertificateEvaluator:
     """Adds up over all agents what each of them knows of its part.
 
     reduce: `network.agree`, whose control rounds are counted, for decisions; `network.observe`, which is free, for
@@ -111,7 +111,7 @@ class Examiner:
     def examine(
         self,
         x: Array,
-        evidence: Sequence[Evidence],
+        evidence: Sequence[DualEvidence],
         *,
         gap: bool = False,
         apart: bool = False,
@@ -254,7 +254,7 @@ def _in_pieces(problem: Objective, x: Array, part: Callable[[Objective | Piece, 
     return np.concatenate(parts)
 
 
-def lower_part(problem: Objective | Piece, evidence: Evidence, pull: Array, x: Array, mean: float, m: int) -> Array:
+def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, x: Array, mean: float, m: int) -> Array:
     """What each agent here adds to the lower bound, less what rounding may have added to it, (agents,).
 
     pull: w_i, which add up to 0 over all m agents. x, mean: the agents' points, and the length of their mean, for the
