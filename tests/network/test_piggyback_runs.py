@@ -24,6 +24,9 @@ class LateState(Copied):
 class Late:
     """Mixes, and moves by sums that come late; keeps all that it heard, and when."""
 
+    def prepare(self, context):
+        return gs.mixing.metropolis(context.network.graph)
+
     def init(self, context):
         context.network.post(context.x0.sum(axis=1), "sum")
         return LateState(context.x0 + np.arange(context.network.m)[:, None], (), 0)
@@ -34,10 +37,10 @@ class Late:
         largest = tuple((state.k, float(value)) for value in net.arrived("max"))
         net.post(np.sin(x).sum(axis=1), "sum")
         net.post(x.max(axis=1), "max")
-        x = context.mix(x, context.mixing("metropolis")) - 0.01 * context.oracle.gradient(x)
+        x = context.mix(x, context.prepared) - 0.01 * context.oracle.gradient(x)
         for _, total in heard:
             x = x + 0.01 * np.cos(total)
-        return LateState(context.mix(x, context.mixing("metropolis")), state.heard + heard + largest, state.k + 1)
+        return LateState(context.mix(x, context.prepared), state.heard + heard + largest, state.k + 1)
 
     def output(self, state):
         return state.x

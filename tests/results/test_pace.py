@@ -188,11 +188,14 @@ class State(Copied):
 class Curious:
     """Takes the ratio after every step."""
 
+    def prepare(self, context):
+        return gs.mixing.metropolis(context.network.graph)
+
     def init(self, context):
         return State(context.x0, (context.pace.ratio(),))
 
     def step(self, context, state):
-        x = context.mix(state.x, context.mixing("metropolis")) - 0.01 * context.oracle.gradient(state.x)
+        x = context.mix(state.x, context.prepared) - 0.01 * context.oracle.gradient(state.x)
         return State(x, (*state.ratios, context.pace.ratio()))
 
     def output(self, state):

@@ -5,7 +5,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from array_api_compat import array_namespace
@@ -14,7 +14,7 @@ from gradslide._support.arrays import row_wise
 from gradslide._support.errors import InputError, kind_of, unknown_name
 from gradslide._support.types import Array
 from gradslide.domains import Domain
-from gradslide.graphs.mixing import Mixing
+from gradslide.graphs.mixing import MIXINGS, Mixing
 from gradslide.network.base import Network
 from gradslide.network.coupling import COUPLINGS, Coupling
 from gradslide.oracles import Oracle, Sampling
@@ -52,6 +52,7 @@ class Context:
     x0: Array
     s0: Array | None = None
     prepared: Any = None
+    _mixings: dict[str, Mixing] = field(default_factory=dict, repr=False)
 
     @property
     def domain(self) -> Domain:
@@ -64,6 +65,14 @@ class Context:
         Measured, so never the same twice, and not saved: a method keeps in its state what it took from it.
         """
         return self.oracle.pace
+
+    def mixing(self, name: str) -> Mixing:
+        """Return the mixing matrix of that name; deprecated: make it once in `Method.prepare`."""
+        warnings.warn("make the mixing matrix in prepare(context)", DeprecationWarning, stacklevel=2)
+        if name not in self._mixings:
+            norm = {"norm": self.network.norm_bound()} if name == "laplacian" else {}
+            self._mixings[name] = MIXINGS[name](self.network.graph, **norm)
+        return self._mixings[name]
 
     def mix(self, v: Array, mixing: Mixing) -> Array:
         """Return W v: one exchange."""

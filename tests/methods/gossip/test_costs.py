@@ -61,7 +61,7 @@ def test_a_given_spectrum_is_taken_and_the_graph_not_asked_for():
     star = gs.Graph.star(9)
     for spectrum, is_even in [((1.0, 9.0), True), (None, False)]:
         context, _ = opened(small_problem(m=9), star, method := gs.AutoPDS(spectrum=spectrum))
-        assert (np.ptp(method._opening(context).plan.D) <= 0.3) == is_even
+        assert (np.ptp(context.prepared.plan.D) <= 0.3) == is_even
 
 
 def test_R_is_kept_where_it_is_given_and_found_where_not():

@@ -113,8 +113,8 @@ def test_one_step_with_sets_of_their_own_keeps_its_inequality(graph, name):
     """<y, v - x'> + r(v) - r(x') + <w', v> - <w+, x'> <= p/2 (|x - x'|_D^2 - |x+ - x'|_D^2 - |v - x|_D^2)
     + (|w' - w|^2 - |w' - w+|^2)_{M^+}/(2 p), M = D (I - mix), for all x' in X and w' that add up to zero."""
     problem = small_problem(0, UNLIKE[name])
-    context, first = opened(problem, graph, method := gs.AutoPDS(inner="own"))
-    plan, net = method._opening(context).plan, Net(graph)
+    context, first = opened(problem, graph, gs.AutoPDS(inner="own"))
+    plan, net = context.prepared.plan, Net(graph)
     rng = np.random.default_rng(0)
     tightest = math.inf
 
