@@ -1,7 +1,51 @@
-"""What all tests share."""
+"""What all tests share: which cases of a parametrized test the fast suite takes, and Ctrl-C."""
 
 import signal
+from collections import defaultdict
+from itertools import combinations
+
+import pytest
 
 # A shell lets what it starts in the background ignore Ctrl-C; its tests need it there, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def covering(cases: list[frozenset], strength: int) -> set[int]:
+    """The numbers of a few cases that hold every combination of `strength` values that any case holds (greedily)."""
+    held = [{frozenset(some) for some in combinations(sorted(case), min(strength, len(case)))} for case in cases]
+    missing = set().union(*held)
+    chosen = set()
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(held[number] & missing))
+        chosen.add(best)
+        missing -= held[best]
+    return chosen
+
+
+def values_of(item: pytest.Item) -> frozenset:
+    """What one case of a parametrized test takes from each list of values, those of one decorator together."""
+    given = {name: id(value) for name, value in item.callspec.params.items()}
+    together = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    lists = [names.replace(",", " ").split() if isinstance(names, str) else names for names in together]
+    listed = {name for names in lists for name in names}
+    lists += [[name] for name in given if name not in listed]
+    return frozenset((number, tuple(given[name] for name in names)) for number, names in enumerate(lists))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow the cases that `first` and `covering` leave to the whole suite."""
+    tests = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec"):
+            tests[item.nodeid.split("[")[0]].append(item)
+    for cases in tests.values():
+        for mark in cases[0].iter_markers("first"):
+            chosen = range(*mark.args)
+        for mark in cases[0].iter_markers("covering"):
+            chosen = covering([values_of(item) for item in cases], *mark.args or (1,))
+        if cases[0].get_closest_marker("first") or cases[0].get_closest_marker("covering"):
+            for number, item in enumerate(cases):
+                if number not in chosen:
+                    item.add_marker(pytest.mark.slow)

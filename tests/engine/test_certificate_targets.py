@@ -36,6 +36,7 @@ STOPS = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", STOPS)
 @pytest.mark.parametrize("record_every", [1, 1000])
 def test_a_decision_costs_what_it_takes(name, record_every):

@@ -103,6 +103,7 @@ def check_broken(solution, method):
 # Damage
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [*((name, np.float64) for name in GRAPHS), *((name, np.float32) for name in ("ring", "random"))],
@@ -121,6 +122,7 @@ def test_a_link_that_works_one_way_only_is_noticed_and_does_harm(method, name, d
     assert np.linalg.norm(broken.mean - optimum) > 3 * apart + 1e-3
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.2])
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("share", [0.5, 0.1])
@@ -191,6 +193,7 @@ def test_a_method_that_says_nothing_of_an_invariant_is_left_alone():
 # No damage
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("graph", [GRAPHS["ring"], GRAPHS["random"]], ids=repr)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -201,6 +204,7 @@ def test_links_that_fail_both_ways_do_no_harm(method, graph, dtype, share):
         assert run(problem_of(graph.m, dtype), network, method, iterations=iterations).warnings == ()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("block", range(3))
 @pytest.mark.parametrize("mu", [0.0, 0.4])
 def test_no_false_alarm_over_random_problems(block, mu):
@@ -229,16 +233,18 @@ def quadratic_of(m, dtype, *, center=0.0, condition=1.0, alike=False, seed=0):
     return gs.losses.Quadratic(Q.astype(dtype), (-curvature * target).astype(dtype))
 
 
+@pytest.mark.parametrize("rounds", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", ACCUMULATING.values(), ids=ACCUMULATING)
-def test_no_false_alarm_over_many_rounds_in_single_precision(method):
+def test_no_false_alarm_over_many_rounds_in_single_precision(method, rounds):
     graph = gs.Graph.random(8, 3, seed=0)
     problem = gs.Problem(quadratic_of(8, np.float32, center=30.0, condition=10.0))
-    solution = run(problem, graph, method, iterations=None, rounds=20_000, record_every=100)
-    assert solution.costs.rounds >= 20_000
+    solution = run(problem, graph, method, iterations=None, rounds=rounds, record_every=100)
+    assert solution.costs.rounds >= rounds
     assert solution.x.dtype == np.float32
     assert solution.warnings == ()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("graph", [GRAPHS["ring"], GRAPHS["random"]], ids=repr)
@@ -259,6 +265,7 @@ def test_no_false_alarm_from_roundings_of_points_far_from_0():
     assert run(problem, graph, gs.NIDS(), iterations=3000, record_every=100).warnings == ()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("scale", [1e-12, 1e-4, 1e4, 1e12])
 def test_units_do_not_matter(method, scale):
@@ -270,6 +277,7 @@ def test_units_do_not_matter(method, scale):
     check_broken(run(gs.Problem(loss), one_way(graph), method, iterations=100), method)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", [gs.PDS(), gs.CondatVu(), gs.PDS(coupling="laplacian")])
 @pytest.mark.parametrize("shift", [0.0, 1e3])
 def test_no_false_alarm_after_a_warm_start(method, shift):

@@ -78,6 +78,7 @@ def contradiction(seed, name, sense, kind, mu):
     return gs.LinearlyConstrained(loss_of(rng, d, kind), A, domain=domain, mu=mu, **given)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("sense", SENSES)
 @pytest.mark.parametrize("name", DOMAINS)
@@ -88,6 +89,7 @@ def test_contradictions_are_called_infeasible(name, sense, method):
             assert solve_with_an_end(problem, method, stop).status is gs.Status.INFEASIBLE, (seed, kind, mu)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("name", COMPACT)
 def test_constraints_out_of_reach_of_the_set_are_called_infeasible(name, method):
@@ -170,6 +172,7 @@ def test_240_hard_problems_are_not_called_unsolvable(block):
 LONG = gs.Stop(operator_products=18_000, iterations=1000)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("eps", [1e-1, 1e-2, 1e-3, 1e-4])
 def test_lines_that_cross_far_away_are_not_called_infeasible(eps, method):
@@ -186,6 +189,7 @@ def test_lines_that_cross_far_away_are_not_called_infeasible(eps, method):
         assert gs.solve(problem, method=method, stop=LONG).status not in NO_SOLUTION, problem
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", [*METHODS.values(), gs.PDS(R=1e-3), gs.PDS(R=1e3)])
 @pytest.mark.parametrize("eps", [1e-2, 1e-3, 1e-4, 1e-5])
 def test_linear_programs_with_a_far_vertex_are_not_called_unbounded(eps, method):
@@ -199,6 +203,7 @@ def test_linear_programs_with_a_far_vertex_are_not_called_unbounded(eps, method)
         assert gs.solve(problem, method=method, stop=LONG).status not in NO_SOLUTION
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("method", [*METHODS.values(), gs.PDS(R=1e-3)])
 def test_flat_problems_with_a_far_solution_are_not_called_unbounded(method):
     for eps in (1e-2, 1e-4, 1e-6):
@@ -234,6 +239,7 @@ def unbounded_problems():
     }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("name", unbounded_problems())
 def test_unbounded_problems_end(name, method):

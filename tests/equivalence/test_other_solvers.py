@@ -25,6 +25,7 @@ def assert_signs(problem, z, product, tolerance):
     np.testing.assert_allclose(product[below], term.lower[0][below], atol=1e-2)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("sense", ["==", "<=", ">=", "interval"])
 @pytest.mark.parametrize("make_loss", LOSSES)
 @pytest.mark.parametrize("make_x", SIDES)
@@ -130,8 +131,9 @@ def test_a_logistic_loss_with_bounds_agrees_with_SLSQP():
     assert solution.history[-1].objective == pytest.approx(exact.fun, abs=1e-3)
 
 
-def test_saddle_points_agree_with_an_interior_point_solver():
-    for seed in range(24):
+@pytest.mark.parametrize("seeds", [range(6, 12), pytest.param(range(24), marks=pytest.mark.slow)], ids=str)
+def test_saddle_points_agree_with_an_interior_point_solver(seeds):
+    for seed in seeds:
         case = saddle_case(seed, (0.0, 0.2)[seed // 8 % 2])
         optimum = case.optimum()
         solution = gs.solve(case.problem, stop=gs.Stop(operator_products=3000), output="last", record_every=10)
@@ -168,6 +170,7 @@ def well_conditioned(seed, scale, A_scale, kind):
     return gs.LinearlyConstrained(loss, A, b, domain, mu, sense=sense)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("scale", "A_scale"), [(1e-3, 1e2), (1.0, 1.0), (1e3, 1e-2)])
 @pytest.mark.parametrize("kind", ["ridge", "box"])
 def test_with_nothing_given_well_conditioned_problems_converge(kind, scale, A_scale):

@@ -37,6 +37,7 @@ def worst_excess(case: Case, L: float, iterations: int = ITERATIONS) -> float:
     return max(excess)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("block", range(8))
 def test_theorem_1_over_240_problems(block):
     for seed in range(30 * block, 30 * block + 30):
@@ -45,6 +46,7 @@ def test_theorem_1_over_240_problems(block):
         assert worst_excess(case, case.L) <= 0, f"seed {seed}: {case.label}"
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_the_bounds_break_when_L_is_ten_times_too_small(seed):
     case = alike_case(seed)

@@ -78,6 +78,7 @@ def measure_case(case, oracle, sigma, N, seeds=100):
     )
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 2.0])
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("name", GRAPHS)
@@ -105,6 +106,7 @@ def largest_sigma(features, targets, rows, radius):
     return math.sqrt(total / len(rows))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 2.0])
 @pytest.mark.parametrize("coupling", COUPLINGS)
 def test_theorem_2_holds_with_rows_of_least_squares(coupling, mu):
@@ -202,6 +204,7 @@ def coins(m):
 ALIKE = {"noise": noisy, "rows of least squares": located, "rows of logistic regression": coins}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("name", GRAPHS)

@@ -34,12 +34,14 @@ def check_bounds(case: Case, method, iterations: int) -> list:
 contradictory = pytest.mark.filterwarnings("ignore:the lower bound:RuntimeWarning")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("block", range(9))
 def test_no_lower_bound_exceeds_the_optimum_over_207_problems(block):
     for seed in range(23 * block, 23 * (block + 1)):
         check_bounds(make_case(seed), gs.PDS(), 30)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("block", range(2))
 def test_no_lower_bound_of_condat_vu_exceeds_the_optimum(block):
     for seed in range(300 + 30 * block, 330 + 30 * block, 2):

@@ -16,6 +16,7 @@ def mu_of(seed):
     return (0.0, 0.0, 0.1, 1.0)[seed // 8 % 4]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("method", [gs.PDS(), gs.CondatVu()], ids=["PDS", "CondatVu"])
 @pytest.mark.parametrize("block", range(8))
 def test_the_optimum_lies_between_the_bounds_over_200_saddle_point_problems(block, method):
@@ -33,10 +34,11 @@ def test_the_optimum_lies_between_the_bounds_over_200_saddle_point_problems(bloc
 
 
 @pytest.mark.parametrize("method", [gs.PDS(), gs.CondatVu()], ids=["PDS", "CondatVu"])
-def test_the_lower_bound_holds_over_60_constrained_problems(method):
+@pytest.mark.parametrize("seeds", [range(15), pytest.param(range(15, 60), marks=pytest.mark.slow)], ids=str)
+def test_the_lower_bound_holds_over_60_constrained_problems(method, seeds):
     """No upper bound there: a point that is not quite feasible may lie below the optimum."""
     below = 0
-    for seed in range(60):
+    for seed in seeds:
         case = constrained_case(seed, mu_of(seed))
         if not case.problem.has_gap:
             continue
@@ -51,9 +53,10 @@ def test_the_lower_bound_holds_over_60_constrained_problems(method):
     assert below > 0
 
 
-def test_the_gap_closes_on_saddle_points_of_every_kind():
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 32), marks=pytest.mark.slow)], ids=str)
+def test_the_gap_closes_on_saddle_points_of_every_kind(seeds):
     """Bounds that are true but loose would not."""
-    for seed in range(32):
+    for seed in seeds:
         case = saddle_case(seed, mu_of(seed))
         solution = gs.solve(case.problem, stop=gs.Stop(operator_products=4000), record_every=1000)
         assert 0 <= solution.certificate.gap + 1e-12 <= 2e-2 * (1 + abs(solution.certificate.upper)), case.label

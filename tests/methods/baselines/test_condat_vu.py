@@ -93,19 +93,20 @@ def test_constraints_that_make_all_agents_agree_are_the_network():
         assert here.costs.operator_products == 60
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("sense", ["==", "<=", "interval"])
-def test_it_converges_to_the_exact_solution(sense):
-    for seed in range(4):
-        case = constrained_case(seed, 0.5, make_loss=quadratic, make_x=(box, free)[seed % 2], sense=sense, m=1)
-        stop = gs.Stop(iterations=6000)
-        solution = gs.solve(case.problem, method=gs.CondatVu(), stop=stop, output="last", record_every=500)
-        np.testing.assert_allclose(solution.x, case.x, atol=2e-4, err_msg=case.label)
-        assert solution.history[-1].objective == pytest.approx(case.optimum, abs=1e-4)
-        assert solution.history[-1].residual < 1e-4
-        # Multipliers of active bounds on x and of A x may take turns; their pull on x may not.
-        np.testing.assert_allclose(
-            case.problem.A.apply_adjoint(solution.dual), case.problem.A.apply_adjoint(case.z), atol=1e-2
-        )
+@pytest.mark.parametrize("seed", range(4))
+def test_it_converges_to_the_exact_solution(sense, seed):
+    case = constrained_case(seed, 0.5, make_loss=quadratic, make_x=(box, free)[seed % 2], sense=sense, m=1)
+    stop = gs.Stop(iterations=6000)
+    solution = gs.solve(case.problem, method=gs.CondatVu(), stop=stop, output="last", record_every=500)
+    np.testing.assert_allclose(solution.x, case.x, atol=2e-4, err_msg=case.label)
+    assert solution.history[-1].objective == pytest.approx(case.optimum, abs=1e-4)
+    assert solution.history[-1].residual < 1e-4
+    # Multipliers of active bounds on x and of A x may take turns; their pull on x may not.
+    np.testing.assert_allclose(
+        case.problem.A.apply_adjoint(solution.dual), case.problem.A.apply_adjoint(case.z), atol=1e-2
+    )
 
 
 @pytest.mark.slow
@@ -137,6 +138,7 @@ def worst_share(case: SaddleCase, *, L: float, A_norm: float) -> float:
     return max(record.iteration * (record.gap - 1e-9) / bound for record in solution.history)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("block", range(4))
 def test_the_gap_of_the_averages_keeps_its_bound_over_100_problems(block):
     for seed in range(25 * block, 25 * block + 25):
