@@ -89,8 +89,10 @@ def expected(tmp_path_factory):
     return folder / "out"
 
 
-def test_n_starts_the_processes_and_shows_one_table(tmp_path, expected):
-    done = run(gradslide("run", write_spec(tmp_path), "-n", 3))
+@pytest.mark.first(1)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_n_starts_the_processes_and_shows_one_table(ranks, tmp_path, expected):
+    done = run(gradslide("run", write_spec(tmp_path), "-n", ranks))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("written:") == done.stdout.count("control:") == 1
     check_same_answers(tmp_path / "out", expected)
@@ -183,15 +185,17 @@ def test_the_processes_get_the_same_command_without_n(arguments, kept):
     assert _without_n(arguments) == kept
 
 
-def test_the_program_in_the_docs_runs(tmp_path):
+@pytest.mark.first(1)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_the_program_in_the_docs_runs(ranks, tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
     (tmp_path / "program.py").write_text(text.split("```py\n")[1].split("```")[0])
-    command = [MPIEXEC, "-n", "3", sys.executable, "-W", "error", "program.py"]
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-W", "error", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "CONVERGED" in done.stdout
     assert "(40, 5)" in done.stdout
-    assert len(list(tmp_path.glob("run.*-of-3.npz"))) == 3
+    assert len(list(tmp_path.glob(f"run.*-of-{ranks}.npz"))) == ranks
 
 
 # ---- what ends it early
@@ -246,17 +250,19 @@ def is_gone(pid):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
-def test_a_rank_that_dies_or_hangs_ends_all_and_the_run_can_be_resumed(how, tmp_path):
+@pytest.mark.first(1)
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_dies_or_hangs_ends_all_and_the_run_can_be_resumed(how, ranks, tmp_path):
     spec = write_spec(tmp_path, iterations=4000, checkpoint="true")
-    process = started(spec, 3, "-q", "--timeout", 3)
-    ranks = ranks_of(process, 3, tmp_path / "out")
-    os.kill(ranks[1], how)
+    process = started(spec, ranks, "-q", "--timeout", 3)
+    pids = ranks_of(process, ranks, tmp_path / "out")
+    os.kill(pids[1], how)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "rank" in errors
     assert "in round" in errors
-    assert all(is_gone(pid) for pid in ranks)
+    assert all(is_gone(pid) for pid in pids)
     # With one iteration to go it is there already: it went on from where it was.
     done = run(gradslide("run", write_spec(tmp_path, iterations=1, checkpoint="true"), "-q", "-n", 2, "--resume"))
     assert done.returncode == 0, done.stderr
@@ -284,13 +290,15 @@ def test_what_else_ends_it_leaves_no_process_behind(how, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_ctrl_c_ends_all_in_order(tmp_path):
+@pytest.mark.first(1)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ctrl_c_ends_all_in_order(ranks, tmp_path):
     spec = write_spec(tmp_path, iterations=10**6, checkpoint="true")
-    process = started(spec, 3)
-    ranks = ranks_of(process, 3, tmp_path / "out")
+    process = started(spec, ranks)
+    pids = ranks_of(process, ranks, tmp_path / "out")
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 2, errors
     assert "interrupted" in output
-    assert all(is_gone(pid) for pid in ranks)
+    assert all(is_gone(pid) for pid in pids)
     assert answers(tmp_path / "out")["ring.solution.npz"].status is gs.Status.INTERRUPTED

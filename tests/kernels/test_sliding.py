@@ -89,6 +89,7 @@ def both(compiled, *given, **named):
     return solved(*given, **named), plain
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("coupling", ["incidence", "laplacian"])
 @pytest.mark.parametrize("name", DOMAINS)
 def test_compiled_is_plain(name, coupling, compiled):

@@ -57,6 +57,7 @@ def point(loss, scale=1.0):
     return scale * np.random.default_rng(1).standard_normal((loss.m, loss.d)).astype(loss.dtype)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("sizes", [EQUAL, RAGGED])

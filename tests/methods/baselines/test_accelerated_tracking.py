@@ -67,6 +67,7 @@ PROX = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize("mu", [0.0, 0.3])
@@ -99,6 +100,7 @@ def test_where_one_exchange_averages_it_is_nesterovs_method_on_the_mean(mu):
         np.testing.assert_allclose(state.x, np.tile(x, (6, 1)), atol=1e-12)
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("seed", [seed for seed in range(18) if random_case(seed).problem.domain.euclidean])
 def test_it_reaches_the_optimum_of_many_problems(seed):
     case = random_case(seed, (0.0, 0.2)[seed // 6 % 2])
@@ -115,6 +117,7 @@ def unlike(rng, m, d):
 GRAPHS = {"ring": gs.Graph.ring(12), "path": gs.Graph.path(12), "star": gs.Graph.star(12)}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mixing", ["metropolis", "laplacian", "best_constant"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_for_mu_0_the_error_falls_like_1_over_k_squared(name, mixing):
@@ -128,6 +131,7 @@ def test_for_mu_0_the_error_falls_like_1_over_k_squared(name, mixing):
     assert solution.history[-1].disagreement < 1e-3
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("domain", [None, gs.domains.Box(-0.3, 0.4)])
 def test_for_mu_above_0_the_error_falls_linearly_with_the_root_of_kappa(name, domain):

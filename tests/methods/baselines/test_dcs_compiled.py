@@ -73,6 +73,7 @@ def check_equal(problem, graph, N=30, tolerance=1e-11, x0=None, growth=2, **give
 # ---- the same iterates
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 1.5])
 @pytest.mark.parametrize(
     "given",
@@ -90,12 +91,14 @@ def test_rows_and_weights(given, mu):
     check_equal(gs.Problem(loss_of(**given), mu=mu), GRAPHS[3], growth=4)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 1.5])
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 8, 22])
 def test_numbers_of_features(p, mu):
     check_equal(gs.Problem(loss_of(p=p), mu=mu), GRAPHS[0])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 1.5])
 @pytest.mark.parametrize("graph", GRAPHS, ids=repr)
 def test_networks_and_parameters(graph, mu):

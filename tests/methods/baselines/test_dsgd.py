@@ -59,6 +59,7 @@ PROX = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("mu", "decay"), [(0.0, None), (0.3, None), (0.0, 0.75), (0.3, 0.0)])
 @pytest.mark.parametrize("name", PROX)
 def test_iterates_agree_with_agents_that_send_messages(name, mu, decay):
@@ -161,6 +162,7 @@ def has_rows(case):
     return case.problem.domain.euclidean and case.problem.loss.rows_per_agent is not None
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("seed", [seed for seed in range(12) if has_rows(random_case(seed))])
 def test_it_comes_near_the_optimum_of_many_problems(seed):
     case = random_case(seed, (0.0, 0.3)[seed % 2])

@@ -88,11 +88,13 @@ def test_strongly_convex_problems_converge_linearly(graph):
     assert second == pytest.approx(first, abs=0.03)
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("seed", EUCLIDEAN_SEEDS[1::3])
 def test_it_converges_to_the_optimum(seed):
     check_optimum(random_case(seed, mu=0.2), gs.EXTRA(), 1000, 1e-6)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("graph", [gs.Graph.ring(6), gs.Graph.complete(4), gs.Graph.grid(2, 4)], ids=repr)
 @pytest.mark.parametrize("mixing", sorted(MIXINGS))
 def test_steps_that_are_too_long_diverge(graph, mixing):

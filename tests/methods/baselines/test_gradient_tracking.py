@@ -97,6 +97,7 @@ def test_strongly_convex_problems_converge_linearly(graph):
     assert second == pytest.approx(first, abs=0.03)
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("seed", EUCLIDEAN_SEEDS[2::3])
 def test_it_converges_to_the_optimum(seed):
     check_optimum(random_case(seed, mu=0.2), gs.GradientTracking(), 1500, 1e-5)
@@ -105,6 +106,7 @@ def test_it_converges_to_the_optimum(seed):
 HARD = {"path": gs.Graph.path(30), "ring": gs.Graph.ring(50), "star": gs.Graph.star(30)}
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize(
     ("domain", "share"), [(gs.domains.Free(), None), (gs.domains.Free(), 1.9), (gs.domains.L2Ball(0.5), None)]

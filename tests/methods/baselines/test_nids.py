@@ -81,6 +81,7 @@ def test_strongly_convex_problems_converge_at_the_rate_of_theory(graph, kappa):
         assert rate_of([np.sum((s.x - optimum) ** 2) for s in slow][50:]) > bound + 1e-3
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("seed", EUCLIDEAN_SEEDS[::3])
 def test_it_converges_to_the_optimum(seed):
     check_optimum(random_case(seed, mu=0.2), gs.NIDS(), 1000, 1e-6)

@@ -13,6 +13,7 @@ import gradslide as gs
 from gradslide.theory.reference import reference
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize(("domain", "inner"), [(None, "shared"), (BALL, "shared"), (BOXES, "own")])
 def test_what_is_given_is_kept(domain, inner, agreement):
@@ -33,6 +34,7 @@ def test_what_is_given_is_kept(domain, inner, agreement):
     assert [r.control_rounds for r in solution.history] == [start + at_once * k for k in range(1, 81)]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize(("domain", "inner"), [(None, "shared"), (BOXES, "own"), (BALL, "sliding")])
 def test_restarts_can_be_switched_off(domain, inner, agreement):
@@ -143,6 +145,7 @@ def test_more_balance_means_fewer_gradients_and_more_rounds():
         assert spent[0].rounds < spent[1].rounds < spent[2].rounds
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("ratio", [64.0, 0.125])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_a_measured_balance_is_that_of_the_clock_and_part_of_a_checkpoint(agreement, ratio, tmp_path):

@@ -143,10 +143,11 @@ def make(number):
     return *problems, graph, (kind, graph_name, mu)
 
 
-@pytest.mark.parametrize("number", range(len(COMBINATIONS)), ids=[", ".join(pair) for pair in COMBINATIONS])
-def test_it_works_the_first_time(number):
-    _, agreement = COMBINATIONS[number]
-    problem, valued, graph, _ = make(number)
+@pytest.mark.covering
+@pytest.mark.parametrize("agreement", AGREEMENTS)
+@pytest.mark.parametrize("name", DOMAINS)
+def test_it_works_the_first_time(name, agreement):
+    problem, valued, graph, _ = make(COMBINATIONS.index((name, agreement)))
     solution = check(problem, graph, gs.AutoPDS(agreement=agreement), optimum(valued), GRADIENTS[agreement])
     assert np.all(problem.domain.contains(solution.x, 1e-7))
 
@@ -197,6 +198,7 @@ OWN_GRADIENTS = {"exact": 350, "late": 700, "none": 2500}
 OWN_GRAPHS = [gs.Graph.path(M), gs.Graph.star(M), gs.Graph.ring(M), gs.Graph.grid(3, 3)]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("name", OWN)
 def test_agents_with_domains_of_their_own(name, agreement):
@@ -242,6 +244,7 @@ def test_rounding_is_no_curvature(agreement):
 RING = gs.Graph.ring(8)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("make_loss", [logistic, least_squares])
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
@@ -266,6 +269,7 @@ def test_data_of_any_scale(scale, make_loss, agreement):
     check(problem, RING, gs.AutoPDS(agreement=agreement), optimum(problem), limit)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("domain", [Free(), L2Ball(np.linspace(0.3, 1.0, 8)), EntropySimplex()], ids=repr)
 def test_agents_with_very_different_data(domain, agreement):
@@ -280,6 +284,7 @@ def test_agents_with_very_different_data(domain, agreement):
     check(problem, RING, gs.AutoPDS(agreement=agreement), best, limit)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("domain", [Free(), L2Ball(np.linspace(0.3, 1.0, 8)), EntropySimplex()], ids=repr)
 def test_no_data_at_all(domain, agreement):
@@ -289,6 +294,7 @@ def test_no_data_at_all(domain, agreement):
     np.testing.assert_allclose(solution.x, problem.start(), atol=1e-12)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("domain", [L2Ball(0.3), L2Ball(np.linspace(0.3, 1.0, 8)), EntropySimplex()], ids=repr)
 def test_a_linear_loss(domain, agreement):
@@ -300,6 +306,7 @@ def test_a_linear_loss(domain, agreement):
     check(problem, RING, gs.AutoPDS(agreement=agreement), Optimum(problem, x, problem.start()), limit)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize(("make_loss", "mu"), [(least_squares, 0.0), (logistic, 0.1)])
 def test_a_start_far_away(make_loss, mu, agreement):
@@ -331,6 +338,7 @@ def test_two_thousand_agents():
 # Ends by itself, with nothing given.
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("name", ["free", "l2 ball", "l1", "entropy", "stacked boxes", "kinds"])
 def test_it_knows_when_to_end(name, agreement):

@@ -20,22 +20,34 @@ AUTO = {"name": "auto", "method": "AutoPDS", "graph": "random", "mu": 0.01, "sto
 # ---- they end together
 
 
-def test_targets_and_limits_end_all_at_the_same_iteration(tmp_path):
+ENDINGS = [
+    {**AUTO, "name": "gap", "stop": {"gap": {"relative": 1e-4}, "iterations": 500}},
+    {**AUTO, "name": "kkt", "domain": "own boxes", "stop": {"kkt": {"relative": 1e-3}, "iterations": 500}},
+    {**AUTO, "name": "rounds", "stop": {"rounds": 77}},
+    {**AUTO, "name": "gradients", "method": "ADMM", "stop": {"gradients": 200}},
+    {**AUTO, "name": "callback", "callback": {"rank": 2, "iteration": 17}},
+    {**AUTO, "name": "time", "stop": {"seconds": 0.3}},
+    {**AUTO, "name": "wild", "method": "DGD wild", "domain": "free"},
+    {**AUTO, "name": "stream", "method": "SPDS", "stream": 500, "stop": {"iterations": 10_000}},
+]
+
+
+@pytest.fixture(scope="module")
+def last_steps():
+    """A run to a point that its last steps have to reach."""
     optimum = alone({**AUTO, "stop": {"gap": {"relative": 1e-6}, "iterations": 2000}}).history[-1].objective
-    tasks = [
-        {**AUTO, "name": "gap", "stop": {"gap": {"relative": 1e-4}, "iterations": 500}},
-        {**AUTO, "name": "kkt", "domain": "own boxes", "stop": {"kkt": {"relative": 1e-3}, "iterations": 500}},
-        {
-            **AUTO,
-            "name": "last steps",
-            "record_every": 1,
-            "stop": {"objective": optimum * 1.01, "disagreement": 1e-3, "iterations": 500},
-        },
-        {**AUTO, "name": "rounds", "stop": {"rounds": 77}},
-        {**AUTO, "name": "gradients", "method": "ADMM", "stop": {"gradients": 200}},
-    ]
-    found = together(tasks, 3, tmp_path)
-    for task in tasks:
+    stop = {"objective": optimum * 1.01, "disagreement": 1e-3, "iterations": 500}
+    return {**AUTO, "name": "last steps", "record_every": 1, "stop": stop}
+
+
+@pytest.fixture(scope="module")
+def found(last_steps, tmp_path_factory):
+    """All runs that end in some way, one after the other in the same three processes."""
+    return together([last_steps, *ENDINGS], 3, tmp_path_factory.mktemp("endings"))
+
+
+def test_targets_and_limits_end_all_at_the_same_iteration(last_steps, found):
+    for task in (last_steps, *ENDINGS[:4]):
         many, one = found[task["name"]][0], alone(task)
         assert many.status is one.status, task["name"]
         assert len(many.history) > 0
@@ -47,12 +59,7 @@ def test_targets_and_limits_end_all_at_the_same_iteration(tmp_path):
     assert found["gradients"][0].status is gs.Status.GRADIENT_LIMIT
 
 
-def test_a_callback_in_one_process_and_the_time_limit_end_all(tmp_path):
-    tasks = [
-        {**AUTO, "name": "callback", "callback": {"rank": 2, "iteration": 17}},
-        {**AUTO, "name": "time", "stop": {"seconds": 0.3}},
-    ]
-    found = together(tasks, 3, tmp_path)
+def test_a_callback_in_one_process_and_the_time_limit_end_all(found):
     stopped, _ = found["callback"]
     assert stopped.status is gs.Status.STOPPED
     assert stopped.history[-1].iteration == 17
@@ -64,8 +71,8 @@ def test_a_callback_in_one_process_and_the_time_limit_end_all(tmp_path):
 
 def test_streams_that_fail_in_different_ways_end_all_alike(tmp_path):
     """One ends where another is still waited for when time is up."""
-    task = {**AUTO, "name": "stream", "method": "SPDS", "stream": 500, "slow": 9, "stop": {"seconds": 3.0}}
-    many, owners = together([task], 3, tmp_path, timeout=60)["stream"]
+    task = {**AUTO, "name": "stream", "method": "SPDS", "stream": 500, "slow": 9, "stop": {"seconds": 2.0}}
+    many, owners = together([task], 2, tmp_path, timeout=60)["stream"]
     assert owners[5] != owners[9]
     assert many.status is gs.Status.TIME_LIMIT
 
@@ -81,9 +88,8 @@ def test_what_stops_a_run_comes_before_what_limits_it():
     assert solution.status is gs.Status.STOPPED
 
 
-def test_a_run_that_diverges_in_one_place_ends_everywhere(tmp_path):
-    task = {**AUTO, "method": "DGD wild", "domain": "free", "name": "wild"}
-    many, _ = together([task], 3, tmp_path)["wild"]
+def test_a_run_that_diverges_in_one_place_ends_everywhere(found):
+    many, _ = found["wild"]
     assert many.status is gs.Status.DIVERGED
 
 
@@ -101,9 +107,8 @@ def test_ctrl_c_in_one_process_ends_all_after_the_same_iteration(tmp_path):
     assert np.array_equal(many.x, alone({**task, "stop": {"iterations": iteration}}).x)
 
 
-def test_a_stream_that_ends_in_one_process_ends_all(tmp_path):
-    task = {**AUTO, "name": "stream", "method": "SPDS", "stream": 500, "stop": {"iterations": 10_000}}
-    many, _ = together([task], 3, tmp_path)["stream"]
+def test_a_stream_that_ends_in_one_process_ends_all(found):
+    many, _ = found["stream"]
     assert many.status is gs.Status.STREAM_ENDED
     assert many.settings["ended_by"].startswith("the stream of agent 5")
 
@@ -111,14 +116,14 @@ def test_a_stream_that_ends_in_one_process_ends_all(tmp_path):
 # ---- checkpoints
 
 
-@pytest.mark.parametrize(
-    "method", ["AutoPDS", *(pytest.param(name, marks=pytest.mark.slow) for name in ("PDS", "SPDS", "NIDS"))]
-)
-def test_a_run_goes_on_with_another_number_of_processes(method, tmp_path):
+@pytest.mark.first(1)
+@pytest.mark.parametrize("stages", [[(3, 15), (2, 30)], [(3, 15), (2, 30), (4, 45), (3, 60)]], ids=len)
+@pytest.mark.parametrize("method", ["AutoPDS", "PDS", "SPDS", "NIDS"])
+def test_a_run_goes_on_with_another_number_of_processes(method, stages, tmp_path):
     path = tmp_path / "run.npz"
     task = {**AUTO, "method": method, "checkpoint": str(path)}
-    expected = alone({**task, "stop": {"iterations": 60}})
-    for ranks, iterations in ((3, 15), (2, 30), (4, 45), (3, 60)):
+    expected = alone({**task, "stop": {"iterations": stages[-1][1]}})
+    for ranks, iterations in stages:
         ran = together([{**task, "stop": {"iterations": iterations}}], ranks, tmp_path / str(ranks))["auto"][0]
         assert ran.history[-1].iteration == iterations
     assert_same_end(ran, expected)
