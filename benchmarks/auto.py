@@ -1,10 +1,9 @@
-"""What the default method costs: against its prototype, against the best of all rivals' grids, with sets, to high
-accuracy, and after a wrong guess.
+"""Measure the costs of AutoPDS: against its prototype, tuned baselines, constraints and wrong guesses of L.
 
-Error of the agents' answers: the larger of the relative error of the objective at their mean, and of their relative
-disagreement ||X - mean||_F/(sqrt(m) |x*|). Every method's answers may be mixed in the end by further rounds, which
-count. Every run is kept under --out: a second call only does what is missing. Minutes, the first time much more: the
-rivals' grids are thousands of runs.
+The error of a set of answers is the larger of the relative objective error at their mean and the
+relative disagreement ||X - mean||_F/(sqrt(m) |x*|). Answers of every method may be mixed by further
+rounds at the end; these rounds count. Runs are cached under --out, and a second call makes only the
+missing ones. The first call takes hours: the grids of the baselines are thousands of runs.
 """
 
 import argparse
@@ -26,16 +25,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", type=int, nargs="+", choices=list(tables.TABLES), help="tables, by number")
     parser.add_argument("--problems", nargs="+", choices=list(problems.PROBLEMS))
     parser.add_argument("--networks", nargs="+", choices=problems.NETWORKS)
-    parser.add_argument("--fresh", action="store_true", help="do again what was done before")
-    parser.add_argument("--kept", action="store_true", help="show what is there, run nothing")
-    parser.add_argument("--data-dir", type=Path, help="else GRADSLIDE_DATA; holds the data sets and networks/*.edges")
+    parser.add_argument("--fresh", action="store_true", help="ignore cached runs")
+    parser.add_argument("--cached", action="store_true", help="show cached runs only, run nothing")
+    parser.add_argument(
+        "--data-dir", type=Path, help="holds the data sets and networks/*.edges; default: GRADSLIDE_DATA"
+    )
     parser.add_argument("--out", type=Path, default=Path("build/auto"))
     parser.add_argument("--processes", type=int, default=2)
     return parser.parse_args()
 
 
 def present(cells: list[tables.Cell], data_dir: Path | None) -> list[tables.Cell]:
-    """Without the cells whose network is not here, and say which."""
+    """Return the cells whose network file exists; print the others."""
     missing = {
         network
         for _, network in cells
@@ -43,14 +44,14 @@ def present(cells: list[tables.Cell], data_dir: Path | None) -> list[tables.Cell
     }
     for network in sorted(missing):
         path = problems.network_file(network, data_dir)
-        print(f"{network}: left out, {path} is missing; name the directory that holds it with --data-dir")
+        print(f"{network}: skipped, {path} is missing; pass its directory as --data-dir")
     return [cell for cell in cells if cell[1] not in missing]
 
 
 def tasks(wanted: set[int], cells: list[tables.Cell], data_dir: Path | None) -> list[Task]:
-    """Ours first: rivals need not run much longer."""
+    """List the runs. AutoPDS comes first: its costs bound the runs of the baselines."""
     if not hasattr(gs, AUTO):
-        print(f"gradslide has no {AUTO} yet: only the rivals run")
+        print(f"gradslide has no {AUTO}: running the baselines only")
     found = [
         Task(*cell, "auto", AUTO, parameters)
         for cell in cells
@@ -73,7 +74,7 @@ def tasks(wanted: set[int], cells: list[tables.Cell], data_dir: Path | None) -> 
 
 
 def ours(wanted: set[int], cell: tables.Cell) -> list[baselines.Parameters]:
-    """The parameters that the tables ask for."""
+    """Return the parameters of AutoPDS that the tables need."""
     found = [{"balance": 1.0, "agreement": "exact"}]
     if wanted & {2, 3, 4, 7}:
         found.append({"balance": 1.0, "agreement": "late"})
@@ -86,7 +87,7 @@ def ours(wanted: set[int], cell: tables.Cell) -> list[baselines.Parameters]:
 
 
 def shown(number: int, cells: list[tables.Cell]) -> list[tables.Cell]:
-    """The cells of a table."""
+    """Return the cells of a table."""
     if number == 6:
         return [cell for cell in cells if cell == WRONG_L_CELL]
     if number == 4:
@@ -104,9 +105,9 @@ def main() -> None:
     results = Results(given.out, given.data_dir, given.fresh)
     todo = tasks(wanted, cells, given.data_dir)
     try:
-        pool.run(todo, results, given.processes, only_read=given.kept)
+        pool.run(todo, results, given.processes, only_read=given.cached)
     except KeyboardInterrupt:
-        print("\ninterrupted: what was done is kept")
+        print("\ninterrupted: completed runs are cached")
     except gs.InputError as error:
         raise SystemExit(str(error)) from None
     said = {}

@@ -1,6 +1,8 @@
-"""What the core costs beside its gradients: import, a small problem, a large one.
+"""Measure the overhead of the core beside gradients: import, a small problem, a large problem.
 
-Run by `make bench`; one BLAS thread. CPU seconds of this machine and this run.
+    python benchmarks/core.py
+
+One BLAS thread, CPU seconds.
 """
 
 import subprocess
@@ -14,7 +16,7 @@ import gradslide as gs
 
 
 @dataclass(frozen=True)
-class FiveSlides(gs.schedules.Convex):
+class FiveInnerIterations(gs.schedules.Convex):
     """Theorem 1's rows with T_k = 5 throughout."""
 
     def _T(self, k: int) -> int:
@@ -26,11 +28,11 @@ class FixedPDS(gs.PDS):
     def init(self, context):
         state = super().init(context)
         s = state.schedule
-        return replace(state, schedule=FiveSlides(L=s.L, A_norm=s.A_norm, R=s.R))
+        return replace(state, schedule=FiveInnerIterations(L=s.L, A_norm=s.A_norm, R=s.R))
 
 
 class TimedLoss(gs.losses.Logistic):
-    """Adds up the CPU seconds spent in gradients."""
+    """Measures the CPU seconds spent in gradients."""
 
     seconds = 0.0
 
@@ -51,7 +53,7 @@ def import_seconds() -> float:
 
 
 def small_problem(domain: gs.domains.Domain) -> tuple[float, float]:
-    """CPU seconds beside the gradients, and in them: 100 agents, d = 22, 1,000 outer iterations of 5 exchanges."""
+    """Return CPU seconds outside and inside of gradients: 100 agents, d = 22, 1,000 x 5 exchanges."""
     data = gs.data.misfire()
     loss = TimedLoss(data.features, data.labels, agents=100)
     problem = gs.Problem(loss, domain)
@@ -64,7 +66,7 @@ def small_problem(domain: gs.domains.Domain) -> tuple[float, float]:
 
 
 def large_problem() -> tuple[gs.Solution, float]:
-    """10,000 agents x 100 dimensions, 20 outer iterations with found L and R."""
+    """10,000 agents x 100 dimensions, 20 outer iterations with estimated L and R."""
     rng = np.random.default_rng(0)
     features = rng.normal(size=(50_000, 100))
     labels = np.where(features @ rng.normal(size=100) + rng.normal(size=50_000) > 0, 1, -1)

@@ -1,6 +1,8 @@
-"""What an exchange costs under each network condition, as a multiple of one on a network without any.
+"""Measure the time of an exchange with each fault wrapper, relative to one on a reliable network.
 
-Run by `make bench`; one BLAS thread. CPU seconds of this machine and this run, the best of many interleaved rounds.
+    python benchmarks/faults.py
+
+One BLAS thread. CPU seconds, the best of many interleaved rounds.
 """
 
 import time
@@ -16,7 +18,7 @@ GRAPHS = {
     "random, degree <= 9": gs.Graph.random(AGENTS, 9, seed=1, edges=4 * AGENTS),
     "ring": gs.Graph.ring(AGENTS),
 }
-CONDITIONS: dict[str, Callable[[gs.network.Network], gs.network.Network]] = {
+FAULTS: dict[str, Callable[[gs.network.Network], gs.network.Network]] = {
     "Lossy, both": lambda local: gs.network.Lossy(local, 0.1),
     "Lossy, each": lambda local: gs.network.Lossy(local, 0.1, direction="each"),
     "Lossy, each, a half": lambda local: gs.network.Lossy(local, 0.5, direction="each"),
@@ -44,13 +46,13 @@ def seconds(network: gs.network.Network, v: np.ndarray) -> float:
 
 
 def ratios(graph: gs.Graph, dtype: type) -> tuple[float, dict[str, float]]:
-    """Seconds of a plain exchange, and the conditions' as multiples of it."""
+    """Return the seconds of a plain exchange, and the multiples of it with each fault."""
     local = gs.network.Local(graph)
-    networks = {"": local} | {name: make(local) for name, make in CONDITIONS.items()}
+    networks = {"": local} | {name: make(local) for name, make in FAULTS.items()}
     v = np.random.default_rng(0).normal(size=(graph.m, DIMENSIONS)).astype(dtype)
     times = np.array([[seconds(network, v) for network in networks.values()] for _ in range(ROUNDS)])
     plain, *others = np.min(times, axis=0)
-    return plain, dict(zip(CONDITIONS, np.array(others) / plain, strict=True))
+    return plain, dict(zip(FAULTS, np.array(others) / plain, strict=True))
 
 
 def main() -> None:
@@ -59,8 +61,8 @@ def main() -> None:
             plain, found = ratios(graph, dtype)
             kind = np.dtype(dtype).name
             print(f"\n{name}: m={AGENTS} d={DIMENSIONS} {kind}, {len(graph.edges)} links, {1e6 * plain:.0f} us plain")
-            for condition, ratio in found.items():
-                print(f"  {condition:<24}{ratio:5.1f} x")
+            for fault, ratio in found.items():
+                print(f"  {fault:<24}{ratio:5.1f} x")
 
 
 if __name__ == "__main__":

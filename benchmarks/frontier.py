@@ -4,7 +4,7 @@
 
 Problem (ijcnn1), error measure and final mixing are those of `benchmarks/auto.py`. Rounds include
 control rounds. The third curve, agreement="exact" with free sums, is a limit that no network
-attains. Takes about a minute in one process; --kept draws the results of the last call.
+attains. Takes about a minute in one process; --cached draws the results of the last call.
 """
 
 import argparse
@@ -31,12 +31,12 @@ BASELINES = {TRACKING: "AcceleratedTracking", NIDS: "NIDS"}
 FACTORS = {TRACKING: (4.0, 8.0, 16.0), NIDS: (3.0, 6.0)}
 LIMITS = {"gradients": 1_500, "rounds": 20_000}
 
-# Of every kind: label of the run -> (gradients, rounds) to each accuracy, None where it was not reached.
+# By kind and label of the run: (gradients, rounds) to each accuracy, None if not reached.
 Points = dict[str, dict[str, list[tuple[int, int] | None]]]
 
 
 def reached(method: Any, network: str, data_dir: Path | None, out: Path) -> list[Spent | None]:
-    """What had been spent when each accuracy was first reached."""
+    """Return the costs at which each accuracy was first reached."""
     case, graph = problems.case(PROBLEM, data_dir), problems.graph(network, data_dir)
     mixing = FinalMixing.of(graph)
     meter = Meter(case, problems.optimum(PROBLEM, data_dir, out), mixing, 4 * mixing.root, no_bounds())
@@ -51,7 +51,7 @@ def reached(method: Any, network: str, data_dir: Path | None, out: Path) -> list
 
 
 def counted(found: list[Spent | None], *, free: bool = False) -> list[tuple[int, int] | None]:
-    """Gradients, and rounds with control rounds in them, unless those are free."""
+    """Return gradients and rounds; rounds include control rounds unless these are free."""
     return [each and (each[0], each[1] + (0 if free else each[2])) for each in found]
 
 
@@ -124,7 +124,7 @@ def draw(found: dict[str, Points]) -> Any:
 
 
 def _name(axis: Any, there: list[tuple[str, tuple[int, int]]]) -> None:
-    """Every point's balance; from the first to the last where several led to the same."""
+    """Label each point with its balance, or with the range of balances that led to it."""
     at: dict[tuple[int, int], list[str]] = {}
     for label, spent in there:
         at.setdefault(tuple(spent), []).append(label)
@@ -135,13 +135,13 @@ def _name(axis: Any, there: list[tuple[str, tuple[int, int]]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, help="else GRADSLIDE_DATA; holds ijcnn1 and networks/*.edges")
-    parser.add_argument("--picture", type=Path, help="where to draw it")
+    parser.add_argument("--data-dir", type=Path, help="holds ijcnn1 and networks/*.edges; default: GRADSLIDE_DATA")
+    parser.add_argument("--picture", type=Path, help="path of the picture")
     parser.add_argument("--out", type=Path, default=Path("build/frontier"))
-    parser.add_argument("--kept", action="store_true", help="show what is there, run nothing")
+    parser.add_argument("--cached", action="store_true", help="draw the results of the last call")
     given = parser.parse_args()
     path = given.out / "points.json"
-    if given.kept:
+    if given.cached:
         found = json.loads(path.read_text(encoding="utf-8"))
     else:
         found = {network: points(network, given.data_dir, given.out) for network in NETWORKS}

@@ -1,6 +1,7 @@
-"""The inner iterations of primal-dual sliding on a GPU: time per iteration against the time in which it copies eight
-arrays. An iteration has to move nine: it reads u, x, w and the fixed part of the prox step, writes u, x and w, and
-reads and writes two sums every second time.
+"""Time the inner loop of primal-dual sliding on a GPU, relative to copying eight arrays.
+
+An iteration moves at least nine arrays: it reads u, x, w and the fixed part of the prox step,
+writes u, x and w, and reads and writes two sums every second time.
 
     python benchmarks/gpu.py [--device cuda] [--dtype float32]
 """
@@ -28,7 +29,7 @@ _ARRAYS = 8
 
 
 def graph_of(m: int, degree: int) -> gs.Graph:
-    """So many cycles through all agents in random order, two neighbours each."""
+    """Return a union of degree / 2 cycles through all agents in random order."""
     rng = np.random.default_rng(1)
     orders = [np.arange(m), *(rng.permutation(m) for _ in range(degree // 2 - 1))]
     pairs = np.concatenate([np.stack([order, np.roll(order, 1)], axis=1) for order in orders])
@@ -36,7 +37,7 @@ def graph_of(m: int, degree: int) -> gs.Graph:
 
 
 def milliseconds(torch, work, repeats: int) -> float:
-    """Of the median call, by the device's own clock."""
+    """Return the median time of a call, by the device's clock."""
     times = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -49,7 +50,7 @@ def milliseconds(torch, work, repeats: int) -> float:
 
 
 def separate(torch, matrix, point: Point, steps: Steps, lo: float, hi: float):
-    """The same by one operation of PyTorch's after the other."""
+    """Run the same inner loop with separate PyTorch operations."""
     x, x_before, s, w, y = point
     anchor = steps.p * x - y
     x_sum, s_sum, w_sum = torch.zeros_like(x), torch.zeros_like(s), torch.zeros_like(w)
@@ -86,7 +87,7 @@ def case(torch, m: int, d: int, degree: int, T: int, dtype: str, device: str) ->
     buffers = slider._buffers(x, w)
     inner = milliseconds(torch, lambda: slider._run(T, steps, *buffers), 7) / T
     whole = milliseconds(torch, lambda: slider.slide(point, steps), 5) / T
-    apart = milliseconds(torch, lambda: separate(torch, slider._matrix.to(number), point, steps, -1.0, 1.0), 3) / T
+    plain = milliseconds(torch, lambda: separate(torch, slider._matrix.to(number), point, steps, -1.0, 1.0), 3) / T
     target = torch.empty_like(x)
     big = x.numel() * x.element_size() > 1 << 28
     copy = milliseconds(torch, lambda: [target.copy_(x) for _ in range(10)], 9 if big else 21) / 10
@@ -97,7 +98,7 @@ def case(torch, m: int, d: int, degree: int, T: int, dtype: str, device: str) ->
         f"{1e3 * inner:,.1f}",
         f"{inner / limit:.2f}",
         f"{whole / inner:.2f}",
-        f"{apart / inner:.1f}",
+        f"{plain / inner:.1f}",
     ]
 
 
@@ -114,7 +115,7 @@ def main() -> None:
         raise SystemExit("benchmarks/gpu.py needs a GPU: PyTorch finds none here")
     rows = [case(torch, *sizes, given.dtype, given.device) for sizes in CASES]
     title = f"Inner iterations on {torch.cuda.get_device_name()}, {given.dtype}"
-    headings = ["case", "MB per array", "us", f"/ copy of {_ARRAYS}", "whole slide / this", "separate / this"]
+    headings = ["case", "MB per array", "us", f"/ copy of {_ARRAYS}", "whole loop / this", "separate / this"]
     show(title, headings, rows)
 
 

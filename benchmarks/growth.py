@@ -1,12 +1,12 @@
-"""How the time of an exchange grows with agents, edges and dimensions, and a whole run of 100,000 agents.
+"""Measure how the time of an exchange grows with agents, edges and dimensions, and a run with 100,000 agents.
 
     python benchmarks/growth.py [--repeats 3] [--most 100000] [--no-run] [--auto]
 
-Everything should grow in proportion: slopes in doubly logarithmic scale near 1, below it where calls cost more than
-numbers, above it where arrays leave a cache. "exchange": the sums over neighbours alone, a product with the Laplacian.
-"PDS": an inner iteration with all that belongs to it, and a fifth of a gradient; most of it does not depend on edges.
-GB/s: what an exchange reads and writes at least, its input and its output once, over its time; beside it what this
-machine copies. Random networks. One thread; about two minutes. --auto runs the default method at 100,000 agents, too.
+Times should grow linearly: slopes in log-log scale are near 1, smaller where call overhead
+dominates, larger where arrays exceed a cache. "exchange" is a product with the Laplacian. "PDS" is
+an inner iteration and a fifth of a gradient; most of it does not depend on edges. "GB/s" is the
+minimal traffic of an exchange, its input and output once, over its time. Random networks, one
+thread, about two minutes. --auto also runs the default method with 100,000 agents.
 """
 
 import json
@@ -39,7 +39,7 @@ def sweeps(most: int) -> dict[str, list[Size]]:
 
 
 def network(size: Size) -> gs.network.Local:
-    """A random one whose degrees are near the largest."""
+    """Return a random network whose degrees are near the maximum."""
     edges = round(0.48 * size.m * size.degree)
     return gs.network.Local(gs.Graph.random(size.m, size.degree, seed=0, edges=edges))
 
@@ -50,9 +50,9 @@ def exchange_seconds(local: gs.network.Local, d: int, repeats: int) -> float:
 
 
 def sliding_seconds(local: gs.network.Local, d: int, repeats: int) -> float:
-    """Of an inner iteration of PDS, five of which share a gradient."""
+    """Return the time of an inner iteration of PDS, five of which share a gradient."""
     given, numbers = problem(local.m, d, "free"), local.m * d
-    # norm: a bound does as well as the exact eigenvalue, which takes its time in large networks.
+    # A bound on the norm is enough; the exact eigenvalue is slow for large networks.
     method = FixedPDS(L=1.0, R=0.1, norm=math.sqrt(local.graph.norm_bound))
     n = int(np.clip(2e6 / numbers, 2, 100))
     runs = (gs.solve(given, local, method, stop=gs.Stop(iterations=n), record_every=n) for _ in range(repeats))
@@ -60,7 +60,7 @@ def sliding_seconds(local: gs.network.Local, d: int, repeats: int) -> float:
 
 
 def slope(sizes: list[float], seconds: list[float]) -> float:
-    """Of a line through the logarithms."""
+    """Return the slope of a line fitted in log-log scale."""
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
@@ -92,7 +92,7 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def large_run(m: int, d: int, name: str, iterations: int = 10) -> dict[str, float]:
-    """Seconds of the parts of a run, and the peak of resident memory in GiB, data included."""
+    """Return the seconds of the parts of a run, and the peak of resident memory in GiB, data included."""
     resident_now()
     rng = np.random.default_rng(0)
     graph, building = timed(lambda: gs.Graph.random(m, 6, seed=0))
@@ -119,8 +119,8 @@ def main() -> None:
     given = parser(__doc__)
     given.add_argument("--repeats", type=int, default=3)
     given.add_argument("--most", type=int, default=100_000, help="agents")
-    given.add_argument("--no-run", action="store_true", help="leave out the whole run")
-    given.add_argument("--auto", action="store_true", help="a whole run of the default method, too")
+    given.add_argument("--no-run", action="store_true", help="skip the whole run")
+    given.add_argument("--auto", action="store_true", help="also a whole run of the default method")
     chosen = begin(given, large_run)
     print(f"this machine copies {copy_bandwidth() / 1e9:.1f} GB/s, read and written\n")
     load_compiled("incidence", gs.domains.Free())

@@ -1,7 +1,9 @@
-"""What a gradient of rows costs: against two products in NumPy, and against one pass over the data.
+"""Time gradients of losses over rows, relative to two products in NumPy and to one pass over the data.
 
-Run by `make bench`; one BLAS thread, unless OMP_NUM_THREADS says otherwise. Ratios of times measured in turn in one
-run, the best of several each. Plain and compiled code are both shown; the star marks the one that a loss chooses.
+    python benchmarks/losses.py
+
+One BLAS thread, unless OMP_NUM_THREADS is set. The times of a row are measured alternately, best of
+several. The star marks the default: NumPy or compiled code.
 """
 
 import os
@@ -24,7 +26,7 @@ ROUNDS = 10
 
 
 def best(functions: list[Callable[[], object]]) -> list[float]:
-    """Seconds of each, in turn: what disturbs one disturbs the next."""
+    """Return the best time of each function; they alternate, so that disturbances affect all of them."""
     seconds = [float("inf")] * len(functions)
     for _ in range(ROUNDS):
         for k, function in enumerate(functions):
@@ -35,7 +37,7 @@ def best(functions: list[Callable[[], object]]) -> list[float]:
 
 
 def make(m: int, p: int, sparse: bool, ragged: bool, dtype: type) -> Logistic:
-    """So many agents with five million stored numbers in all."""
+    """Return a loss with five million stored numbers in all."""
     rng = np.random.default_rng(0)
     n = int(ENTRIES / (p * DENSITY if sparse else p)) // m * m
     rows = np.arange(n).reshape(m, -1)
@@ -49,7 +51,7 @@ def make(m: int, p: int, sparse: bool, ragged: bool, dtype: type) -> Logistic:
 
 
 def two_products(loss: Logistic, x: np.ndarray) -> Callable[[], object]:
-    """Scores and their pull-back alone, by what NumPy or scipy has for such data."""
+    """Return a function that computes X x and X^T s only, with NumPy or SciPy."""
     blocks = loss._blocks
     slopes = np.ones((blocks.n, 1), dtype=loss.dtype)
     return lambda: (blocks.apply(x[:, :, None]), blocks.pull(slopes))

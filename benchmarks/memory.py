@@ -1,12 +1,13 @@
-"""Peak memory of a whole solve beside the data, in arrays of agents x dimensions.
+"""Measure the peak memory of a solve beside the data, in arrays of agents x dimensions.
 
     python benchmarks/memory.py [--agents 500] [--dimension 1000] [--iterations 12]
 
-The loss is |x_i - c_i|^2/2, which makes no arrays but the gradients that it returns; the c_i are the data. Network:
-random, degree 4 at most. "NumPy": the highest that tracemalloc sees, which knows of all of NumPy's arrays. "resident":
-by how much the process grew at its highest (Linux only), which also has what compiled code and the C library take, or
-keep for later. "records": metrics at every iteration; else at the last one only. Each figure is of a process of its own
-that has loaded compiled code before; "first": one that has not, and may have to wait for the compiler. Two minutes.
+The loss is |x_i - c_i|^2/2 with data c_i; it allocates only the gradients that it returns. The
+network is random with maximum degree 4. "NumPy" is the peak that tracemalloc reports, which
+includes all NumPy arrays. "resident" is the peak growth of the process (Linux only), including
+compiled code and the C library. "records": metrics at every iteration, otherwise at the last one
+only. Each figure comes from its own process, with compiled code loaded in advance; "first": not
+loaded in advance. Takes two minutes.
 """
 
 import json
@@ -27,7 +28,7 @@ METHODS = {
     "NIDS": lambda n: gs.NIDS(),
 }
 DOMAINS = {"free": gs.domains.Free, "ball": lambda: gs.domains.L2Ball(1.0)}
-# Domain, whether metrics are recorded, whether code is loaded before.
+# Domain, whether metrics are recorded, whether compiled code is loaded in advance.
 KINDS = {
     "free": ("free", False, True),
     "ball": ("ball", False, True),
@@ -56,7 +57,7 @@ def problem(m: int, d: int, domain: str) -> gs.Problem:
 
 
 def solve(name: str, domain: str, records: bool, m: int, d: int, n: int) -> dict[str, float]:
-    """Peaks in bytes."""
+    """Return peaks in bytes."""
     given, graph = problem(m, d, domain), gs.Graph.random(m, 4, seed=1)
     method = METHODS[name](n)
     before = resident_now()
@@ -69,7 +70,7 @@ def solve(name: str, domain: str, records: bool, m: int, d: int, n: int) -> dict
 
 
 def resident_now() -> float:
-    """Bytes; from here on the peak is counted."""
+    """Return resident bytes, and reset the peak."""
     if not RESET.exists():
         return np.nan
     RESET.write_text("5")
@@ -86,7 +87,7 @@ def _status(name: str) -> float:
 
 
 def measure(name: str, kind: str, m: int, d: int, n: int) -> dict[str, float]:
-    """Peaks in arrays of m x d, of this process."""
+    """Return the peaks of this process, in arrays of m x d."""
     domain, records, is_loaded = KINDS[kind]
     if is_loaded:
         load_compiled("laplacian" if "laplacian" in name else "incidence", DOMAINS[domain]())

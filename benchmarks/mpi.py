@@ -1,6 +1,8 @@
-"""What an exchange between processes costs beside MPI's own, and how runs scale with processes.
+"""Time exchanges between MPI processes, relative to plain MPI calls, and the scaling of runs.
 
-Run by `make bench`; it starts itself under the mpiexec beside Python. Medians of this machine and this run.
+    python benchmarks/mpi.py
+
+The script starts itself with the mpiexec of the Python environment. Times are medians.
 """
 
 import os
@@ -17,12 +19,12 @@ import gradslide as gs
 # Agents per process, numbers per agent.
 EXCHANGES = [(50, 22), (500, 22), (500, 300), (5000, 22)]
 REPEATS, BATCHES = 200, 15
-# Of all agents (strong), or of each process (weak).
+# Number of agents in all (strong), or per process (weak).
 SCALED = [("strong", 2000), ("weak", 1000)]
 
 
 def seconds_of(call: Callable[[], object], comm) -> float:
-    """Median over batches of the mean time of a call, of the slowest process."""
+    """Return the median over batches of the mean time of a call."""
     times = []
     for _ in range(BATCHES):
         comm.Barrier()
@@ -35,8 +37,8 @@ def seconds_of(call: Callable[[], object], comm) -> float:
 
 def exchanges(comm) -> None:
     if comm.rank == 0:
-        print(f"{comm.size} processes; microseconds: bare Neighbor_alltoallv of as many bytes, ours, with products")
-        print(f"{'agents':>8} {'d':>4} {'bytes':>8} {'bare':>8} {'ours':>8} {'ratio':>6} {'combine':>8} {'in one':>8}")
+        print(f"{comm.size} processes; microseconds: plain Neighbor_alltoallv of the same bytes, ours, with products")
+        print(f"{'agents':>8} {'d':>4} {'bytes':>8} {'plain':>8} {'ours':>8} {'ratio':>6} {'combine':>8} {'in one':>8}")
     for agents, d in EXCHANGES:
         size, bare, ours, combine, alone = exchange(comm, agents, d)
         if comm.rank == 0:
@@ -47,8 +49,7 @@ def exchanges(comm) -> None:
 
 
 def exchange(comm, agents: int, d: int) -> tuple[int, float, float, float, float]:
-    """Bytes that leave this process; seconds of a bare exchange of them, of ours, of ours with the products, and of the
-    same in one process."""
+    """Return the bytes sent, and the seconds of a plain exchange, ours, ours with products, and all in one process."""
     from mpi4py import MPI
 
     graph = gs.Graph.small_world(agents * comm.size, neighbours=4, rewire=0.02, seed=1)
@@ -65,7 +66,7 @@ def exchange(comm, agents: int, d: int) -> tuple[int, float, float, float, float
     traffic = network._exchange.traffic(d, v.dtype)
 
     def bare() -> None:
-        # New numbers each time, as in any run: what nobody has written to since is in both caches already.
+        # New numbers each time, as in a run: unchanged arrays would already be in both caches.
         np.copyto(sent, numbers)
         links.Neighbor_alltoallv(message, place)
 
@@ -83,7 +84,7 @@ def exchange(comm, agents: int, d: int) -> tuple[int, float, float, float, float
 
 
 def run(comm, agents: int, d: int = 50, rows: int = 40) -> float:
-    """Seconds of 30 outer iterations of PDS."""
+    """Return the seconds of 30 outer iterations of PDS."""
     graph = gs.Graph.small_world(agents, neighbours=4, rewire=0.02, seed=1)
     network = gs.network.MPI(graph)
 
@@ -113,7 +114,7 @@ def main() -> None:
 
 
 def start(processes: int) -> dict[str, float]:
-    """Seconds by kind of scaling."""
+    """Return the seconds by kind of scaling."""
     mpiexec = Path(sys.prefix) / "bin" / "mpiexec"
     command = [str(mpiexec), "-n", str(processes), sys.executable, __file__]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GRADSLIDE_BENCH": "inside"}
@@ -130,4 +131,4 @@ if __name__ == "__main__":
         one, two = start(1), start(2)
         speedup, efficiency = one["strong"] / two["strong"], one["weak"] / two["weak"]
         print(f"strong scaling, {SCALED[0][1]} agents: 2 processes are {speedup:.2f} times as fast as 1")
-        print(f"weak scaling, {SCALED[1][1]} agents each: 2 processes take 1/{efficiency:.2f} of the time of 1")
+        print(f"weak scaling, {SCALED[1][1]} agents each: 2 processes take {1 / efficiency:.2f} of the time of 1")

@@ -2,9 +2,10 @@
 
     python benchmarks/operator_norm.py [PICTURE.png]
 
-A has singular values from 1 to ||A||. x* has length 1, and z* of length 1 belongs to the smallest of them, so that it
-stays as it is while ||A|| grows. Counted until f(x) - f* <= 0.01 and |A x - b| <= 0.01: the average for PDS, with L
-known and R from theory; for Condat-Vu the better of average and last, with its default and the best ratio of a grid.
+A has singular values from 1 to ||A||. x* has length 1. z* has length 1 and belongs to the smallest
+singular value, so it does not depend on ||A||. Counts are until f(x) - f* <= 0.01 and |A x - b| <=
+0.01. PDS uses its average, the known L and the theory's R. Condat-Vu uses the better of average and
+last, with its default ratio and the best of a grid.
 """
 
 import sys
@@ -19,13 +20,13 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 NORMS, EPS, L = (1, 10, 100, 1000), 1e-2, 1.0
 UNKNOWNS, CONSTRAINTS = 120, 60
-# The likeliest first: a later one is given up once it has taken more than the best so far.
+# Likely ones first: a later run ends once it has taken more than the best so far.
 RATIOS = (1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 0.01)
 MOST_PRODUCTS = 200_000
 
 
 def instance(A_norm: float) -> tuple[gs.LinearlyConstrained, float]:
-    """The problem and its optimum; the same f, x*, z* and singular vectors for every ||A||."""
+    """Return the problem and its optimum, with the same f, x*, z* and singular vectors for every ||A||."""
     rng = np.random.default_rng(0)
 
     def orthonormal(rows: int, columns: int) -> np.ndarray:
@@ -49,9 +50,9 @@ def run(
 
 
 def condat_vu(problem: gs.LinearlyConstrained, optimum: float, ratios: tuple[float | None, ...]) -> gs.Costs | None:
-    """The run with the fewest gradients that gets there, over the ratios and both outputs."""
+    """Return the costs of the run with the fewest gradients, over the ratios and both outputs; None if all fail."""
     best: gs.Costs | None = None
-    # Looking costs time: now and then is enough where there are thousands of iterations.
+    # Records cost time: with thousands of iterations, record occasionally.
     record_every = max(1, int(problem.operator_norm()) // 20)
     for ratio in ratios:
         for output in ("average", "last"):

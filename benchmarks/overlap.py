@@ -1,11 +1,12 @@
-"""What it brings to draw samples while the network communicates: SPDS on slow streams over a slow network.
+"""Measure the gain of drawing samples while the network communicates: SPDS on slow streams and a slow network.
 
     python benchmarks/overlap.py
 
-Logistic regression on the built-in data, 8 agents. Every batch of 32 rows takes 5 ms, and the agents wait for theirs at
-the same time; every exchange takes 1 ms. R is chosen for about 4,000 exchanges, c so that sampling takes about as long
-in all. Wall clock of this machine and this run, best of two. Sampling and communicating alone: what they add up to
-in the run without overlap. At best: the ratio if the shorter of the two were hidden altogether.
+Logistic regression on the built-in data, 8 agents. Every batch of 32 rows takes 5 ms, and the
+agents wait simultaneously; every exchange takes 1 ms. R is chosen for about 4,000 exchanges, and c
+so that sampling takes about as long in total. Wall-clock time, best of two. "alone": total times of
+sampling and of communicating in the run without overlap. "at best": the ratio if the shorter of the
+two were hidden entirely.
 """
 
 import time
@@ -24,7 +25,7 @@ GRAPH = gs.Graph.random(AGENTS, max_degree=3, seed=0)
 
 
 class Clock:
-    """Adds up the seconds spent in a function."""
+    """Measures the seconds spent in a function."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -48,7 +49,7 @@ class ClockedNetwork(Wrapper):
 
 @dataclass(frozen=True)
 class ClockedOracle:
-    """The same samples; the clock runs while the method waits for them."""
+    """Draws the same samples and measures how long the method waits for them."""
 
     sampling: gs.oracles.Sampling
     clock: Clock
@@ -70,7 +71,7 @@ class Run:
 
 
 def stream(i: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows of agent i's own data, drawn at random: a batch every 5 ms."""
+    """Yield random rows of agent i's data, one batch every 5 ms."""
     own = len(DATA.labels) // AGENTS
     rng = np.random.default_rng(i)
     while True:
@@ -96,16 +97,16 @@ def compare(label: str, mu_over_L: float, **parameters: float) -> float:
     problem = gs.Problem(loss, mu=mu_over_L * L)
     runs: dict[bool, list[Run]] = {False: [], True: []}
     for overlap in REPEATS * (False, True):
-        # In turn, so that what else the machine does disturbs both alike.
+        # Alternate, so that other load affects both.
         runs[overlap].append(run(problem, overlap, L=L, **parameters))
     first = runs[False][0]
     for other in runs[False] + runs[True]:
         assert np.array_equal(first.iterates, other.iterates), "overlap must not change an iterate"
-    apart, together = (min(runs[overlap], key=lambda each: each.seconds) for overlap in (False, True))
-    ratio = apart.seconds / together.seconds
-    best = apart.seconds / (apart.seconds - min(apart.sampling, apart.communicating))
-    times = (apart.sampling, apart.communicating, apart.seconds, together.seconds)
-    costs = apart.solution.costs
+    serial, overlapped = (min(runs[overlap], key=lambda each: each.seconds) for overlap in (False, True))
+    ratio = serial.seconds / overlapped.seconds
+    best = serial.seconds / (serial.seconds - min(serial.sampling, serial.communicating))
+    times = (serial.sampling, serial.communicating, serial.seconds, overlapped.seconds)
+    costs = serial.solution.costs
     print(
         f"{label:<10}{parameters['N']:>4}{costs.samples:>9,}{costs.rounds:>11,}"
         + "".join(f"{seconds:>11.2f}" for seconds in times)
@@ -120,12 +121,12 @@ def main() -> None:
     print(f"{AGENTS} agents; {ROWS} rows take {1e3 * BATCH_SECONDS:g} ms, an exchange {1e3 * EXCHANGE_SECONDS:g} ms")
     print("seconds:                            sampling communicat.   without       with    ratio  at best")
     print("             N  samples  exchanges     alone      alone    overlap    overlap")
-    # c_k and T_k grow alike once k is large, so each outer iteration is balanced.
+    # c_k and T_k grow at the same rate for large k, so each outer iteration is balanced.
     ratio = compare("mu = L/16", 1 / 16, N=70, R=0.047, c=8.3e-5)
     # c_k grows like k^2 and T_k like k: the network takes longer at first, sampling later.
     compare("mu = 0", 0.0, N=50, R=0.26, c=0.0018)
-    print("The iterates are the same to the bit.")
-    assert ratio >= LEAST, f"with mu > 0, overlap must bring a factor of {LEAST}; got {ratio:.2f}"
+    print("The iterates are bit-identical.")
+    assert ratio >= LEAST, f"with mu > 0, overlap must gain a factor of {LEAST}; got {ratio:.2f}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""What an exchange between two agents costs beside a bare one over zmq with CURVE, both on loopback.
+"""Time exchanges between two agents on loopback, relative to plain ZeroMQ sockets with CURVE.
 
-Run by `make bench`. Medians of this machine and this run.
+    python benchmarks/peers.py
+
+Times are medians.
 """
 
 import multiprocessing
@@ -22,7 +24,7 @@ REPEATS, BATCHES = 100, 9
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-    """Median over batches of the mean time of a call."""
+    """Return the median over batches of the mean time of a call."""
     times = []
     for _ in range(BATCHES):
         started = time.perf_counter()
@@ -33,7 +35,7 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 def bare(keys: list[KeyPair], addresses: list[str], which: int, told: Connection) -> None:
-    """Both sides send, then receive: no header, no checks, nothing kept."""
+    """Send, then receive: no header, no checks, no resending."""
     context = zmq.Context()
     socket = context.socket(zmq.PAIR)
     own, other = keys[which], keys[1 - which]
@@ -59,7 +61,7 @@ def bare(keys: list[KeyPair], addresses: list[str], which: int, told: Connection
 
 
 def linked(keys: list[KeyPair], addresses: list[str], which: int, told: Connection) -> None:
-    """The same with what the network of agents does."""
+    """Exchange through the links of `gs.network.Peers`."""
     other = Neighbour("other", addresses[1 - which], keys[1 - which].public)
     links = Links(keys[which], addresses[which], [other], run_id="bench", settings={})
     links.open()
@@ -76,7 +78,7 @@ def linked(keys: list[KeyPair], addresses: list[str], which: int, told: Connecti
 
 
 def measured(side: Callable[..., None]) -> list[float]:
-    """Seconds by size, of the slower of two processes."""
+    """Return the seconds by size, of the slower of two processes."""
     spawn = multiprocessing.get_context("spawn")
     keys = [KeyPair(*(key.decode() for key in zmq.curve_keypair())) for _ in range(2)]
     addresses = free_addresses(2)
@@ -93,6 +95,6 @@ def measured(side: Callable[..., None]) -> list[float]:
 if __name__ == "__main__":
     plain, ours = measured(bare), measured(linked)
     print("two agents on loopback; microseconds per exchange")
-    print(f"{'numbers':>8} {'bare zmq CURVE':>15} {'ours':>8} {'ratio':>6}")
+    print(f"{'numbers':>8} {'plain zmq CURVE':>15} {'ours':>8} {'ratio':>6}")
     for size, before, after in zip(SIZES, plain, ours, strict=True):
         print(f"{size:>8} {1e6 * before:>15.0f} {1e6 * after:>8.0f} {after / before:>6.2f}")

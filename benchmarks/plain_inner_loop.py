@@ -1,11 +1,13 @@
-"""The inner iterations of primal-dual sliding as one would write them with NumPy and scipy: what the compiled ones are
-measured against. It uses nothing of gradslide, and stays as it is."""
+"""The inner loop of primal-dual sliding in plain NumPy and SciPy, the baseline of `inner_loop.py`.
+
+It does not depend on gradslide and must not be optimized.
+"""
 
 import numpy as np
 
 
 def plain_inner_loop(x, x_before, s, w, y, laplacian, p, q, alphas, etas, mu, lo, hi):
-    """T inner iterations in a box; where they led, and the means over them."""
+    """Run T inner iterations in a box; return the final point and the means."""
     T = len(etas)
     x_start = x
     x_sum, s_sum, w_sum = np.zeros_like(x), np.zeros_like(s), np.zeros_like(w)

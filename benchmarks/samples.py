@@ -1,9 +1,9 @@
-"""How the error of SPDS depends on N and on the samples that there are, on the built-in data.
+"""Measure how the error of SPDS depends on N and on the budget of samples, on the built-in data.
 
     python benchmarks/samples.py
 
-Logistic regression in a ball, 20,000 rows shuffled over 100 agents, maximum degree 4. Entries are the objective error
-at the mean of the agents relative to the optimum, averaged over five seeds.
+Logistic regression in a ball, 20,000 rows shuffled over 100 agents, maximum degree 4. Entries are
+the objective error at the mean of the agents relative to the optimum, averaged over five seeds.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def main() -> None:
     distance = (2 * optimum.V(problem, problem.start())) ** 0.5
 
     def error(**parameters: object) -> tuple[float, gs.Solution]:
-        """Mean error over the seeds, and the last solution."""
+        """Return the mean error over the seeds, and the last solution."""
         runs = [gs.solve(problem, graph, gs.SPDS(**parameters, seed=seed), record_every=10_000) for seed in SEEDS]
         return float(np.mean([run.history[-1].objective for run in runs])) / optimum.objective - 1, runs[-1]
 
@@ -41,7 +41,7 @@ def main() -> None:
         problem, graph, gs.PDS(), stop=gs.Stop(objective=gs.Relative(found, to=optimum.objective), iterations=5_000)
     )
     rows = len(data.labels) // problem.m
-    print(f"PDS reaches the last of these with {exact.costs.gradients} gradients over {rows} rows,")
+    print(f"PDS reaches the last error with {exact.costs.gradients} gradients over {rows} rows,")
     print(f"{exact.costs.gradients * rows:,} row gradients per agent.")
     print("Theorem 2's c, for eps = 5 % of the optimum:")
     eps = 0.05 * optimum.objective

@@ -1,11 +1,12 @@
-"""What one waits for before a first answer: import, the first solve of a process, and a small solve after that.
+"""Time import, the first solve of a process, and later small solves.
 
     python benchmarks/start.py [--repeats 5] [--profile]
 
-Import: wall clock of `python -c 'import gradslide'` beside `import numpy, scipy.sparse` and Python alone, and what
-`python -X importtime` says of the packages that come along. First solve: a logistic regression of 10 agents on a ring
-in a fresh process, import not counted, with no compiled code on disk yet and with what an earlier process left there.
-Best of several repeats. One thread; half a minute. --profile shows where a solve that is not the first spends its time.
+Import: wall-clock time of `python -c 'import gradslide'` beside `import numpy, scipy.sparse` and
+plain Python, and the time of each imported package by `python -X importtime`. First solve: a
+logistic regression over 10 agents on a ring in a new process, without the import, with an empty and
+with a filled Numba cache. Best of several repeats, one thread, half a minute. --profile profiles a
+solve that is not the first.
 """
 
 import cProfile
@@ -23,12 +24,12 @@ import gradslide as gs
 
 METHODS = {"AutoPDS": gs.AutoPDS, "PDS": gs.PDS, "NIDS": gs.NIDS}
 IMPORTS = {"Python alone": "pass", "NumPy, scipy.sparse": "import numpy, scipy.sparse", "gradslide": "import gradslide"}
-# What a warm solve should take at most.
+# Goal for a solve that is not the first, in seconds.
 AIM = 0.1
 
 
 def solve(name: str) -> gs.Solution:
-    """A toy, with what one would leave out left out. PDS and NIDS know no end: so many iterations as AutoPDS needs."""
+    """Solve a small problem with default arguments. PDS and NIDS run about as many iterations as AutoPDS needs."""
     rng = np.random.default_rng(0)
     features = rng.normal(size=(500, 5))
     labels = np.sign(features @ rng.normal(size=5) + rng.normal(size=500))
@@ -38,7 +39,7 @@ def solve(name: str) -> gs.Solution:
 
 
 def first_and_later(name: str, repeats: int) -> dict[str, float]:
-    """Seconds in this process, with all of the toy's set-up."""
+    """Return seconds in this process, including the setup of the problem."""
     first = seconds_of(lambda: solve(name))
     later = best_of(repeats, lambda: solve(name))
     costs = solve(name).costs
@@ -57,7 +58,7 @@ def import_rows(repeats: int) -> list[list[str]]:
 
 
 def package_seconds() -> Counter[str]:
-    """Seconds within the modules of each package, their own imports not counted; of gradslide's parts apart."""
+    """Return the seconds in the modules of each package, without their imports; gradslide by subpackage."""
     command = [sys.executable, "-X", "importtime", "-c", "import gradslide"]
     lines = subprocess.run(command, check=True, text=True, stderr=subprocess.PIPE).stderr.splitlines()
     found: Counter[str] = Counter()
@@ -97,10 +98,10 @@ def main() -> None:
     given.add_argument("--repeats", type=int, default=5)
     given.add_argument("--profile", action="store_true")
     chosen = begin(given, first_and_later)
-    show("import, seconds", ["", "process", "less Python", "x NumPy, scipy.sparse"], import_rows(chosen.repeats))
+    show("import, seconds", ["", "process", "without Python", "/ NumPy, scipy.sparse"], import_rows(chosen.repeats))
     rows = [[name, f"{1e3 * seconds:.0f}"] for name, seconds in package_seconds().most_common(12)]
     show("packages by their own time", ["", "ms"], rows)
-    headings = ["", "gradients", "rounds", "first, nothing compiled", "first, compiled before", "later", f"x {AIM:g} s"]
+    headings = ["", "gradients", "rounds", "first, no cache", "first, cached", "later", f"/ {AIM:g} s"]
     show("solve of 10 agents, seconds", headings, first_rows(chosen.repeats))
     if chosen.profile:
         for name in METHODS:

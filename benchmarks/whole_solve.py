@@ -1,15 +1,16 @@
-"""Wall clock of a whole solve to 1e-3: ours, one Python loop over the agents, and decent-bench, on one problem.
+"""Time a whole solve to 1e-3: gradslide, a Python loop over the agents, and decent-bench.
 
     python benchmarks/whole_solve.py [--agents 100 1000] [--repeats 5] [--budget SECONDS | --full]
 
-Logistic regression, 20 rows of 20 features per agent, random network of degree 4 at most. Solved: the objective at the
-agents' mean is within 1e-3 of the optimum, relative to it, and no agent is further from the mean than 1e-3 of the
-mean's length. How many iterations that takes is found beforehand; then everyone runs just so far, and nobody measures.
-Steps of NIDS and EXTRA and R of PDS are the best of a grid, for everyone; AutoPDS has nothing to tune. Rounds include
-control rounds. "apart" compares the iterates with ours. decent-bench runs without snapshots; of ten of its methods,
-tried on 100 agents with up to four steps each, none took fewer iterations than NIDS. A run of others that exceeds its
-budget is cut short, and its time (marked ~) is extrapolated from what gradients and exchanges took until then. One
-thread; about three minutes.
+Logistic regression, 20 rows of 20 features per agent, random network with maximum degree 4. A run
+is complete when the relative objective error at the mean and the relative disagreement are at most
+1e-3. The number of iterations is determined in advance; then all implementations run that many,
+without measuring. NIDS and EXTRA use the best step of a grid, PDS the best R, in all
+implementations; AutoPDS has nothing to tune. Rounds include control rounds. "difference" compares
+the iterates with ours. decent-bench runs without snapshots; of ten of its methods, tried on 100
+agents with up to four steps each, none took fewer iterations than NIDS. A run of another
+implementation that exceeds its budget is stopped, and its time (marked ~) is extrapolated from
+gradients and exchanges. One thread, about three minutes.
 
 decent-bench needs Python 3.13 or newer: `python3.13 -m venv V && V/bin/pip install . decent-bench`.
 """
@@ -33,19 +34,19 @@ ROWS, DIMENSION = 20, 20
 # Multiples of 1/L for steps, of the estimate for R.
 FACTORS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0)
 MOST_ITERATIONS = 3000
-NO_DECENT_BENCH = "decent-bench: skipped, this Python cannot import it; see the top of this file for how to get it"
+NO_DECENT_BENCH = "decent-bench: skipped, cannot be imported; the docstring of this script says how to install it"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One problem, as ours and as one list entry per agent."""
+    """One problem, for gradslide and as one list entry per agent."""
 
     m: int
     seed: int = 0
 
     @cached_property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Features (m, rows, d) of differing scales that differ between agents, and labels (m, rows), 1 or -1."""
+        """Features (m, rows, d) with different scales and agents, and labels (m, rows), 1 or -1."""
         rng = np.random.default_rng(self.seed)
         scales = np.geomspace(1, 0.1, DIMENSION)
         centres = 0.5 * rng.normal(size=(self.m, 1, DIMENSION))
@@ -83,13 +84,13 @@ class Case:
     def is_solved(self, x: np.ndarray) -> bool:
         mean = x.mean(axis=0)
         objective = float(np.sum(self.problem.objective(np.broadcast_to(mean, x.shape))))
-        apart = np.linalg.norm(x - mean, axis=1).max()
-        return objective <= self.optimum * (1 + ACCURACY) and apart <= ACCURACY * np.linalg.norm(mean)
+        disagreement = np.linalg.norm(x - mean, axis=1).max()
+        return objective <= self.optimum * (1 + ACCURACY) and disagreement <= ACCURACY * np.linalg.norm(mean)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A method with its best parameters, the iterations that it needs, and which of its outputs is first there."""
+    """A method with its best parameters, the iterations that it needs, and the output that converges first."""
 
     method: Any
     iterations: int
@@ -103,14 +104,14 @@ class Plan:
 
 
 def plan(case: Case, method: Any, most_rounds: int | None = None) -> Plan | None:
-    """None where it does not get there."""
+    """Find the iterations that a method needs; None if it does not converge."""
     stop = gs.Stop(**case.targets, iterations=MOST_ITERATIONS, rounds=most_rounds)
-    # The loops below know PDS by its average.
+    # The loops below compute the average of PDS.
     output = "average" if isinstance(method, gs.PDS) else None
     found = gs.solve(case.problem, case.graph, method, stop=stop, output=output)
     if found.status is not gs.Status.CONVERGED:
         return None
-    # A method with last steps takes them as long as a target asks for; without one it may need more iterations.
+    # Final steps of a method depend on the targets; without targets it may need more iterations.
     for n in range(len(found.history), 2 * len(found.history)):
         again = Plan(method, n, found.output).solve(case)
         if case.is_solved(again.x):
@@ -119,14 +120,14 @@ def plan(case: Case, method: Any, most_rounds: int | None = None) -> Plan | None
 
 
 def best(case: Case, grid: list[Any]) -> Plan:
-    """Fewest exchanges: they fall with longer steps, until these are too long."""
+    """Return the plan with the fewest exchanges; these decrease with longer steps until the method diverges."""
     found: Plan | None = None
     for method in grid:
         longer = plan(case, method, found and found.rounds)
         if found is not None and longer is None:
             break
         found = longer
-    assert found is not None, f"none of these gets there: {grid}"
+    assert found is not None, f"none of these converges: {grid}"
     return found
 
 
@@ -142,16 +143,16 @@ def tuned(case: Case) -> dict[str, Plan]:
     return {name: best(case, grid) for name, grid in grids.items()}
 
 
-# One Python loop over the agents, and NumPy for the vectors of each: as one would write it first.
+# A Python loop over the agents, with NumPy vectors.
 
 
 def gradient(features: np.ndarray, labels: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Of the mean of log(1 + exp(-label <row, x>)) over an agent's rows."""
+    """Return the gradient of the mean of log(1 + exp(-label <row, x>)) over an agent's rows."""
     return features.T @ (-labels / (1 + np.exp(labels * (features @ x)))) / len(labels)
 
 
 def nids_in_loops(case: Case, ours: Plan) -> Iterator[list[np.ndarray]]:
-    """The iterates, one list per iteration."""
+    """Yield the iterates, one list per iteration."""
     features, labels = case.data
     a, agents, neighbours = ours.method.step_size, range(case.m), case.neighbours
     degrees = [len(each) for each in neighbours]
@@ -173,7 +174,7 @@ def nids_in_loops(case: Case, ours: Plan) -> Iterator[list[np.ndarray]]:
 
 
 def pds_in_loops(case: Case, ours: Plan) -> Iterator[list[np.ndarray]]:
-    """The averages x_bar, one list per outer iteration."""
+    """Yield the averages x_bar, one list per outer iteration."""
     features, labels = case.data
     agents, neighbours = range(case.m), case.neighbours
     L, R = ours.method.L, ours.method.R
@@ -229,7 +230,7 @@ class DecentBench:
         return LogisticRegressionCost([(iop.from_numpy(row), iop.from_numpy(label)) for row, label in pairs])
 
     def run(self, name: str, ours: Plan, budget: float) -> tuple[np.ndarray, list[float]]:
-        """The iterate that it came to, and the seconds of each iteration."""
+        """Return the last iterate, and the seconds of each iteration."""
         from decent_array import interoperability as iop
         from decent_bench.algorithms import p2p
 
@@ -247,11 +248,11 @@ class DecentBench:
 
 
 class OutOfBudgetError(Exception):
-    """A run has gone on for long enough."""
+    """A run exceeded its time budget."""
 
 
 def run_loops(name: str, case: Case, ours: Plan, budget: float) -> tuple[np.ndarray, list[float]]:
-    """The output that it came to, and the seconds of each iteration."""
+    """Return the last output, and the seconds of each iteration."""
     marks, iterates = [time.perf_counter()], LOOPS[name](case, ours)
     while len(marks) <= ours.iterations and marks[-1] - marks[0] <= budget:
         x = next(iterates)
@@ -260,7 +261,7 @@ def run_loops(name: str, case: Case, ours: Plan, budget: float) -> tuple[np.ndar
 
 
 def whole(seconds: list[float], rounds: list[int]) -> float:
-    """Seconds of all iterations, of which the first were timed: those of a gradient and of an exchange are fitted."""
+    """Return the seconds of all iterations; if only the first were timed, fit the times of gradients and exchanges."""
     done = len(seconds)
     if done == len(rounds):
         return sum(seconds)
@@ -269,7 +270,7 @@ def whole(seconds: list[float], rounds: list[int]) -> float:
 
 
 def rounds_of_each(name: str, case: Case, ours: Plan) -> list[int]:
-    """Exchanges of each iteration."""
+    """Return the exchanges of each iteration."""
     if name != "PDS":
         return [1] * ours.iterations
     A_norm = float(np.sqrt(case.graph.laplacian_norm))
@@ -278,12 +279,12 @@ def rounds_of_each(name: str, case: Case, ours: Plan) -> list[int]:
 
 
 def compare(case: Case, plans: dict[str, Plan], repeats: int, budget: float) -> list[list[str]]:
-    """A row for each way of solving."""
+    """Return a table row for each implementation."""
     seconds = {name: best_of(repeats, lambda ours=ours: ours.solve(case)) for name, ours in plans.items()}
     default = seconds["AutoPDS"]
     theirs = DecentBench(case) if importlib.util.find_spec("decent_bench") else None
 
-    def row(name: str, who: str, taken: float, note: str = "", apart: str = "") -> list[str]:
+    def row(name: str, who: str, taken: float, note: str = "", difference: str = "") -> list[str]:
         ours = plans[name]
         figures = [
             f"{ours.iterations:,}",
@@ -291,19 +292,19 @@ def compare(case: Case, plans: dict[str, Plan], repeats: int, budget: float) -> 
             f"{note}{taken:.3g}",
             f"{1e3 * taken / ours.iterations:.3g}",
         ]
-        return [f"{name}, {who}", *figures, f"{taken / seconds[name]:.2f}", f"{taken / default:.2f}", apart]
+        return [f"{name}, {who}", *figures, f"{taken / seconds[name]:.2f}", f"{taken / default:.2f}", difference]
 
     def other(name: str, who: str, result: tuple[np.ndarray, list[float]]) -> list[str]:
         x, times = result
         ours = plans[name]
         same = ours.solve(case, len(times)).x
-        apart = np.abs(x - same).max() / np.abs(same).max()
+        difference = np.abs(x - same).max() / np.abs(same).max()
         note = "" if len(times) == ours.iterations else "~"
-        return row(name, who, whole(times, rounds_of_each(name, case, ours)), note, f"{apart:.0e}")
+        return row(name, who, whole(times, rounds_of_each(name, case, ours)), note, f"{difference:.0e}")
 
     stop = gs.Stop(**case.targets, iterations=MOST_ITERATIONS)
     stopping = best_of(repeats, lambda: gs.solve(case.problem, case.graph, stop=stop))
-    rows = [row("AutoPDS", "ours", default), row("AutoPDS", "ours, measuring until it is there", stopping)]
+    rows = [row("AutoPDS", "ours", default), row("AutoPDS", "ours, measuring the objective", stopping)]
     for name in [name for name in plans if name != "AutoPDS"]:
         rows.append(row(name, "ours", seconds[name]))
         if name in LOOPS:
@@ -317,15 +318,15 @@ def arguments() -> argparse.Namespace:
     given = parser(__doc__)
     given.add_argument("--agents", type=int, nargs="+", default=[100, 1000])
     given.add_argument("--repeats", type=int, default=5)
-    given.add_argument("--budget", type=float, default=15.0, help="seconds for each run of others")
-    given.add_argument("--full", action="store_true", help="let all runs go to their end")
+    given.add_argument("--budget", type=float, default=15.0, help="seconds for each run of another implementation")
+    given.add_argument("--full", action="store_true", help="no time budget")
     return given.parse_args()
 
 
 def main() -> None:
     chosen = arguments()
     one_thread()
-    headings = ["to 1e-3", "iterations", "rounds", "seconds", "ms each", "x same method", "x AutoPDS", "apart"]
+    headings = ["to 1e-3", "iterations", "rounds", "seconds", "ms each", "/ ours", "/ AutoPDS", "difference"]
     for case in map(Case, chosen.agents):
         rows = compare(case, tuned(case), chosen.repeats, np.inf if chosen.full else chosen.budget)
         show(f"{case.m:,} agents", headings, rows)

@@ -1,4 +1,4 @@
-"""The rivals and their grids, and how a method is made from what a grid says."""
+"""The baselines, their grids of parameters, and the construction of a method from grid parameters."""
 
 import math
 from collections.abc import Iterator
@@ -13,27 +13,27 @@ import gradslide as gs
 from auto_bench import problems
 from gradslide.graphs.chebyshev import fast_mix_exchanges
 
-# Multiples of a method's default step, or of what else it is tuned by; those that are often best come first, so that
-# others can be ended early.
+# Multiples of the default step, or of the parameter by which a method is tuned. Values that are often best come first,
+# so that others can be ended early.
 FACTORS = (4.0, 8.0, 2.0, 16.0, 1.0)
-# Factors of 2 miss the best step of these, close to where they diverge, by a third.
+# The best step of these methods is close to divergence; factors of 2 miss it by a third.
 FINE_FACTORS = (4.0, 8.0, 2.0, 6.0, 3.0, 1.0, 12.0)
-# Methods whose step has a bound by theory that practice need not keep: multiples of their L.
+# Multiples of L, for methods that converge in practice beyond the theoretical bound on their step.
 L_FACTORS = (0.25, 1.0)
 SLIDING_L = (0.25, 1 / 16, 1.0)
 SLIDING_R = tuple(float(R) for R in np.geomspace(0.01, 10.0, 7))
-# Relative error of ADMM's local problems: with its default of 1e-9 it takes far more gradients.
+# Relative error of ADMM's local problems; the default of 1e-9 takes far more gradients.
 ADMM_TOLERANCE = 1e-2
 
 Parameters = dict[str, Any]
 
 
 def grid(problem: str, network: str, data_dir: Path | None) -> Iterator[tuple[str, str, Parameters]]:
-    """(group, method, parameters) of every run; "factor" multiplies what the method is tuned by, "L_factor" its L.
+    """Yield (group, method, parameters) of every run.
 
-    Groups: "core" are those that the constrained problems are compared with, "other" the rest, "sliding" is PDS. DGD
-    is not among them: with a constant step it stops short of the optimum, with falling ones it takes thousands of
-    gradients.
+    "factor" multiplies the parameter by which the method is tuned, "L_factor" its L. Groups: "core" are the methods
+    for constrained problems, "other" the rest, "sliding" is PDS. DGD is not included: with a constant step it does not
+    converge to the optimum, with decreasing steps it takes thousands of gradients.
     """
     constrained = problem in problems.CONSTRAINED
     for K, restart, factor in product(_exchanges(network, data_dir), (True, False), FACTORS):
@@ -56,13 +56,13 @@ def grid(problem: str, network: str, data_dir: Path | None) -> Iterator[tuple[st
 
 
 def _exchanges(network: str, data_dir: Path | None) -> list[int]:
-    """K of accelerated tracking: few, and multiples of ceil(sqrt(chi))."""
+    """Return values of K for accelerated tracking: small ones, and multiples of ceil(sqrt(chi))."""
     root = fast_mix_exchanges(gs.mixing.metropolis(problems.graph(network, data_dir)).lazy.second)
     return sorted({1, 2, 3, math.ceil(root / 2), root, 2 * root})
 
 
 def make(method: str, parameters: Parameters, problem: str, network: str, data_dir: Path | None) -> Any:
-    """The method with these parameters; multiples are replaced by what they come to."""
+    """Return the method with these parameters; multiples are replaced by values."""
     kind, given = getattr(gs, method), dict(parameters)
     for name in ("L", "first_L"):
         if (multiple := given.pop(f"{name}_factor", None)) is not None:
@@ -74,7 +74,7 @@ def make(method: str, parameters: Parameters, problem: str, network: str, data_d
 
 @cache
 def _default(method: str, L: float | None, problem: str, network: str, data_dir: Path | None) -> float:
-    """What the method takes by default for the parameter that it is tuned by."""
+    """Return the default value of the parameter by which a method is tuned."""
     kind = getattr(gs, method)
     chosen = kind() if L is None else kind(L=L)
     graph, stop = problems.graph(network, data_dir), gs.Stop(iterations=1)

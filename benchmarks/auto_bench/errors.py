@@ -1,4 +1,4 @@
-"""What a set of answers is worth, and what a run had spent when it reached each accuracy."""
+"""The error of a set of answers, and the costs at which a run reached each accuracy."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from auto_bench.problems import Case, Optimum
 
 ACCURACIES = (1e-2, 1e-3, 1e-4, 1e-6)
 BALANCES = (0.1, 1.0, 10.0, 100.0)
-# Sums over all agents are free, or counted like any other round.
+# Whether sums over all agents are free or counted as rounds.
 COUNTS = ("free", "counted")
-# A run this many times dearer than the best at an accuracy that it has not reached is taken not to catch up. A rule of
-# thumb: with 2, some of those that were best at finer accuracies had been close to being ended.
+# A run ends if it costs this many times the best cost at an accuracy that it has not reached. This is a heuristic:
+# with 2, some runs that were best at higher accuracies had almost been ended.
 HOPELESS = 5.0
-# Errors, relative to that at the start, from which there is no way back.
+# A run diverged if its error, relative to the error at the start, exceeds this.
 DIVERGED = 1e3
 
 # (gradients, rounds, control rounds)
@@ -37,7 +37,7 @@ def no_bounds() -> Bounds:
 
 
 def matters(spent: Spent, hits: list[list[Spent]], bounds: Bounds) -> bool:
-    """Whether a run that has spent so much can still come below a bound at an accuracy."""
+    """Whether a run with these costs can still improve on a bound at some accuracy."""
     possible = False
     for i, reached in enumerate(hits):
         ahead = min(
@@ -50,7 +50,7 @@ def matters(spent: Spent, hits: list[list[Spent]], bounds: Bounds) -> bool:
 
 
 def _improvable(spent: Spent, reached: list[Spent]) -> bool:
-    """Later answers may need less mixing."""
+    """Whether later answers may need fewer rounds in all, since they may need less mixing."""
     return not reached or spent[1] < min(rounds for _, rounds, _ in reached)
 
 
@@ -58,7 +58,7 @@ def _improvable(spent: Spent, reached: list[Spent]) -> bool:
 class FinalMixing:
     """Chebyshev rounds on [l2, hi] of D^-1 Lap, D_i = max(1, deg_i/(2 mean degree)) scaled to mean 1.
 
-    The mean with weights D stays. root: ceil(sqrt(hi/l2)).
+    The mean with weights D is invariant. root: ceil(sqrt(hi/l2)).
     """
 
     matrix: sp.csr_array
@@ -79,7 +79,7 @@ class FinalMixing:
         return math.ceil(math.sqrt(self.most / self.least))
 
     def rounds(self, x: np.ndarray) -> Iterator[np.ndarray]:
-        """x after 0, 1, 2, ... rounds."""
+        """Yield x after 0, 1, 2, ... rounds."""
         yield x
         middle, half = (self.most + self.least) / 2, (self.most - self.least) / 2
         step = -(self.matrix @ x) / middle
@@ -95,10 +95,10 @@ class FinalMixing:
 
 @dataclass
 class Meter:
-    """A callback of `solve`: notes what had been spent when an accuracy was reached, with K_f more rounds of mixing.
+    """A callback of `solve` that records the costs at which each accuracy was reached, with K_f more rounds of mixing.
 
-    hits: for each accuracy the first, and later ones that took fewer rounds. outputs: answers to look at, by default
-    the one that `solve` gives. most_mixing: the largest K_f. ended: why the run was.
+    hits: for each accuracy the first costs, and later ones with fewer rounds. outputs: the answers to measure, by
+    default the output of `solve`. most_mixing: the largest K_f. ended: why the run ended.
     """
 
     case: Case
@@ -127,12 +127,12 @@ class Meter:
         return bool(self.ended)
 
     def _see(self, x: np.ndarray) -> float:
-        """Note what x reaches; its error without further mixing."""
+        """Record the accuracies that x reaches; return its error without further mixing."""
         means = [x.mean(axis=0)]
         if np.ptp(self.mixing.weights) > 0:
             means.append(self.mixing.weights @ x)
         objective = min(self._objective_error(mean) for mean in means)
-        error = max(objective, self._apart(x)[0])
+        error = max(objective, self._disagreement(x)[0])
         mixed = _Mixed(self, x)
         K = 0
         for accuracy, reached in zip(ACCURACIES, self.hits, strict=True):
@@ -150,33 +150,33 @@ class Meter:
         return error
 
     def _objective_error(self, x: np.ndarray) -> float:
-        """Relative, at the point nearest to x that all agents allow."""
+        """Return the relative error at the projection of x onto the common domain."""
         with np.errstate(over="ignore", invalid="ignore"):
             return (self.case.total(self.case.project(x)) - self.best.objective) / abs(self.best.objective)
 
-    def _apart(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """The relative disagreement and the mean; where the mean is not allowed, from the nearest point that is."""
+    def _disagreement(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the relative disagreement from the feasible point nearest to the mean, and the mean."""
         mean = x.mean(axis=0)
         distance = float(np.linalg.norm(x - self.case.project(mean)))
         return distance / (math.sqrt(len(x)) * self.best.size), mean
 
 
 class _Mixed:
-    """Errors of answers after K rounds of mixing, each computed once and only if it is asked for."""
+    """Errors of answers after K rounds of mixing, computed on demand and cached."""
 
     def __init__(self, meter: Meter, x: np.ndarray) -> None:
         self._meter = meter
         self._rounds = meter.mixing.rounds(x)
-        self._apart: list[tuple[float, np.ndarray]] = []
+        self._disagreement: list[tuple[float, np.ndarray]] = []
         self._objective: dict[int, float] = {}
 
     def within(self, K: int, accuracy: float) -> bool:
-        missing = K + 1 - len(self._apart)
-        self._apart.extend(self._meter._apart(x) for x in islice(self._rounds, max(0, missing)))
-        if K >= len(self._apart):
+        missing = K + 1 - len(self._disagreement)
+        self._disagreement.extend(self._meter._disagreement(x) for x in islice(self._rounds, max(0, missing)))
+        if K >= len(self._disagreement):
             return False
-        apart, mean = self._apart[K]
-        if apart > accuracy:
+        disagreement, mean = self._disagreement[K]
+        if disagreement > accuracy:
             return False
         if K not in self._objective:
             self._objective[K] = self._meter._objective_error(mean)

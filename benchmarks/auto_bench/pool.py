@@ -1,4 +1,4 @@
-"""Runs, two at a time; every result is kept on disk, and not done again as long as it says enough."""
+"""Run the tasks in a process pool and cache every result on disk."""
 
 import hashlib
 import inspect
@@ -23,13 +23,13 @@ from auto_bench.errors import ACCURACIES, BALANCES, COUNTS, Bounds, Spent, cost
 from gradslide._support import storage
 
 AUTO = "AutoPDS"
-# Any ends a run.
+# Each limit ends a run.
 LIMITS = {"gradients": 5_000, "rounds": 50_000, "seconds": 100.0}
-# A rival that is this many times dearer than AutoPDS need not be known exactly.
+# The costs of a baseline need not be exact if they exceed those of AutoPDS by this factor.
 MARGIN = 1.3
-# Whose results bound whose runs.
+# Groups whose results bound the runs of a group.
 BOUNDED_BY = {"core": ("core",), "other": ("core", "other"), "sliding": ("sliding",), "auto": (), "fixed": ("fixed",)}
-# Which of ours is held against rivals whose sums over all agents are free, and counted.
+# The setting of AutoPDS to compare with baselines whose sums over all agents are free, and counted.
 AGREEMENTS = {"free": "exact", "counted": "late"}
 _SHAPE = len(COUNTS), len(BALANCES), len(ACCURACIES)
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -60,8 +60,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """hits: for each accuracy the first, and later ones that took fewer rounds. spent: at the end. ended: "done",
-    "bound" (it could no longer matter), "diverged", "refused", "failed", or the limit that was reached."""
+    """The result of a task.
+
+    hits: for each accuracy the first costs, and later ones with fewer rounds. spent: costs at the end. ended: "done",
+    "bound" (no improvement possible), "diverged", "refused", "failed", or the limit that was reached.
+    """
 
     ended: str
     hits: list[list[Spent]] = field(default_factory=lambda: [[] for _ in ACCURACIES])
@@ -71,7 +74,7 @@ class Result:
     message: str = ""
 
     def best(self, accuracy: int, balance: float, count: str) -> tuple[float, Spent] | None:
-        """The least cost to an accuracy, and what was spent."""
+        """Return the least cost to an accuracy, and its parts."""
         costs = [(cost(spent, balance, count), spent) for spent in map(tuple, self.hits[accuracy])]
         return min(costs, default=None)
 
@@ -85,7 +88,7 @@ def _short(value: Any) -> str:
 
 @cache
 def _source(method: str) -> str:
-    """A digest of the code that a result hangs on: all of the library for ours, else the method's own file."""
+    """Return a digest of the code that a result depends on: the library for AutoPDS, else the method's file."""
     kind = getattr(gs, method, None)
     if kind is None:
         return ""
@@ -99,7 +102,7 @@ def _source(method: str) -> str:
 
 @dataclass
 class Results:
-    """All results so far, by cell; and what is on disk."""
+    """All results so far, by cell, in memory and on disk."""
 
     out: Path
     data_dir: Path | None
@@ -119,7 +122,7 @@ class Results:
     def best(
         self, cell: tuple[str, str], groups: Sequence[str], accuracy: int, balance: float, count: str, without: str = ""
     ) -> tuple[float, Spent, Task] | None:
-        """The least cost, what was spent, and who did it. without: a method that is left out."""
+        """Return the least cost, its parts and its task. without: a method to skip."""
         found = [
             (*reached, task)
             for task, result in self.of(cell, groups)
@@ -135,7 +138,7 @@ class Results:
                 least[c, b, i] = min(least[c, b, i], reached[0])
 
     def keep(self, task: Task, result: Result) -> None:
-        """A run that a busy machine has ended is tried again another time, as one that failed is."""
+        """Cache a result, unless the run failed or reached the time limit."""
         if result.ended not in ("failed", gs.Status.TIME_LIMIT.name):
             said = {**asdict(task), **asdict(result)}
             storage.write_atomically(task.path(self.out), json.dumps(said).encode())
@@ -149,7 +152,7 @@ class Results:
         return Result(**{name: said[name] for name in Result.__dataclass_fields__})
 
     def bounds(self, task: Task) -> Bounds:
-        """Costs from which on a run is of no interest."""
+        """Return costs above which a run is of no interest."""
         bounds = np.full(_SHAPE, np.inf)
         for group in BOUNDED_BY[task.group]:
             bounds = np.minimum(bounds, self.least.get((*task.cell, group), np.inf))
@@ -167,11 +170,11 @@ class Results:
 
 
 def run(tasks: Sequence[Task], results: Results, processes: int, only_read: bool = False) -> None:
-    """Do what is missing, in order: earlier results bound later runs. only_read: take what is there."""
+    """Run the missing tasks in order: earlier results bound later runs. only_read: use cached results only."""
     waiting = deque(tasks)
-    kept = {task.path(results.out): found for task in tasks if (found := results.read(task)) is not None}
+    cached = {task.path(results.out): found for task in tasks if (found := results.read(task)) is not None}
     for task in tasks:
-        if (found := kept.get(task.path(results.out))) is not None:
+        if (found := cached.get(task.path(results.out))) is not None:
             results.note(task, found)
     if only_read:
         return
@@ -184,7 +187,7 @@ def run(tasks: Sequence[Task], results: Results, processes: int, only_read: bool
         while waiting or under_way:
             while waiting and len(under_way) < processes:
                 task = waiting.popleft()
-                bounds, found = results.bounds(task), kept.get(task.path(results.out))
+                bounds, found = results.bounds(task), cached.get(task.path(results.out))
                 if found is not None and found.is_enough(bounds):
                     continue
                 best = problems.optimum(task.problem, results.data_dir, results.out)
@@ -203,7 +206,7 @@ def run(tasks: Sequence[Task], results: Results, processes: int, only_read: bool
 
 
 def _progress(done: int, total: int, seconds: float, task: Task, result: Result) -> None:
-    """One line, written over on a terminal; else a line for every hundredth run, and for every failure."""
+    """Print one line: overwritten on a terminal, otherwise for every hundredth run and every failure."""
     failed = result.ended == "failed"
     said = f"{done}/{total} {seconds:.0f} s  {task.problem}, {task.network}: {task.label} {result.ended}"
     if sys.stderr.isatty() and not failed:
@@ -213,7 +216,7 @@ def _progress(done: int, total: int, seconds: float, task: Task, result: Result)
 
 
 class _Watched:
-    """A method whose outputs can be looked at by name, not only the one that `solve` measures."""
+    """A method whose outputs can be read by name."""
 
     def __init__(self, method: Any, names: tuple[str, ...]) -> None:
         self._method, self._names = method, names
@@ -236,7 +239,7 @@ class _Watched:
 
 
 def perform(task: Task, best: problems.Optimum, bounds: Bounds, data_dir: Path | None) -> Result:
-    """One run, whatever happens."""
+    """Run a task; exceptions become results."""
     begun = time.perf_counter()
     try:
         result = _solved(task, best, bounds, data_dir)

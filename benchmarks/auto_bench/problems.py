@@ -15,31 +15,31 @@ AGENTS = 100
 FROM_FILE = ("G1", "G2", "G3")
 MADE = {"ring": gs.Graph.ring, "star": gs.Graph.star}
 NETWORKS = (*FROM_FILE, *MADE)
-# About half of |x*|_1 = 124.6 without a set, so that the ball binds.
+# About half of the unconstrained |x*|_1 = 124.6, so that the constraint is active.
 L1_RADIUS = 62.0
-# An optimum is known to this relative error, where it can be proved.
+# Required relative error of an optimum, where it can be proved.
 PRECISION = 1e-9
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem over agents, and the same with all its rows at one agent, over the intersection of all sets."""
+    """A problem over agents, and the same problem with one agent, over the intersection of all sets."""
 
     problem: gs.Problem
     whole: gs.Problem
 
     def total(self, x: np.ndarray) -> float:
-        """The sum of all f_i at one point (d,)."""
+        """Return the sum of all f_i at one point (d,)."""
         return float(self.whole.objective(x[None])[0])
 
     def project(self, x: np.ndarray) -> np.ndarray:
-        """The point (d,) that all agents allow nearest to x."""
+        """Return the projection of x onto the intersection of all sets, (d,)."""
         return self.whole.domain.project(x[None])[0]
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """f*, |x*|, and a proved relative error of f*, None where none is known."""
+    """f*, |x*|, and a proved bound on the relative error of f*, or None."""
 
     objective: float
     size: float
@@ -55,7 +55,7 @@ def _logistic(
     domain: gs.domains.Domain | None = None,
     common: gs.domains.Domain | None = None,
 ) -> Callable[[Path | None], Case]:
-    """common: the intersection of all sets with the sum of all penalties, where it is not the domain."""
+    """Return a builder. common: the intersection of all sets with the sum of all penalties, if not `domain`."""
 
     def build(data_dir: Path | None) -> Case:
         data = gs.data.load(name, data_dir)
@@ -79,7 +79,7 @@ def _boxes() -> tuple[gs.domains.Box, gs.domains.Box]:
 
 
 def _ridge(data_dir: Path | None) -> Case:
-    """Least squares with columns of very different size; mu makes the condition number of the sum of all f_i 1e4."""
+    """Least squares with columns of very different scale; mu makes the condition number of the sum of all f_i 1e4."""
     condition, rows, d = 1e4, 20 * AGENTS, 50
     rng = np.random.default_rng(0)
     features = rng.normal(size=(rows, d)) * np.geomspace(1.0, 1e-3, d)
@@ -108,12 +108,12 @@ CONSTRAINED: dict[str, Callable[[Path | None], Case]] = {
 }
 RIDGE = "ridge 1e4"
 PROBLEMS = {**UNCONSTRAINED, **CONSTRAINED, RIDGE: _ridge}
-# Where not on all networks.
+# Problems that do not run on all networks.
 ON = {"ijcnn1 mu=0.02": ("G1",), RIDGE: ("G1",), **dict.fromkeys(CONSTRAINED, FROM_FILE)}
 
 
 def cells(problems: list[str] | None = None, networks: list[str] | None = None) -> list[tuple[str, str]]:
-    """The pairs of problem and network; those that were asked for, or all."""
+    """Return the pairs of problem and network, restricted to the given names."""
     return [
         (problem, network)
         for problem in problems or PROBLEMS
@@ -140,7 +140,7 @@ def network_file(name: str, data_dir: Path | None) -> Path:
 
 
 def optimum(name: str, data_dir: Path | None, out: Path) -> Optimum:
-    """From disk where it is there."""
+    """Return the optimum of a problem, cached on disk."""
     path = out / "optima" / f"{name}.json"
     if path.exists():
         return Optimum(**json.loads(path.read_text(encoding="utf-8")))
@@ -149,7 +149,7 @@ def optimum(name: str, data_dir: Path | None, out: Path) -> Optimum:
     error = _proved_error(whole, found.x)
     best = Optimum(found.objective, float(np.linalg.norm(found.x)), error)
     if error is not None and error > PRECISION:
-        print(f"{name}: the optimum is only known to {error:.1e}")
+        print(f"{name}: the optimum is known only to {error:.1e}")
     storage.write_atomically(path, json.dumps(vars(best)).encode())
     return best
 

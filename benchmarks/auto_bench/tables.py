@@ -1,4 +1,4 @@
-"""The tables: each is a function of all results that returns lines of text and what they say as data."""
+"""The tables: each function returns lines of text and the same as data."""
 
 import statistics
 import tomllib
@@ -17,10 +17,10 @@ Table = tuple[list[str], Any]
 
 WRONG_L = tuple(10.0**power for power in range(-3, 4))
 FIXED_L = (1 / 4, 1 / 6, 1 / 2, 1 / 8, 1 / 12, 1.0, 1 / 16)
-# A rival is ahead where it is cheaper by more than this.
+# A baseline is ahead if it is cheaper by more than this factor.
 AHEAD = 1.10
 _DEFAULT = 1.0
-# Not a rival, but one can tune it, too.
+# Not a baseline, but it can be tuned too.
 _SLIDING = "PDS"
 _WIDTH = 19
 
@@ -30,8 +30,8 @@ def published() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def against_prototype(results: Results, cells: list[Cell], agreement: str) -> Table:
-    """Gradients/rounds of the first answer that reaches each accuracy; late: control rounds are in the rounds, and
-    shown apart."""
+    """Gradients/rounds of the first answer that reaches each accuracy; late: rounds include control rounds, which are
+    also shown separately."""
     late = agreement == "late"
     said = published()["late" if late else "free"]
     what = "gradients/all rounds (control rounds)" if late else "gradients/rounds, sums over all agents free"
@@ -50,12 +50,12 @@ def against_prototype(results: Results, cells: list[Cell], agreement: str) -> Ta
     return lines, data
 
 
-def against_rivals(results: Results, cells: list[Cell], count: str) -> Table:
-    """Costs at each balance and accuracy, ours against the best of all rivals and all their parameters."""
+def against_baselines(results: Results, cells: list[Cell], count: str) -> Table:
+    """Costs at each balance and accuracy, against the best of all baselines and their parameters."""
     agreement = AGREEMENTS[count]
     lines = [
-        f'AutoPDS(balance=b, agreement="{agreement}") against the best rival; cost = b * gradients + rounds, '
-        f"the rivals' control rounds {count}; ratio: ours/theirs"
+        f'AutoPDS(balance=b, agreement="{agreement}") against the best baseline; cost = b * gradients + rounds, '
+        f"the baselines' control rounds {count}; ratio: ours/theirs"
     ]
     data = []
     for cell in cells:
@@ -63,13 +63,13 @@ def against_rivals(results: Results, cells: list[Cell], count: str) -> Table:
         for balance in BALANCES:
             for i, accuracy in enumerate(ACCURACIES):
                 ours = _best(results.auto(cell, balance=balance, agreement=agreement), i, balance, count)
-                rival = results.best(cell, ("core", "other"), i, balance, count, without=_SLIDING)
-                anyone = results.best(cell, ("core", "other", "sliding"), i, balance, count)
-                ratio, name = _over(ours, rival), _rival(rival, ours, count)
-                if anyone and anyone[2].method == _SLIDING:
-                    name += f"; {_SLIDING}: {anyone[0]:.0f}"
+                baseline = results.best(cell, ("core", "other"), i, balance, count, without=_SLIDING)
+                best_of_all = results.best(cell, ("core", "other", "sliding"), i, balance, count)
+                ratio, name = _over(ours, baseline), _baseline(baseline, ours, count)
+                if best_of_all and best_of_all[2].method == _SLIDING:
+                    name += f"; {_SLIDING}: {best_of_all[0]:.0f}"
                 lines.append(
-                    f"  b={balance:<5g}{accuracy:<7g}{_cost(ours):>9}{_cost(rival):>9}{_number(ratio):>7}  {name}"
+                    f"  b={balance:<5g}{accuracy:<7g}{_cost(ours):>9}{_cost(baseline):>9}{_number(ratio):>7}  {name}"
                 )
                 data.append(
                     {
@@ -77,12 +77,12 @@ def against_rivals(results: Results, cells: list[Cell], count: str) -> Table:
                         "balance": balance,
                         "accuracy": accuracy,
                         "ours": ours,
-                        "rival": rival and (*rival[:2], rival[2].label),
+                        "baseline": baseline and (*baseline[:2], baseline[2].label),
                         "ratio": ratio,
-                        "anyone": anyone and (*anyone[:2], anyone[2].label),
+                        "any": best_of_all and (*best_of_all[:2], best_of_all[2].label),
                     }
                 )
-    for title, field in (("a rival", "rival"), ("a rival, or PDS with the best fixed L and R,", "anyone")):
+    for title, field in (("a baseline", "baseline"), ("a baseline, or PDS with the best fixed L and R,", "any")):
         lines.append(f"\nproblems x networks where {title} is ahead by more than {AHEAD - 1:.0%}, or ours fails")
         lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
         for balance in BALANCES:
@@ -96,10 +96,10 @@ def against_rivals(results: Results, cells: list[Cell], count: str) -> Table:
 
 
 def constrained(results: Results, cells: list[Cell]) -> Table:
-    """At balance 1, against rivals that take sets and against fixed (L, R) of sliding."""
+    """At balance 1, against baselines that support constraints and against PDS with fixed (L, R)."""
     lines, data = [], []
     for count, agreement in AGREEMENTS.items():
-        for group, name in (("core", "NIDS, PG-EXTRA, accelerated tracking"), ("sliding", "fixed L and R of sliding")):
+        for group, name in (("core", "NIDS, PG-EXTRA, accelerated tracking"), ("sliding", "PDS with fixed L and R")):
             lines.append(f'\nAutoPDS(agreement="{agreement}") at balance 1 against {name}, control rounds {count}')
             ratios = []
             for cell in cells:
@@ -108,13 +108,13 @@ def constrained(results: Results, cells: list[Cell]) -> Table:
                 result = results.auto(cell, balance=_DEFAULT, agreement=agreement)
                 for i, accuracy in enumerate(ACCURACIES):
                     ours = _best(result, i, _DEFAULT, count)
-                    rival = results.best(cell, (group,), i, _DEFAULT, count)
-                    ratio = _over(ours, rival)
+                    baseline = results.best(cell, (group,), i, _DEFAULT, count)
+                    ratio = _over(ours, baseline)
                     ratios += [] if ratio is None else [ratio]
-                    label = _rival(rival, ours, count)
+                    label = _baseline(baseline, ours, count)
                     start = f"{cell[0]}, {cell[1]}" if i == 0 else ""
                     lines.append(
-                        f"  {start:<20}{accuracy:<7g}{_cost(ours):>8}{_cost(rival):>8}{_number(ratio):>7}  {label}"
+                        f"  {start:<20}{accuracy:<7g}{_cost(ours):>8}{_cost(baseline):>8}{_number(ratio):>7}  {label}"
                     )
                     data.append({"cell": cell, "accuracy": accuracy, "group": group, "count": count, "ratio": ratio})
             if ratios:
@@ -125,7 +125,7 @@ def constrained(results: Results, cells: list[Cell]) -> Table:
 
 
 def convergence(results: Results, cells: list[Cell]) -> Table:
-    """Whether everything comes to the finest accuracy."""
+    """Whether all runs reach the highest accuracy."""
     lines, data = [f'AutoPDS(agreement="exact"): gradients/rounds to {ACCURACIES[-1]:g}'], []
     for cell in cells:
         result = results.auto(cell, balance=_DEFAULT, agreement="exact")
@@ -139,8 +139,11 @@ def convergence(results: Results, cells: list[Cell]) -> Table:
 
 
 def wrong_first_L(results: Results, cells: list[Cell]) -> Table:
-    """Gradients that a wrong first L costs more than the default takes."""
-    lines, data = ["extra gradients of AutoPDS(first_L = c * largest constant of the losses) against its default"], []
+    """Additional gradients after a wrong first L."""
+    lines, data = (
+        ["additional gradients of AutoPDS(first_L = c * largest constant of the losses) against its default"],
+        [],
+    )
     lines.append(_row("", "", (f"c={c:g}" for c in WRONG_L), width=10))
     for cell in cells:
         usual = _firsts(results.auto(cell, balance=_DEFAULT, agreement="exact"))
@@ -161,9 +164,11 @@ def wrong_first_L(results: Results, cells: list[Cell]) -> Table:
 
 
 def fixed_L(results: Results, cells: list[Cell]) -> Table:
-    """What is lost by not knowing L: the best fixed one of a grid, per accuracy, beside the rule and the rivals."""
+    """The cost of not knowing L: the best fixed L of a grid, per accuracy, beside AutoPDS and the baselines."""
     count, agreement = "counted", AGREEMENTS["counted"]
-    lines = ['AutoPDS(agreement="late") at balance 1: cost with the best L of a grid, kept; with its rule; best rival']
+    lines = [
+        'AutoPDS(agreement="late") at balance 1: cost with the best fixed L of a grid; by default; of the best baseline'
+    ]
     lines.append(_row("", "", (f"{accuracy:g}" for accuracy in ACCURACIES)))
     data = []
     for cell in cells:
@@ -173,10 +178,16 @@ def fixed_L(results: Results, cells: list[Cell]) -> Table:
         for i, accuracy in enumerate(ACCURACIES):
             fixed = min(filter(None, (_best(result, i, _DEFAULT, count) for result in given)), default=None)
             ours = _best(rule, i, _DEFAULT, count)
-            rival = results.best(cell, ("core", "other"), i, _DEFAULT, count, without=_SLIDING)
-            columns.append(" ".join(_cost(each) for each in (fixed, ours, rival)))
+            baseline = results.best(cell, ("core", "other"), i, _DEFAULT, count, without=_SLIDING)
+            columns.append(" ".join(_cost(each) for each in (fixed, ours, baseline)))
             data.append(
-                {"cell": cell, "accuracy": accuracy, "fixed": fixed, "ours": ours, "rival": rival and rival[:2]}
+                {
+                    "cell": cell,
+                    "accuracy": accuracy,
+                    "fixed": fixed,
+                    "ours": ours,
+                    "baseline": baseline and baseline[:2],
+                }
             )
         lines.append(_row(*cell, columns))
     return lines, data
@@ -185,7 +196,7 @@ def fixed_L(results: Results, cells: list[Cell]) -> Table:
 TABLES: dict[int, tuple[str, Callable[[Results, list[Cell]], list[Table]]]] = {
     1: ("sums free", lambda results, cells: [against_prototype(results, cells, "exact")]),
     2: ("all rounds counted", lambda results, cells: [against_prototype(results, cells, "late")]),
-    3: ("rivals", lambda results, cells: [against_rivals(results, cells, count) for count in AGREEMENTS]),
+    3: ("baselines", lambda results, cells: [against_baselines(results, cells, count) for count in AGREEMENTS]),
     4: ("constrained", lambda results, cells: [constrained(results, cells)]),
     5: ("convergence", lambda results, cells: [convergence(results, cells)]),
     6: ("a wrong first L", lambda results, cells: [wrong_first_L(results, cells)]),
@@ -193,13 +204,13 @@ TABLES: dict[int, tuple[str, Callable[[Results, list[Cell]], list[Table]]]] = {
 }
 
 
-def _over(ours: tuple[Any, ...] | None, rival: tuple[Any, ...] | None) -> float | None:
-    """The ratio of two costs."""
-    return ours[0] / rival[0] if ours and rival else None
+def _over(ours: tuple[Any, ...] | None, baseline: tuple[Any, ...] | None) -> float | None:
+    """Return the ratio of two costs."""
+    return ours[0] / baseline[0] if ours and baseline else None
 
 
-def _is_behind(ours: tuple[Any, ...] | None, rival: tuple[Any, ...] | None) -> bool:
-    return rival is not None and (ours is None or ours[0] > AHEAD * rival[0])
+def _is_behind(ours: tuple[Any, ...] | None, baseline: tuple[Any, ...] | None) -> bool:
+    return baseline is not None and (ours is None or ours[0] > AHEAD * baseline[0])
 
 
 def _firsts(result: Result | None) -> list[Spent | None]:
@@ -215,7 +226,7 @@ def _parsed(text: str) -> tuple[int, int] | None:
 
 
 def _ratio(ours: Spent | None, theirs: tuple[int, int] | None, late: bool) -> float | None:
-    """Of costs at balance 1."""
+    """Return the ratio of costs at balance 1."""
     if ours is None or theirs is None:
         return None
     return (ours[0] + ours[1] + late * ours[2]) / sum(theirs)
@@ -227,10 +238,10 @@ def _spent(spent: Spent | None, late: bool = False) -> str:
     return f"{spent[0]}/{spent[1] + spent[2]} ({spent[2]})" if late else f"{spent[0]}/{spent[1]}"
 
 
-def _rival(rival: tuple[float, Spent, Task] | None, ours: Any, count: str) -> str:
-    if rival is None:
+def _baseline(baseline: tuple[float, Spent, Task] | None, ours: Any, count: str) -> str:
+    if baseline is None:
         return f"none within {MARGIN:g} times ours" if ours else "none"
-    return f"{_spent(rival[1], count == 'counted'):>15}  {rival[2].label}"
+    return f"{_spent(baseline[1], count == 'counted'):>15}  {baseline[2].label}"
 
 
 def _cost(found: tuple[Any, ...] | None) -> str:

@@ -34,7 +34,10 @@ def test_the_page_repeats_what_the_runs_gave(pictures, capsys):
     printed = capsys.readouterr().out
     patterns = {
         "bounds: Error": (r"([\d.e-]+) <= ([\d.e-]+) after", r"error was ([\d.]+) where at most ([\d.]+) was"),
-        "bounds: ||A x||": (r"([\d.e-]+) <= ([\d.e-]+) after", r"x\\\|\\\| was ([\d.]+) where the bound was ([\d.]+)\."),
+        "bounds: ||A x||": (
+            r"([\d.e-]+) <= ([\d.e-]+) after",
+            r"x\\\|\\\| was ([\d.]+) where the bound was ([\d.]+)\.",
+        ),
         "certificate": (r"([\d.]+) <= ([\d.]+) <= ([\d.]+) after", None),
         "graphs: PDS": (r"\[(\d+), (\d+), (\d+), (\d+)\]", r"PDS took (\d+), (\d+), (\d+) and (\d+) gradients"),
         "graphs: AutoPDS": (r"\[(\d+), (\d+), (\d+), (\d+)\]", None),
