@@ -3,7 +3,8 @@
 The error of a set of answers is the larger of the relative objective error at their mean and the
 relative disagreement ||X - mean||_F/(sqrt(m) |x*|). Answers of every method may be mixed by further
 rounds at the end; these rounds count. Runs are cached under --out, and a second call makes only the
-missing ones. The first call takes hours: the grids of the baselines are thousands of runs.
+missing ones. A cached call takes minutes, the first one much longer: the grids of the baselines are
+thousands of runs.
 """
 
 import argparse

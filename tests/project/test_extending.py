@@ -115,7 +115,7 @@ def test_the_parts_of_the_loss_are_those_of_the_whole(own):
     ],
     ids=lambda network: type(network).__name__,
 )
-def test_it_runs_in_foul_weather_as_ours_do(own, c, network):
+def test_it_runs_on_unreliable_networks_as_ours_do(own, c, network):
     stop = gs.Stop(iterations=400)
     found = gs.solve(own["problem"], network, own["Diffusion"](), stop=stop)
     np.testing.assert_allclose(found.x, np.tile(np.clip(c.mean(axis=0), -1, 1), (8, 1)), atol=1e-5)
