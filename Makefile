@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One BLAS thread per process: the arrays are small and the tests run side by side.
 export OMP_NUM_THREADS ?= 1
+# Bytecode is written: tests start many processes, and pytest rewrites the asserts of each file once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -48,10 +50,10 @@ reproduce: $(VENV)/.installed-run ## the paper's tables and figures, and more, b
 	$(BIN)/gradslide reproduce all
 
 test: lint ## set up, then ruff, mypy and the tests
-	$(BIN)/python -m pytest -n auto -q
+	$(BIN)/python -m pytest -n auto --dist loadfile -q
 
 test-all: lint ## the same with the slow tests
-	$(BIN)/python -m pytest -n auto -q -m ''
+	$(BIN)/python -m pytest -n auto --dist loadfile -q -m ''
 
 browser: ## a browser for the tests of the report page; without one they skip
 	sh tests/get_browser.sh

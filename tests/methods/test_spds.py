@@ -62,6 +62,7 @@ def pds_with(schedule, coupling):
     return Given(L=schedule.L, R=schedule.R, coupling=coupling)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 1.0])
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("kind", SETS)
@@ -78,6 +79,7 @@ def test_without_noise_it_is_pds_with_the_same_schedule(kind, coupling, mu):
         np.testing.assert_array_equal(np.stack(one.dual_bar), np.stack(other.dual_bar))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("mu", [0.0, 1.0])
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("kind", ["ball", "box with l1 penalty", "one each"])

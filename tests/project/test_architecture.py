@@ -13,7 +13,6 @@ import gradslide as gs
 
 PACKAGE = Path(gs.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 TESTS = Path(__file__).parents[1]
 
 
@@ -34,8 +33,13 @@ def called(tree):
 
 
 @cache
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def roots(path):
-    return {name.split(".")[0] for name in imported(TREES[path])}
+    return {name.split(".")[0] for name in imported(tree_of(path))}
 
 
 def offenders(offends, files=FILES):
@@ -73,7 +77,7 @@ def test_methods_never_print_time_open_or_measure():
     forbidden = {"print", "open", "input", "perf_counter", "monotonic", "time", "observe"}
     files = [path for path in FILES if (PACKAGE / "methods") in path.parents]
     assert len(files) > 20
-    assert offenders(lambda path: set(called(TREES[path])) & forbidden, files) == []
+    assert offenders(lambda path: set(called(tree_of(path))) & forbidden, files) == []
     assert offenders(lambda path: roots(path) & {"time", "logging", "rich", "pathlib", "os"}, files) == []
 
 
@@ -95,7 +99,7 @@ LAYER = {package: number for number, packages in enumerate(LAYERS) for package i
 
 def modules_imported(path):
     """Modules of the library that a file imports anywhere in it, lazily and for types included."""
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "gradslide")
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "gradslide":
@@ -144,7 +148,7 @@ def allows_pickle(tree):
 def test_nothing_is_pickled():
     pickles = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
     assert offenders(lambda path: roots(path) & pickles) == []
-    assert offenders(lambda path: allows_pickle(TREES[path])) == []
+    assert offenders(lambda path: allows_pickle(tree_of(path))) == []
 
 
 def test_importing_the_library_imports_nothing_heavy():
@@ -174,7 +178,7 @@ def test_importing_the_library_imports_nothing_heavy():
 
 
 def test_files_say_what_they_are_for():
-    assert offenders(lambda path: not ast.get_docstring(TREES[path])) == []
+    assert offenders(lambda path: not ast.get_docstring(tree_of(path))) == []
 
 
 def test_public_names_are_documented():

@@ -492,6 +492,7 @@ def troubled(network, kind, agreement):
     return problem, gs.solve(problem, network, gs.AutoPDS(agreement=agreement), stop=stop, record_every=50)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("trouble", HARMLESS)

@@ -35,6 +35,7 @@ def accelerated_errors(problem, graph, method, iterations=20):
 EUCLIDEAN = [name for name in DOMAINS if name != "entropy"]
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("batch", range(6))
 def test_the_accelerated_bound_holds_at_every_iteration_where_averages_are_exact(batch):
     """On a complete graph one exchange averages. 102 problems, of all kinds of losses and common sets: 54 in R^d."""
@@ -78,6 +79,7 @@ def test_the_accelerated_bound_is_broken_by_an_L_that_is_far_too_small():
     assert all(error <= bound for error, bound in accelerated_errors(problem, graph, true, 8))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("share", [None, 1e-3, 1e2])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_L_never_passes_what_the_losses_need(agreement, share):
@@ -94,6 +96,7 @@ def test_L_never_passes_what_the_losses_need(agreement, share):
         assert share != 1e-3 or max(state.L for state in states) > 50 * first
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("inner", ["shared", "own", "sliding"])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_multipliers_add_up_to_zero_and_come_from_the_laplacian(agreement, inner):

@@ -10,6 +10,7 @@ import gradslide as gs
 from gradslide.theory.reference import reference
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", [3, 4, 5, 9, 10, 16, 18, 21, 22, 25, 26, 28, 33])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_it_finds_the_optimum(agreement, seed):
@@ -23,6 +24,7 @@ def test_agents_with_sets_of_their_own_end_at_the_optimum_over_all_of_them(agree
     check_unlike_domains(gs.AutoPDS(agreement=agreement), iterations)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("inner", ["own", "sliding"])
 def test_any_inner_loop_may_be_asked_for(inner, agreement):
@@ -96,6 +98,7 @@ def test_a_ridge_far_above_the_losses_is_seen_at_once(mu):
     assert states[0].L >= 0.9 * mu
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["complete", "ring", "star"])
 @pytest.mark.parametrize("make_loss", [logistic, least_squares], ids=lambda make: make.__name__)
 def test_a_wrong_first_guess_costs_few_gradients(make_loss, name):
@@ -115,6 +118,7 @@ def test_a_wrong_first_guess_costs_few_gradients(make_loss, name):
             assert gradients(share) <= right + 20, (share, tolerance)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("share", [1e-3, 1e-1, 1e1, 1e3])
 @pytest.mark.parametrize("domain", [None, BALL, BOXES], ids=["free", "ball", "boxes"])
 def test_a_wrong_first_guess_is_survived_where_sums_come_late(domain, share):

@@ -10,6 +10,7 @@ import gradslide as gs
 CELLS = [("ring", logistic), ("star", logistic), ("random", least_squares), ("weighted", least_squares)]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "make_loss"), CELLS, ids=[name for name, _ in CELLS])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
@@ -22,6 +23,7 @@ def test_it_keeps_to_the_rules(agreement, name, make_loss, kind):
     assert twins[compared - 1].epoch >= 1
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [1e-3, 1e-1, 1e3])
 def test_a_wrong_first_guess_is_made_good_late_by_the_rules(share, kind):

@@ -14,6 +14,7 @@ import gradslide as gs
 from gradslide.theory.reference import reference
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize(
     ("domain", "inner"),
@@ -50,6 +51,7 @@ def test_going_back_survives_a_checkpoint(tmp_path):
     np.testing.assert_array_equal(part.x, whole.x)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize(
     ("domain", "inner"), [(None, "shared"), (BALL, "shared"), (BOXES, "own"), (gs.domains.EntropySimplex(), "sliding")]
@@ -78,6 +80,7 @@ def test_single_precision_stays(domain, inner, agreement):
         assert last.objective == pytest.approx(optimum.objective, rel=1e-4)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("inner", ["shared", "own", "sliding"])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_the_first_L_is_found_far_from_0_in_single_precision(agreement, inner):
@@ -110,6 +113,7 @@ def test_multipliers_of_an_earlier_solution_are_worth_having(domain, inner):
     check_warm_start(problem, graph, gs.AutoPDS(agreement="exact", inner=inner), 500)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("domain", [None, BALL, BOXES], ids=["free", "ball", "boxes"])
 def test_it_starts_anywhere(domain, agreement):
@@ -122,6 +126,7 @@ def test_it_starts_anywhere(domain, agreement):
     np.testing.assert_allclose(states[0].x_under, own_starts(problem))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("inner", [None, "own", "sliding"])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_one_agent_or_two(agreement, inner):
@@ -132,6 +137,7 @@ def test_one_agent_or_two(agreement, inner):
     solved(problem, gs.Graph.path(2), method, reference(problem).objective)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("domain", [None, BALL, BOXES, gs.domains.EntropySimplex()])
 def test_a_loss_without_values_will_do(domain, agreement):

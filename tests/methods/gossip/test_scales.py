@@ -10,6 +10,7 @@ FEATURES = RNG.normal(size=(120, 3))
 LABELS = np.sign(FEATURES @ [1.0, -1.0, 0.5] + 0.3 * RNG.normal(size=120))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "graph", [gs.Graph.ring(6), gs.Graph.complete(6), gs.Graph.path(6)], ids=["ring", "all", "path"]
 )

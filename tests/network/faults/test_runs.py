@@ -136,6 +136,7 @@ def test_a_checkpoint_belongs_to_its_conditions(tmp_path):
         )
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("m", [1, 2])
 @pytest.mark.parametrize("name", BOTH_WAYS | MESSAGES)
 def test_one_agent_and_two(name, m):
