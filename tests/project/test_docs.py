@@ -81,6 +81,13 @@ def test_the_guarantees_page_prints_what_it_says(capsys):
 
 
 @every_page
+def test_no_line_is_longer_than_100_characters(page):
+    """Apart from what commands print, which pages quote as it is."""
+    text = re.sub(r"^```text\n.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert not [line for line in text.splitlines() if len(line) > 100]
+
+
+@every_page
 def test_relative_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in target and not target.startswith("#"):
