@@ -17,7 +17,7 @@ from gradslide.experiments.reproduce.instance import Data, found_data, loss_leve
 from gradslide.experiments.reproduce.report import Report, Statement, Table, write_report
 from gradslide.experiments.reproduce.runs import Bench
 from gradslide.experiments.reproduce.spec import Net
-from gradslide.experiments.reproduce.table1.runs import Dear, Goal
+from gradslide.experiments.reproduce.table1.runs import DCSTask, Goal
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def test_kept_runs_are_told_apart_by_all_that_matters(monkeypatch):
     def named(**changed):
         return runs._name(replace(task, **changed), perform)
 
-    task = Dear(BUILT_IN, Net("G1", 3, 12, 1, 10), (), "hat", 6, Path("here"), False)
+    task = DCSTask(BUILT_IN, Net("G1", 3, 12, 1, 10), (), "hat", 6, Path("here"), False)
     other = {
         "data": Data("misfire", "changed", None),
         "net": Net("G1", 3, 12, 2, 10),

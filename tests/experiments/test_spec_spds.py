@@ -100,7 +100,7 @@ def test_the_table_shows_samples_and_that_they_do_not_move_with_the_network(tmp_
     heading = printed.splitlines()[1]
     assert "samples" in heading
     assert "gradients" not in heading
-    assert "the same number of outer iterations on 3 networks: samples 0 % apart" in printed
+    assert "the same number of outer iterations on 3 networks; costs differ: samples by 0 %" in printed
     assert printed.count("completed") == 3
     assert (tmp_path / "out" / "curves.png").exists()
     runs = json.loads((tmp_path / "out" / "results.json").read_text())["runs"]

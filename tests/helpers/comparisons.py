@@ -100,9 +100,14 @@ def spent(gradients, rounds, samples=0, floats=0, **seconds):
     }
 
 
-def outcome(method, *reached, condition="fair weather", **more):
+def outcome(method, *reached, condition="reliable network", **more):
     return Outcome(
-        "squares", "ring", condition, method, **{"seed": 0, "error": 1e-3, "apart": 1e-4, **more}, reached=list(reached)
+        "squares",
+        "ring",
+        condition,
+        method,
+        **{"seed": 0, "error": 1e-3, "disagreement": 1e-4, **more},
+        reached=list(reached),
     )
 
 

@@ -137,9 +137,19 @@ def run() -> Content:
         subtitle="20,000 rows of engine data, simulated, until the objective is within 0.1 % of the optimum.",
         summary={
             "title": "One accuracy on three networks",
-            "columns": ["network", "gradients", "rounds", "control", "objective", "gap", "apart", "|Ax|", "status"],
+            "columns": [
+                "network",
+                "gradients",
+                "rounds",
+                "control",
+                "objective",
+                "gap",
+                "disagreement",
+                "|Ax|",
+                "status",
+            ],
             "rows": rows,
-            "notes": ["gradients and communication rounds: per agent; apart: disagreement, max |x_i - mean|"],
+            "notes": ["gradients and communication rounds: per agent; disagreement: max |x_i - mean|"],
         },
         curves=[
             {"name": "", "curves": [curve(name, 4.0 / (i + 1), seed=i) for i, name in enumerate(names)]},

@@ -122,10 +122,10 @@ def test_each_step_of_a_method_has_its_own_curve():
         "title": "",
         "outcomes": outcomes,
         "blocks": [{**block, "lines": lines}],
-        "rivals_better_in_both": [],
+        "baselines_better_in_both": [],
         "interrupted": False,
         "accuracies": [],
-        "apart": 10.0,
+        "disagreement_factor": 10.0,
         "limits": {},
         "optima": {},
     }
@@ -134,6 +134,29 @@ def test_each_step_of_a_method_has_its_own_curve():
         ("nids 3.0", [0.5]),
         ("nids None", [1.0]),
     ]
+
+
+def test_a_comparison_of_the_version_before_its_keys_were_renamed_is_read():
+    block = {"problem": "p", "network": "n", "condition": "c"}
+    own = {"method": "nids", "factor": None}
+    curve = {"rounds": [1], "control_rounds": [0], "error": [1.0], "apart": [0.5]}
+    old = {
+        "name": "",
+        "title": "",
+        "outcomes": [{**block, **own, "apart": 0.5, "curve": curve}],
+        "blocks": [{**block, "lines": [{**own, "apart": 0.5}]}],
+        "rivals_better_in_both": ["somewhere: pds behind nids"],
+        "interrupted": False,
+        "accuracies": [],
+        "apart": 7.0,
+        "limits": {},
+        "optima": {},
+    }
+    shown = comparison_document(old)
+    assert shown["curves"][0]["curves"][0]["columns"]["disagreement"] == [0.5]
+    assert shown["tables"][-1]["rows"] == [["somewhere: pds behind nids"]]
+    assert 7.0 in shown["settings"][0]["facts"].values()
+    assert "disagreement" in [axis["key"] for axis in shown["axes"]["y"]]
 
 
 def test_a_drawing_that_is_too_large_is_shown_as_points(tmp_path):

@@ -4,7 +4,7 @@ from typing import Any
 
 from gradslide.results.history import History
 
-# Points are at least this factor of outer iterations apart.
+# The least ratio of the outer iterations of two consecutive points.
 _THINNING = 1.03
 _COLUMNS = (
     "iteration",

@@ -56,7 +56,7 @@ def columns(results: Mapping[str, Any]) -> list[Column]:
         final("objective", "objective", 6) if results["optimum"] is None else error,
         of("bound", lambda run: run["bound_at_mean"], 4),
         of("gap", _gap, 3),
-        final("apart", "disagreement"),
+        final("disagreement", "disagreement"),
         final("|Ax|", "residual"),
         of("bound", lambda run: None if run["bound"] is None else run["bound"]["residual"], 4),
     ]
@@ -74,7 +74,7 @@ def legend(results: Mapping[str, Any]) -> list[str]:
     work = work_of(results["runs"])
     lines = [
         f"{', '.join(work)} and communication rounds: per agent",
-        "apart: disagreement, max |x_i - mean|; |Ax|: differences over all links together",
+        "disagreement: max |x_i - mean|; |Ax|: differences over all links together",
     ]
     if "control" in headings:
         lines.append("control: further rounds, in which a few numbers travel, to agree on steps and on the end")

@@ -62,10 +62,10 @@ def spread(results: Results) -> str:
         return ""
     same = "accuracy" if statuses == {Status.CONVERGED} else "number of outer iterations"
     moved = [
-        f"{'communication ' * (name == 'rounds')}{name} {_percent([getattr(s.costs, name) for s in solutions])} apart"
+        f"{'communication ' * (name == 'rounds')}{name} by {_percent([getattr(s.costs, name) for s in solutions])}"
         for name in (*results.work, "rounds")
     ]
-    return f"the same {same} on {len(solutions)} networks: {', '.join(moved)}"
+    return f"the same {same} on {len(solutions)} networks; costs differ: {', '.join(moved)}"
 
 
 def _percent(counts: list[int]) -> str:

@@ -3,23 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradslide.experiments.compare.files import with_new_names
 from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, table, with_all_rounds, y_axis
 
 _STILL = "a comparison keeps no record of single agents"
 _Y = [
     y_axis("error", "relative error of the objective at the mean", log=True),
-    y_axis("apart", "relative disagreement", log=True),
+    y_axis("disagreement", "relative disagreement", log=True),
 ]
 _BLOCK = ("problem", "network", "condition")
 
 
 def comparison_document(compared: Mapping[str, Any], networks: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """compared: as comparison.json has it; networks: as networks.json has them."""
+    compared = with_new_names(compared)
     groups = [_group(block, compared["outcomes"]) for block in compared["blocks"]]
     shown = [curve["columns"] for group in groups for curve in group["curves"]]
     tables = compared.get("tables", [])
-    beaten = compared["rivals_better_in_both"] or ["no rival took less of both gradients and rounds than ours anywhere"]
-    behind = table("Where rivals took less of both than ours", ["where, and who"], [[line] for line in beaten])
+    beaten = compared["baselines_better_in_both"] or [
+        "no baseline took less of both gradients and rounds than ours anywhere"
+    ]
+    behind = table("Where baselines took less of both than ours", ["where, and who"], [[line] for line in beaten])
     return document(
         "comparison",
         compared["name"],
@@ -52,7 +56,7 @@ def _columns(curve: Mapping[str, list[Any]]) -> Columns:
 def _settings(compared: Mapping[str, Any]) -> list[dict[str, Any]]:
     rules = {
         "accuracies": ", ".join(f"{accuracy:g}" for accuracy in compared["accuracies"]),
-        "agents may be apart by so many times the accuracy": compared["apart"],
+        "largest disagreement / |x*|, in units of the accuracy": compared["disagreement_factor"],
         **{f"limit on {name}": value for name, value in compared["limits"].items()},
         **{f"optimum of {name}": target["objective"] for name, target in compared["optima"].items()},
     }

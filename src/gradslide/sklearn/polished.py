@@ -97,8 +97,8 @@ def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
     upper = float(np.sum(problem.objective(mean)))
     certificate = first.certificate
     if certificate is not None:
-        apart = np.linalg.norm(second.x - mean, axis=1).max()
-        certificate = Certificate(certificate.lower, upper, float(apart))
+        disagreement = np.linalg.norm(second.x - mean, axis=1).max()
+        certificate = Certificate(certificate.lower, upper, float(disagreement))
     records = [_after(first.history[-1], record) for record in second.history]
     if records:
         records[-1] = replace(records[-1], objective=upper)

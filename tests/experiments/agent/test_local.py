@@ -97,7 +97,16 @@ def test_processes_find_what_the_simulation_finds(both):
 
 def test_the_usual_table_is_printed_and_written(both):
     folder, _, (out, err) = both
-    for words in ("ring", "star", "gradients", "control", "objective", "apart", "iteration limit", "out/results.json"):
+    for words in (
+        "ring",
+        "star",
+        "gradients",
+        "control",
+        "objective",
+        "disagreement",
+        "iteration limit",
+        "out/results.json",
+    ):
         assert words in out
     assert "ring: 3 processes" in err
     told = json.loads((folder / "out" / "results.json").read_text())

@@ -1,5 +1,6 @@
 """What a comparison says: medians, best steps, winners whoever they are, and the files it leaves."""
 
+import json
 import math
 import os
 import subprocess
@@ -19,7 +20,7 @@ from comparisons import (
 )
 from specs import exit_code
 
-from gradslide.experiments.compare.files import to_json
+from gradslide.experiments.compare.files import to_json, with_new_names, with_old_names
 from gradslide.experiments.compare.files import write_comparison as write_files
 from gradslide.experiments.compare.report import progress_of_outcomes, report
 from gradslide.experiments.compare.summary import blocks
@@ -106,11 +107,11 @@ def test_a_seed_that_never_gets_there_counts_as_infinitely_much(gradients, expec
 def test_errors_in_the_end_are_medians_too():
     errors = [(0.1, 3.0), (0.3, 1.0), (None, None)]
     runs = [
-        outcome("dsgd", MISSED, MISSED, seed=seed, error=error, apart=apart)
-        for seed, (error, apart) in enumerate(errors)
+        outcome("dsgd", MISSED, MISSED, seed=seed, error=error, disagreement=disagreement)
+        for seed, (error, disagreement) in enumerate(errors)
     ]
     (line,) = only_block(*runs).lines
-    assert (line.error, line.apart) == (0.3, 3.0)
+    assert (line.error, line.disagreement) == (0.3, 3.0)
 
 
 def test_a_sample_counts_as_a_rows_share_of_a_gradient():
@@ -240,11 +241,11 @@ def test_durations(seconds, text):
 
 def test_what_became_of_a_line_is_told_in_the_end():
     block = only_block(
-        outcome("pds", MISSED, MISSED, error=2e-3, apart=5e-4),
-        outcome("nids", MISSED, MISSED, error=2e-3, apart=5e-4, warnings=["its invariant is broken"]),
+        outcome("pds", MISSED, MISSED, error=2e-3, disagreement=5e-4),
+        outcome("nids", MISSED, MISSED, error=2e-3, disagreement=5e-4, warnings=["its invariant is broken"]),
         outcome("dgd", MISSED, MISSED, status="DIVERGED"),
-        outcome("opapc", kind="refused", message="needs mu > 0", error=None, apart=None),
-        outcome("extra", kind="failed", message="ZeroDivisionError: x", error=None, apart=None),
+        outcome("opapc", kind="refused", message="needs mu > 0", error=None, disagreement=None),
+        outcome("extra", kind="failed", message="ZeroDivisionError: x", error=None, disagreement=None),
     )
     assert {name: row[-1] for name, row in cells(costs_table(block)).items()} == {
         "pds": "2e-03 / 5e-04",
@@ -258,7 +259,7 @@ def test_what_became_of_a_line_is_told_in_the_end():
 
 def test_one_seed_that_failed_is_not_hidden_by_the_others():
     runs = [outcome("dsgd", spent(1, 1), spent(2, 2), seed=seed) for seed in range(2)]
-    block = only_block(*runs, outcome("dsgd", kind="failed", message="why", seed=2, error=None, apart=None))
+    block = only_block(*runs, outcome("dsgd", kind="failed", message="why", seed=2, error=None, disagreement=None))
     assert figures(block) == {"dsgd": [None, None]}
     assert notes(block) == ["dsgd: failed: why"]
 
@@ -268,10 +269,10 @@ CONDITIONS = several("condition", 'name = "fair"', 'name = "lossy"\nkinds = [{ k
 
 def test_survival_is_told_by_method_and_condition_with_default_steps():
     found = compared(
-        outcome("pds", MISSED, MISSED, condition="fair", error=1e-3, apart=2e-4),
-        outcome("pds", MISSED, MISSED, condition="lossy", error=2e-3, apart=4e-4),
-        outcome("nids", MISSED, MISSED, condition="fair", error=5e-1, apart=1e-1),
-        outcome("nids", spent(1, 1), MISSED, condition="fair", factor=2.0, error=1e-9, apart=1e-9),
+        outcome("pds", MISSED, MISSED, condition="fair", error=1e-3, disagreement=2e-4),
+        outcome("pds", MISSED, MISSED, condition="lossy", error=2e-3, disagreement=4e-4),
+        outcome("nids", MISSED, MISSED, condition="fair", error=5e-1, disagreement=1e-1),
+        outcome("nids", spent(1, 1), MISSED, condition="fair", factor=2.0, error=1e-9, disagreement=1e-9),
         outcome("nids", MISSED, MISSED, condition="lossy", status="DIVERGED"),
         outcome("dgd", MISSED, MISSED, condition="lossy", warnings=["broken"]),
         condition=CONDITIONS,
@@ -318,7 +319,7 @@ def test_the_overview_names_ours_and_whoever_took_the_least_in_every_block():
 
 
 @pytest.mark.parametrize(
-    ("ours", "rival", "said"),
+    ("ours", "baseline", "said"),
     [
         (spent(10, 10), spent(9, 9), ["pds (10, 10) behind nids (9, 9)"]),
         (spent(10, 10), spent(9, 11), []),
@@ -330,15 +331,15 @@ def test_the_overview_names_ours_and_whoever_took_the_least_in_every_block():
         (MISSED, MISSED, []),
     ],
 )
-def test_rivals_that_are_better_in_both_are_named(ours, rival, said):
-    found = compared(outcome("pds", ours, MISSED), outcome("nids", rival, MISSED))
-    assert verdicts(blocks(found)) == [f"squares; ring; fair weather; 0.1: {text}" for text in said]
+def test_baselines_that_are_better_in_both_are_named(ours, baseline, said):
+    found = compared(outcome("pds", ours, MISSED), outcome("nids", baseline, MISSED))
+    assert verdicts(blocks(found)) == [f"squares; ring; reliable network; 0.1: {text}" for text in said]
     text = report(found)
-    assert ("no rival took less of both" in text) == (not said)
+    assert ("no baseline took less of both" in text) == (not said)
     assert [line for line in said if line not in text] == []
 
 
-def test_every_better_rival_is_named_at_its_default_and_at_its_best():
+def test_every_better_baseline_is_named_at_its_default_and_at_its_best():
     block = only_block(
         outcome("spds", spent(10, 10), MISSED),
         outcome("nids", spent(9, 9), MISSED),
@@ -349,7 +350,7 @@ def test_every_better_rival_is_named_at_its_default_and_at_its_best():
     )
     assert [line.is_ours for line in block.lines] == [True, False, False, True, False]
     assert verdicts([block]) == [
-        "squares; ring; fair weather; 0.1: spds (10, 10) behind nids (9, 9), nids, 3 x default (5, 5)"
+        "squares; ring; reliable network; 0.1: spds (10, 10) behind nids (9, 9), nids, 3 x default (5, 5)"
     ]
 
 
@@ -366,14 +367,14 @@ def test_the_report_has_everything_and_can_be_written_anywhere():
     found = compared(
         outcome("pds", spent(5, 90, wan=1.0), MISSED),
         outcome("nids", spent(8, 12, wan=2.0), MISSED),
-        top='version = 1\naccuracies = [1e-1, 1e-2]\ntitle = "A [b] title [/b]"\napart = 3.0',
+        top='version = 1\naccuracies = [1e-1, 1e-2]\ntitle = "A [b] title [/b]"\ndisagreement_factor = 3.0',
         clock='name = "wan"',
         method=several("method", 'name = "pds"', 'name = "nids"'),
     )
     text = report(found)
     for words in (
         "A [b] title [/b]",
-        "squares; ring; fair weather",
+        "squares; ring; reliable network",
         "simulated time",
         "3 eps |x*|",
         "medians over seeds",
@@ -423,9 +424,9 @@ def test_files_hold_numbers_that_every_reader_takes(tmp_path):
         outcome(
             "pds", spent(5, 90, samples=3, floats=700, wan=1.5), MISSED, warnings=["first", "second, with a comma"]
         ),
-        outcome("nids", spent(8, 12, wan=2.0), spent(9, 13, wan=2.5), error=math.inf, apart=None),
+        outcome("nids", spent(8, 12, wan=2.0), spent(9, 13, wan=2.5), error=math.inf, disagreement=None),
         outcome("nids", spent(8, 12, wan=2.0), spent(9, 13, wan=2.5), factor=2.0, status="CONVERGED", error=math.nan),
-        outcome("opapc", kind="refused", message="needs mu > 0", error=None, apart=None),
+        outcome("opapc", kind="refused", message="needs mu > 0", error=None, disagreement=None),
         clock='name = "wan"',
         method=methods("pds", "nids", "opapc"),
         output=f"dir = '{tmp_path / 'out'}'\nplot = false",
@@ -438,14 +439,33 @@ def test_files_hold_numbers_that_every_reader_takes(tmp_path):
     assert [line["method"] for line in said["blocks"][0]["lines"]] == ["pds", "nids", "opapc"]
     assert [each["error"] for each in said["outcomes"]] == [1e-3, None, None, None]
     assert said["optima"] == {"squares": {"objective": 1.0, "size": 1.0}}
+    assert [each["disagreement"] for each in said["outcomes"]] == [1e-4, None, 1e-4, None]
     frame = pd.read_csv(written[2])
     assert len(frame) == 4 * 2
+    assert "disagreement" in frame.columns
     first = frame.iloc[0]
     assert (first.method, first.accuracy, first.gradients, first.samples, first.rounds) == ("pds", 0.1, 5, 3, 90)
     assert (first.floats_sent, first.seconds_wan, first.warnings) == (700, 1.5, "first; second, with a comma")
     assert frame.rounds.isna().tolist() == [False, True, False, False, False, False, True, True]
     assert frame.factor.isna().tolist() == [True, True, True, True, False, False, True, True]
     assert frame.kind.tolist() == ["done"] * 6 + ["refused"] * 2
+
+
+def test_deprecated_keys_stand_beside_those_that_replace_them():
+    found = compared(
+        outcome("pds", MISSED, MISSED, disagreement=3e-4, curve={"error": [1.0], "disagreement": [0.5]}),
+        top="version = 1\naccuracies = [1e-1, 1e-2]\ndisagreement_factor = 3.0",
+    )
+    said = strict_json(to_json(found))
+    assert said["apart"] == said["disagreement_factor"] == 3.0
+    assert said["rivals_better_in_both"] == said["baselines_better_in_both"] == []
+    for table in (said["outcomes"][0], said["blocks"][0]["lines"][0]):
+        assert table["apart"] == table["disagreement"] == 3e-4
+    curve = said["outcomes"][0]["curve"]
+    assert curve["apart"] == curve["disagreement"] == [0.5]
+    current = with_new_names(said)
+    assert "apart" not in json.dumps(current)
+    assert with_old_names(current) == said
 
 
 def test_pictures_are_drawn_of_every_block_even_where_there_is_little_to_show(tmp_path):
@@ -456,12 +476,12 @@ def test_pictures_are_drawn_of_every_block_even_where_there_is_little_to_show(tm
         "rounds": [0, 5],
         "control_rounds": [2, 2],
         "error": [1.0, -1e-3],
-        "apart": [0.0, 0.0],
+        "disagreement": [0.0, 0.0],
     }
     found = compared(
         outcome("pds", spent(0, 0), MISSED, condition="fair", curve=curve),
         outcome("nids", MISSED, MISSED, condition="fair", curve={**curve, "gradients": [1, 2]}),
-        outcome("opapc", kind="refused", condition="lossy", error=None, apart=None),
+        outcome("opapc", kind="refused", condition="lossy", error=None, disagreement=None),
         condition=CONDITIONS,
         output=f"dir = '{tmp_path}'",
     )

@@ -144,8 +144,13 @@ def test_what_is_left_out_has_a_default():
     text = comparison_text(top="version = 1", limits=None, output=None)
     found = parse_comparison(text, "mine", Path())
     assert found.title == found.name == "mine"
-    assert (found.accuracies, found.apart, found.seeds, found.processes) == ([1e-2, 1e-3, 1e-4], 10.0, [0], None)
-    assert found.conditions == [Entry("fair weather", {})]
+    assert (found.accuracies, found.disagreement_factor, found.seeds, found.processes) == (
+        [1e-2, 1e-3, 1e-4],
+        10.0,
+        [0],
+        None,
+    )
+    assert found.conditions == [Entry("reliable network", {})]
     assert found.clocks == {}
     assert found.limits == {"gradients": 1000, "rounds": 100_000}
     assert str(found.output.dir).replace("\\", "/") == "gradslide-results/mine"
@@ -170,6 +175,13 @@ def test_methods_may_be_a_list_of_names():
         ("pds", {"name": "pds"}),
     ]
     assert list(found.clocks) == ["lan"]
+
+
+def test_the_old_name_of_the_disagreement_factor_is_read_with_a_warning():
+    text = comparison_text(top="version = 1\napart = 3")
+    with pytest.warns(DeprecationWarning, match="disagreement_factor"):
+        found = parse_comparison(text, "old", Path())
+    assert found.disagreement_factor == 3.0
 
 
 def test_two_of_a_name_are_told_apart():
@@ -200,10 +212,10 @@ def test_the_built_in_comparison_is_a_commented_example(capsys):
     assert [method.name for method in found.methods][:3] == ["auto", "pds", "nids"]
     running._check(found, None)
     # Its commented lines are right too.
-    keys = ("# apart", "# processes", "# optional", "# [[condition]]", "# name", "# kinds")
+    keys = ("# disagreement_factor", "# processes", "# optional", "# [[condition]]", "# name", "# kinds")
     lines = [line[2:] if line.startswith(keys) else line for line in text.splitlines()]
     uncommented = parse_comparison("\n".join(lines), "compare", found.folder)
-    assert (uncommented.apart, uncommented.processes) == (10.0, 2)
+    assert (uncommented.disagreement_factor, uncommented.processes) == (10.0, 2)
     running._check(uncommented, None)
     assert build.conditions_over(gs.Graph.ring(5), uncommented.conditions[0].table["kinds"], seed=0)
 
@@ -224,7 +236,8 @@ MISTAKES = [
     (changed(top="version = 1\naccuracies = [0.1, -0.1]"), ["accuracies", "> 0", "-0.1"]),
     (changed(top='version = 1\naccuracies = ["0.1"]'), ["accuracies", "'0.1'"]),
     (changed(top="version = 1\naccuracies = [nan]"), ["accuracies", "nan"]),
-    (changed(top="version = 1\napart = 0"), ["apart", "> 0", "0.0"]),
+    (changed(top="version = 1\ndisagreement_factor = 0"), ["disagreement_factor", "> 0", "0.0"]),
+    (changed(top="version = 1\ndisagreement_factor = 1\napart = 1"), ["disagreement_factor", "both"]),
     (changed(top="version = 1\ngrid = [2.0, 0]"), ["grid", "> 0", "got 0"]),
     (changed(top="version = 1\nseeds = []"), ["seeds", "at least one"]),
     (changed(top="version = 1\nseeds = [-1]"), ["seed", "-1"]),

@@ -27,6 +27,7 @@ from gradslide.experiments.reproduce.report import write_report
 from gradslide.experiments.reproduce.runs import Bench
 from gradslide.experiments.reproduce.slopes import fitted
 from gradslide.experiments.reproduce.spec import packaged
+from gradslide.results.history import Record
 
 ROWS = 400
 # A digest of its own: what is known of all rows is not mixed up with it.
@@ -155,9 +156,7 @@ def test_what_is_not_reached_is_none():
 def test_a_mark_waits_for_both_and_says_what_came_last():
     def record(iteration, objective, disagreement):
         costs = {"gradients": iteration, "samples": 0, "rounds": 2 * iteration, "control_rounds": 0, "seconds": 0.0}
-        return gs.history.Record(
-            iteration=iteration, **costs, objective=objective, disagreement=disagreement, mean_norm=2.0
-        )
+        return Record(iteration=iteration, **costs, objective=objective, disagreement=disagreement, mean_norm=2.0)
 
     marks = Marks((Accuracy(0.1, 0.5), Accuracy(0.1, 0.05)), optimum=10.0)
     assert not marks(record(1, 12.0, 0.01), None)

@@ -13,7 +13,7 @@ from gradslide.experiments.reproduce.report import shown
 from gradslide.experiments.reproduce.spec import Net, Published, grid, packaged, published
 from gradslide.experiments.reproduce.table1 import runs as table1_runs
 from gradslide.experiments.reproduce.table1.experiment import best, reproduce
-from gradslide.experiments.reproduce.table1.runs import Auto, Goal, Tuned, Watch, perform_auto, perform_tuned
+from gradslide.experiments.reproduce.table1.runs import AutoTask, Goal, GridTask, Watch, perform_auto, perform_tuned
 from gradslide.experiments.reproduce.table1.tables import middle, statements, within
 
 PUBLISHED = [
@@ -91,13 +91,13 @@ def test_what_a_row_says_is_what_solve_does(made):
 
 def test_auto_ends_with_an_answer_that_has_all_three():
     net, level = Net("G1", 3, 12, 1, 10), loss_level(BUILT_IN, 10, 60.0)
-    found = perform_auto(Auto(BUILT_IN, net, Goal(60.0, level, 1e-4), 100))
+    found = perform_auto(AutoTask(BUILT_IN, net, Goal(60.0, level, 1e-4), 100))
     facts = found["reached"][0]
     assert found["status"] == "CONVERGED"
     assert facts["residual"] <= 1e-4
     assert max(facts["loss"], facts["local_loss"]) <= level
     assert facts["control_rounds"] > 0
-    assert perform_auto(Auto(BUILT_IN, net, Goal(60.0, level, 1e-4), 2))["reached"] == [None]
+    assert perform_auto(AutoTask(BUILT_IN, net, Goal(60.0, level, 1e-4), 2))["reached"] == [None]
 
 
 class Seen:
@@ -142,7 +142,7 @@ def test_auto_is_asked_over_edges_for_what_bounds_the_laplacian(monkeypatch):
 
     monkeypatch.setattr(table1_runs, "solved", solve)
     net = Net("G1", 3, 12, 1, 10)
-    perform_auto(Auto(BUILT_IN, net, Goal(60.0, 50.0, 0.7), 5))
+    perform_auto(AutoTask(BUILT_IN, net, Goal(60.0, 50.0, 0.7), 5))
     assert asked == [pytest.approx(0.7 / net.graph.laplacian_norm**0.5)]
 
 
@@ -160,7 +160,7 @@ _COUNTS = ("gradients", "paper: rounds", "implied L", "ours: rounds")
 
 def test_a_run_that_spends_too_much_is_given_up():
     goal = Goal(60.0, 1e-9, 1.0)
-    task = Tuned(BUILT_IN, Net("G1", 3, 12, 1, 10), "(i)", "laplacian", "last", 100.0, 1.0, (goal,), 10**6, 30)
+    task = GridTask(BUILT_IN, Net("G1", 3, 12, 1, 10), "(i)", "laplacian", "last", 100.0, 1.0, (goal,), 10**6, 30)
     assert perform_tuned(task) == {"reached": [None], "losses": [None]}
 
 
@@ -225,7 +225,7 @@ def test_medians_count_what_was_not_reached_as_worst():
     assert (found["gradients"], found["rounds"], found["reached"]) == (7, 75, "2/3")
     assert found["L"] == 3.0
     assert found["R"] is None
-    assert found["apart"] == pytest.approx(0.05)
+    assert found["disagreement"] == pytest.approx(0.05)
     assert middle([facts(3), None, None])["gradients"] is None
     assert middle([facts(3), facts(4), facts(7)])["gradients"] == 4
 

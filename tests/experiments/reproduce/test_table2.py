@@ -11,7 +11,7 @@ from gradslide.experiments.reproduce.instance import loss_level, problem_of
 from gradslide.experiments.reproduce.spec import Net, Published, packaged, published
 from gradslide.experiments.reproduce.table2 import experiment
 from gradslide.experiments.reproduce.table2.experiment import reproduce
-from gradslide.experiments.reproduce.table2.runs import Rival, perform_sdcs, perform_spds
+from gradslide.experiments.reproduce.table2.runs import SDCSTask, perform_sdcs, perform_spds
 from gradslide.experiments.reproduce.table2.tables import implied_table, means, statements
 from gradslide.theory.schedules import theorem_1, theorem_2
 
@@ -19,7 +19,7 @@ SPEC = {
     "agents": 10,
     "seeds": [1, 2],
     "draws": 2,
-    "apart": 0.2,
+    "disagreement": 0.2,
     "aim": [{"target": 70.0, "N": 12}, {"target": 60.0, "N": 25}],
     "network": NETWORKS,
     "published": [
@@ -33,7 +33,7 @@ SPEC = {
         "R": {"from": 10.0, "to": 100.0, "count": 2},
         "samples": [5.0, 20.0],
         "draws": [100],
-        "margin": {"loss": 0.98, "apart": 0.9},
+        "margin": {"loss": 0.98, "disagreement": 0.9},
     },
     "sdcs": {"seed": 1, "draws": 1, "rounds": 6, "full": 8},
 }
@@ -100,7 +100,7 @@ def test_nothing_is_tuned_with_what_is_reported(tmp_path, monkeypatch):
 def test_tuning_keeps_a_margin(tmp_path, monkeypatch):
     """Of the loss and of the disagreement: without what is too near, nothing is left to choose."""
     without_processes(monkeypatch)
-    for margin in ({"loss": 0.01, "apart": 1.0}, {"loss": 1.0, "apart": 1e-9}):
+    for margin in ({"loss": 0.01, "disagreement": 1.0}, {"loss": 1.0, "disagreement": 1e-9}):
         spec = copy.deepcopy(SPEC)
         spec["tuned"]["margin"] = margin
         report = reproduce(bench(tmp_path), spec)
@@ -115,7 +115,7 @@ def test_what_is_done_is_kept(made, folder, monkeypatch):
 def test_nothing_is_chosen_where_no_trial_gets_there(tmp_path, monkeypatch):
     without_processes(monkeypatch)
     spec = copy.deepcopy(SPEC)
-    spec["apart"] = 1e-12
+    spec["disagreement"] = 1e-12
     report = reproduce(bench(tmp_path), spec)
     assert "(ii)" not in {row[2] for row in report.tables[0].rows}
     assert report.statements[0].text.endswith("0 of 4")
@@ -123,8 +123,8 @@ def test_nothing_is_chosen_where_no_trial_gets_there(tmp_path, monkeypatch):
 
 def test_sdcs_is_there_only_when_the_agents_are_close():
     net, level = Net("G1", 3, 12, 1, 10), 1e9
-    near = perform_sdcs(Rival(BUILT_IN, net, (level,), 1e9, 6, 0))
-    far = perform_sdcs(Rival(BUILT_IN, net, (level,), 1e-9, 6, 0))
+    near = perform_sdcs(SDCSTask(BUILT_IN, net, (level,), 1e9, 6, 0))
+    far = perform_sdcs(SDCSTask(BUILT_IN, net, (level,), 1e-9, 6, 0))
     assert near["reached"][0]["rounds"] == 2
     assert far["reached"] == [None]
     assert far["last"]["rounds"] == 6
@@ -160,10 +160,10 @@ def test_no_row_of_the_paper_follows_from_what_it_states():
         assert row.work in (431, 1433, 1434)
 
 
-def run(loss, samples=100, rounds=50, apart=0.01):
+def run(loss, samples=100, rounds=50, disagreement=0.01):
     return {
         "loss": loss,
-        "apart": apart,
+        "disagreement": disagreement,
         "samples": samples,
         "rounds": rounds,
         "control_rounds": 1,
@@ -180,7 +180,7 @@ def run(loss, samples=100, rounds=50, apart=0.01):
         ([run(69.0), run(70.1)], False),
         ([run(69.0), run(69.0, samples=101)], False),
         ([run(69.0), run(69.0, rounds=51)], False),
-        ([run(69.0), run(69.0, apart=0.06)], False),
+        ([run(69.0), run(69.0, disagreement=0.06)], False),
     ],
 )
 def test_statements_can_fail(found, holds):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +23,9 @@ from gradslide.experiments.spec import stem
 from gradslide.graphs.graph import Graph
 
 COMPARISON = "comparison.json"
+# Renamed keys: at the top level of the file, and below it. The old names stay beside the new ones until 0.2.
+_RENAMED = {"apart": "disagreement_factor", "rivals_better_in_both": "baselines_better_in_both"}
+_RENAMED_BELOW = {"apart": "disagreement"}
 
 
 def write_comparison(compared: Compared, report: str) -> list[Path]:
@@ -49,21 +53,53 @@ def to_json(compared: Compared) -> str:
     comparison = compared.comparison
     found = blocks(compared)
     return as_json(
-        {
-            "name": comparison.name,
-            "title": comparison.title,
-            "accuracies": comparison.accuracies,
-            "apart": comparison.apart,
-            "limits": comparison.limits,
-            "optima": {name: asdict(target) for name, target in compared.targets.items()},
-            "interrupted": compared.interrupted,
-            "blocks": [_block(block) for block in found],
-            "rivals_better_in_both": verdicts(found),
-            "tables": [section.to_dict() for section in sections(compared)],
-            "legend": legend(comparison.apart),
-            "outcomes": [asdict(outcome) for outcome in compared.outcomes],
-        }
+        with_old_names(
+            {
+                "name": comparison.name,
+                "title": comparison.title,
+                "accuracies": comparison.accuracies,
+                "disagreement_factor": comparison.disagreement_factor,
+                "limits": comparison.limits,
+                "optima": {name: asdict(target) for name, target in compared.targets.items()},
+                "interrupted": compared.interrupted,
+                "blocks": [_block(block) for block in found],
+                "baselines_better_in_both": verdicts(found),
+                "tables": [section.to_dict() for section in sections(compared)],
+                "legend": legend(comparison.disagreement_factor),
+                "outcomes": [asdict(outcome) for outcome in compared.outcomes],
+            }
+        )
     )
+
+
+def with_old_names(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of comparison.json with the deprecated keys beside those that replace them."""
+
+    def both(table: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+        new = {key: below(value) for key, value in table.items()}
+        return {**new, **{old: new[key] for old, key in renamed.items() if key in new}}
+
+    def below(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return both(value, _RENAMED_BELOW)
+        return [below(item) for item in value] if isinstance(value, list) else value
+
+    return both(content, _RENAMED)
+
+
+def with_new_names(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of comparison.json, of this version or of one before the keys were renamed, without old keys."""
+
+    def new(table: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+        found = {key: below(value) for key, value in table.items() if key not in renamed}
+        return {**{key: below(table[old]) for old, key in renamed.items() if old in table}, **found}
+
+    def below(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return new(value, _RENAMED_BELOW)
+        return [below(item) for item in value] if isinstance(value, list) else value
+
+    return new(content, _RENAMED)
 
 
 def _block(block: Block) -> dict[str, Any]:
@@ -91,7 +127,7 @@ def _csv(compared: Compared) -> str:
     writer = csv.writer(text, lineterminator="\n")
     spent = ("gradients", "samples", "rounds", "control_rounds", "floats_sent")
     clocks = list(compared.comparison.clocks)
-    ends = ("kind", "status", "error", "apart")
+    ends = ("kind", "status", "error", "disagreement")
     names = ("problem", "network", "condition", "method", "factor", "seed")
     writer.writerow([*names, "accuracy", *spent, *(f"seconds_{clock}" for clock in clocks), *ends, "warnings"])
     for outcome in compared.outcomes:

@@ -53,7 +53,7 @@ def plot_curves(block: Block) -> Any:
         exchanges = [sum(pair) for pair in zip(line.curve["rounds"], line.curve["control_rounds"], strict=True)]
         for column, spent in enumerate((line.curve["gradients"], exchanges)):
             # Methods that sample take no gradients.
-            for row, metric in enumerate(("error", "apart") if any(spent) else ()):
+            for row, metric in enumerate(("error", "disagreement") if any(spent) else ()):
                 axes[row, column].plot(spent, [max(value, 1e-16) for value in line.curve[metric]], **style)
     for row, label in enumerate(("relative error at the mean", "disagreement / |x*|")):
         axes[row, 0].set_ylabel(label)

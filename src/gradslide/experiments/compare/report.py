@@ -54,7 +54,7 @@ def report(compared: Compared) -> str:
         for note in section.notes:
             console.print(note)
     if found:
-        console.print(f"\n{legend(comparison.apart)}")
+        console.print(f"\n{legend(comparison.disagreement_factor)}")
         console.print(f"\n{_beaten(found)}")
     if compared.interrupted:
         console.print("\ninterrupted: the same command goes on from here")
@@ -81,8 +81,8 @@ def sections(compared: Compared) -> Iterator[Section]:
 def _beaten(found: list[Block]) -> str:
     said = verdicts(found)
     if not said:
-        return "no rival took less of both gradients and rounds than ours anywhere"
-    return "\n".join(["rivals that took less of both (gradients, rounds) than ours:", *said])
+        return "no baseline took less of both gradients and rounds than ours anywhere"
+    return "\n".join(["baselines that took less of both (gradients, rounds) than ours:", *said])
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A comparison as a TOML file. Version 1 of the format."""
 
+import warnings
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -39,9 +40,9 @@ class Contender(Entry):
 class Comparison:
     """A parsed file.
 
-    accuracies: relative errors of the objective at the mean of the agents. apart: how far apart the agents may be, in
-    units of the accuracy times |x*|. seeds: for methods and conditions that are random. clocks: by name. limits: any
-    ends a run.
+    accuracies: relative errors of the objective at the mean of the agents. disagreement_factor: the largest
+    disagreement that an accuracy allows, in units of the accuracy times |x*|. seeds: for methods and conditions that
+    are random. clocks: by name. limits: any ends a run.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Comparison:
     conditions: list[Entry]
     methods: list[Contender]
     accuracies: list[float]
-    apart: float
+    disagreement_factor: float
     seeds: list[int]
     clocks: dict[str, dict[str, float]]
     limits: dict[str, Any]
@@ -82,18 +83,18 @@ def parse_comparison(text: str, name: str, folder: Path) -> Comparison:
     top = versioned(text)
     title = top.take("title", str, name)
     accuracies = _numbers(top, "accuracies", [1e-2, 1e-3, 1e-4])
-    apart = top.take("apart", float, 10.0)
+    factor = _disagreement_factor(top)
     seeds = top.take("seeds", list, [0])
     grid = _numbers(top, "grid", [])
     processes = top.optional("processes", int)
     problems, networks = _entries(top, "problem"), _entries(top, "network")
-    conditions = _entries(top, "condition", [{"name": "fair weather"}])
+    conditions = _entries(top, "condition", [{"name": "reliable network"}])
     methods = [_contender(entry, grid) for entry in _entries(top, "method")]
     clocks = {entry.name: entry.table for entry in _entries(top, "clock", [])}
     limits = _limits(top.section("limits", {"gradients": 1000, "rounds": 100_000}))
     output = parse_output(top, name, checkpoints=False)
     top.finish()
-    require_number("apart", apart, "10 is the default", above=0)
+    require_number("disagreement_factor", factor, "10 is the default", above=0)
     for seed in seeds:
         require_number("a seed", seed, "for example seeds = [0, 1, 2]", least=0, whole=True)
     require(bool(seeds), "seeds must hold at least one", seeds, "for example seeds = [0, 1, 2]")
@@ -110,7 +111,7 @@ def parse_comparison(text: str, name: str, folder: Path) -> Comparison:
         conditions=conditions,
         methods=methods,
         accuracies=sorted(accuracies, reverse=True),
-        apart=apart,
+        disagreement_factor=factor,
         seeds=seeds,
         clocks=clocks,
         limits=limits,
@@ -118,6 +119,16 @@ def parse_comparison(text: str, name: str, folder: Path) -> Comparison:
         output=output,
         folder=folder,
     )
+
+
+def _disagreement_factor(top: Section) -> float:
+    """The key disagreement_factor, or its old name."""
+    if top.peek("apart") is not None:
+        rule = "apart in a comparison is now called disagreement_factor"
+        require(top.peek("disagreement_factor") is None, rule, "both", "leave out apart")
+        warnings.warn(f"{rule}; the old name goes in 0.2", DeprecationWarning, stacklevel=4)
+        return top.take("apart", float)
+    return top.take("disagreement_factor", float, 10.0)
 
 
 def _entries(top: Section, key: str, default: Any = None) -> list[Entry]:

@@ -30,7 +30,7 @@ class Line:
     """A method at one multiple of its default (None: the default itself) on one block, over all seeds.
 
     is_best: the best of the grid, the default included. reached: per accuracy, medians over the seeds, where one that
-    never got there counts as infinitely much; None for an infinite median. error and apart are medians at the end.
+    never got there counts as infinitely much; None for an infinite median. error, disagreement: medians at the end.
     kind: as in `Outcome`, of the worst seed.
     """
 
@@ -44,7 +44,7 @@ class Line:
     warned: bool
     reached: list[Spent | None]
     error: float
-    apart: float
+    disagreement: float
     curve: dict[str, list[Any]]
 
     @property
@@ -74,10 +74,10 @@ class Block:
         return min((cost(spent) for line in self.lines if (spent := line.reached[index])), default=math.inf)
 
     def beaten(self, index: int) -> list[tuple[Line, list[Line]]]:
-        """Ours, with the rivals that took less of both gradients and rounds, or got there when ours did not."""
-        rivals = [line for line in self.lines if not line.is_ours]
+        """Ours, with the baselines that took less of both gradients and rounds, or got there when ours did not."""
+        baselines = [line for line in self.lines if not line.is_ours]
         pairs = [
-            (own, [rival for rival in rivals if _better(rival.reached[index], own.reached[index])])
+            (own, [line for line in baselines if _better(line.reached[index], own.reached[index])])
             for own in self.lines
             if own.is_ours
         ]
@@ -157,7 +157,9 @@ def _line(outcomes: Sequence[Outcome], is_ours: bool, accuracies: int) -> Line:
         warned=any(outcome.warnings for outcome in outcomes),
         reached=[None if worst else _medians(outcomes, index) for index in range(accuracies)],
         error=_median(math.inf if outcome.error is None else outcome.error for outcome in outcomes),
-        apart=_median(math.inf if outcome.apart is None else outcome.apart for outcome in outcomes),
+        disagreement=_median(
+            math.inf if outcome.disagreement is None else outcome.disagreement for outcome in outcomes
+        ),
         curve=first.curve,
     )
 

@@ -54,7 +54,7 @@ def _holder(block: Block, index: int, cost: Callable[[Spent], float]) -> str:
 
 
 def survival_table(blocks: Sequence[Block]) -> Any:
-    """Methods against conditions: the relative error of the objective at the end, and how far apart the agents are."""
+    """Methods against conditions: relative error and relative disagreement at the end."""
     table = _table()
     table.add_column("method", no_wrap=True)
     for block in blocks:
@@ -71,16 +71,16 @@ def ending(line: Line) -> str:
         return line.kind
     if line.status == "DIVERGED":
         return "diverged"
-    return f"{line.error:.0e} / {line.apart:.0e}{' !' * line.warned}"
+    return f"{line.error:.0e} / {line.disagreement:.0e}{' !' * line.warned}"
 
 
 def verdicts(blocks: Iterable[Block]) -> list[str]:
-    """Where rivals were better than one of ours in both gradients and rounds, or got there when ours did not."""
+    """Where baselines were better than one of ours in both gradients and rounds, or got there when ours did not."""
     said = []
     for block in blocks:
         for index, accuracy in enumerate(block.accuracies):
-            for own, rivals in block.beaten(index):
-                against = ", ".join(f"{rival.label} {_both(rival.reached[index])}" for rival in rivals)
+            for own, better in block.beaten(index):
+                against = ", ".join(f"{line.label} {_both(line.reached[index])}" for line in better)
                 where = f"{block.problem}; {block.network}; {block.condition}; {accuracy:g}"
                 said.append(f"{where}: {own.label} {_both(own.reached[index])} behind {against}")
     return said
@@ -96,10 +96,10 @@ def notes(block: Block) -> list[str]:
     return list(said)
 
 
-def legend(apart: float) -> str:
+def legend(disagreement_factor: float) -> str:
     return (
         "an accuracy eps is reached when the objective at the mean of the agents is within eps |f*| of the optimum f*\n"
-        f"and no agent is further than {apart:g} eps |x*| from the mean; {MARK} marks the least of a column.\n"
+        f"and the disagreement is at most {disagreement_factor:g} eps |x*|; {MARK} marks the least of a column.\n"
         "Gradients are per agent, a sample counted as a row's share of one; rounds are all exchanges, control rounds\n"
         "included; medians over seeds."
     )

@@ -36,7 +36,7 @@ class Task:
     seed: int
     target: Target
     accuracies: list[float]
-    apart: float
+    disagreement_factor: float
     limits: dict[str, Any]
     clocks: dict[str, dict[str, float]]
     folder: Path
@@ -65,7 +65,8 @@ class Outcome:
     """What became of a task.
 
     kind: "done", "refused" (the method says why it cannot solve this), "failed" or "interrupted". reached: for each
-    accuracy what had been spent, or None. error, apart: at the end, relative. curve: lists by name, thinned.
+    accuracy what had been spent, or None. error, disagreement: at the end, relative to |f*| and |x*|. curve: lists
+    by name, thinned.
     """
 
     problem: str
@@ -79,7 +80,7 @@ class Outcome:
     message: str = ""
     reached: list[dict[str, Any] | None] = field(default_factory=list)
     error: float | None = None
-    apart: float | None = None
+    disagreement: float | None = None
     warnings: list[str] = field(default_factory=list)
     parameters: dict[str, float] = field(default_factory=dict)
     costs: dict[str, Any] = field(default_factory=dict)
@@ -118,7 +119,7 @@ def tasks_of(
             seed=seed,
             target=targets[problem.name],
             accuracies=comparison.accuracies,
-            apart=comparison.apart,
+            disagreement_factor=comparison.disagreement_factor,
             limits=comparison.limits,
             clocks=comparison.clocks,
             folder=comparison.folder,

@@ -65,7 +65,7 @@ def _made(task: Task) -> Outcome:
         message=status.value,
         reached=watch.reached,
         error=watch.error,
-        apart=watch.apart,
+        disagreement=watch.disagreement,
         warnings=list(solution.warnings),
         parameters={name: float(value) for name, value in solution.parameters.items()},
         costs=solution.costs.to_dict(),
@@ -109,9 +109,9 @@ class _Watch:
     def __init__(self, task: Task) -> None:
         self._task = task
         self.reached: list[dict[str, Any] | None] = [None] * len(task.accuracies)
-        self.curve: dict[str, list[Any]] = {name: [] for name in (*_SPENT, *_SEEN, "error", "apart")}
+        self.curve: dict[str, list[Any]] = {name: [] for name in (*_SPENT, *_SEEN, "error", "disagreement")}
         self.error: float | None = None
-        self.apart: float | None = None
+        self.disagreement: float | None = None
         self._thinning = Thinning()
 
     def __call__(self, record: Record, x: Array) -> bool:
@@ -120,15 +120,17 @@ class _Watch:
             return worker.is_interrupted()
         target = self._task.target
         self.error = (record.objective - target.objective) / target.scale
-        self.apart = record.disagreement / target.size
+        self.disagreement = record.disagreement / target.size
         spent = {name: getattr(record, name) for name in _SPENT}
         for i, accuracy in enumerate(self._task.accuracies):
-            close = self.error <= accuracy and self.apart <= self._task.apart * accuracy
+            largest = self._task.disagreement_factor * accuracy
+            close = self.error <= accuracy and self.disagreement <= largest
             if close and self.reached[i] is None:
                 self.reached[i] = spent
         if self._thinning.takes(record.iteration):
             seen = {name: getattr(record, name) for name in _SEEN}
-            for name, value in {**spent, **seen, "error": self.error, "apart": self.apart}.items():
+            reached = {"error": self.error, "disagreement": self.disagreement}
+            for name, value in {**spent, **seen, **reached}.items():
                 self.curve[name].append(value)
         return self.is_done or worker.is_interrupted()
 

@@ -43,7 +43,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where runs are made. folder: for results; full: the dear ones too; fresh: do again what was done before."""
+    """Where runs are made. folder: for results; full: the expensive ones too; fresh: do again what was done before."""
 
     folder: Path
     data: Data
@@ -53,7 +53,7 @@ class Bench:
     show: Show = lambda done, total, last: None
 
     def budget(self, given: dict[str, Any]) -> int:
-        """Rounds of a dear rival."""
+        """Rounds of an expensive baseline."""
         return int(given["full"] if self.full else given["rounds"])
 
     def outcomes(self, tasks: Sequence[T], perform: Callable[[T], dict[str, Any]]) -> dict[T, dict[str, Any]]:
@@ -78,7 +78,7 @@ class Bench:
 
 
 def _name(task: Any, perform: Callable[..., Any]) -> str:
-    """The same for the same run, wherever its files are: fields that do not tell tasks apart are left out."""
+    """The same for the same run, wherever its files are: fields that do not distinguish tasks are left out."""
     told = {each.name for each in fields(task) if each.compare}
     said = {name: value for name, value in asdict(task).items() if name in told}
     said["data"] = [task.data.name, task.data.digest]

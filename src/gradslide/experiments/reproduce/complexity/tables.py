@@ -87,7 +87,7 @@ def _sampled_table(found: Found, setting: Setting) -> Table:
 
 
 def _spread(found: Found, setting: Setting) -> float:
-    """How far apart the objectives of different seeds are, relative to eps."""
+    """The spread of the objective between seeds, relative to eps."""
     own = ((task.accuracy, run["objective"]) for task, run in found.sampled.items() if task.setting == setting)
     return max((float(np.ptp(errors)) / accuracy for accuracy, errors in own), default=0.0)
 
@@ -199,15 +199,15 @@ def _samplers_agree(found: Found) -> list[Statement]:
     """Two ways of sampling with the same variance."""
     if len(found.spec.samplers) < 2:
         return []
-    apart = []
+    differences = []
     for setting in found.spec.settings:
         one, other = (found.sampled_of(setting, sampler) for sampler in found.spec.samplers[:2])
         for accuracy, run in one.items():
             for name in ("objective", "residual"):
                 difference = float(np.mean(run[name])) - float(np.mean(other[accuracy][name]))
-                apart.append(abs(difference) / accuracy)
+                differences.append(abs(difference) / accuracy)
     text = (
         f"SPDS: rows and noise of the same variance give the same errors, within {_AGREE:.0%} of eps; "
-        f"found: {max(apart, default=0.0):.2%}"
+        f"found: {max(differences, default=0.0):.2%}"
     )
-    return [Statement(text, max(apart) <= _AGREE if apart else None)]
+    return [Statement(text, max(differences) <= _AGREE if differences else None)]

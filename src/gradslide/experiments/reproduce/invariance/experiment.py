@@ -26,7 +26,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
     every = networks(spec)
     common = [network for network in every if network.m == spec["agents"]]
     theory, worst = _tasks(bench, spec, every, THEORY), _tasks(bench, spec, common, WORST)
-    # The dear ones first: no process is left alone with one at the end.
+    # The expensive ones first: no process is left alone with one at the end.
     found = bench.outcomes(sorted([*theory, *worst], key=lambda task: -task.network.m), perform_network)
     one = _tasks(bench, spec, common, ONE, _geometric_mean([found[t]["R"] for t in theory if t.network in common]))
     found |= bench.outcomes(one, perform_network)
@@ -38,7 +38,7 @@ def _tasks(
 ) -> list[Task]:
     accuracies = tuple(Accuracy(**table) for table in spec["accuracies"])
     settings = (spec["split"], spec["radius"], spec["iterations"])
-    # Only networks of equal size are looked at with the other accuracies: many agents make these dear.
+    # Only networks of equal size are looked at with the other accuracies: many agents make these expensive.
     return [
         Task(bench.data, network, rule, *settings, accuracies if network.m == spec["agents"] else accuracies[:1], R)
         for network in wanted

@@ -10,11 +10,11 @@ from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
 from gradslide.experiments.reproduce.spec import Published, Row, grid, networks, packaged, published, said
 from gradslide.experiments.reproduce.table1.runs import (
-    Auto,
-    Counted,
-    Dear,
+    AutoTask,
+    CountsTask,
+    DCSTask,
     Goal,
-    Tuned,
+    GridTask,
     perform_auto,
     perform_counted,
     perform_dcs,
@@ -43,7 +43,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
     bests = {block["name"]: _best_of(runs, spec, block["name"]) for block in spec["block"]}
     auto = bench.outcomes(_auto_tasks(bench, spec, levels), perform_auto)
     bests[AUTO] = _found_by_auto(auto)
-    dear = bench.outcomes(_dear_tasks(bench, spec, levels), perform_dcs)
+    dcs = bench.outcomes(_dcs_tasks(bench, spec, levels), perform_dcs)
     counted = bench.outcomes(_counted(bench, spec), perform_counted)
     papers = published(spec, "PDS")
     medians = {row: {name: middle(found[row]) for name, found in bests.items()} for row in papers}
@@ -56,31 +56,31 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             "networks": f"Graph.random, seeds {', '.join(map(str, spec['seeds']))}; figures are medians over them",
             "target losses": told_levels(bench.data, levels),
         },
-        tables=[main_table(spec, papers, medians, bests), counts_table(counted, spec, papers), dcs_table(dear, spec)],
+        tables=[main_table(spec, papers, medians, bests), counts_table(counted, spec, papers), dcs_table(dcs, spec)],
         statements=statements(papers, bests, bench.data.is_papers),
         found={
             "best": {name: {said(row): each for row, each in found.items()} for name, found in bests.items()},
             "the paper's counts": {task.label: found for task, found in counted.items()},
-            "DCS": {task.net.name: found for task, found in dear.items()},
+            "DCS": {task.net.name: found for task, found in dcs.items()},
         },
         figures={"table1": lambda: plot_rows(papers, medians, titles(spec))},
-        curves=_curves(auto, dear),
-        networks={task.net.label: task.net.graph for task in dear},
+        curves=_curves(auto, dcs),
+        networks={task.net.label: task.net.graph for task in dcs},
     )
 
 
-def _curves(auto: dict[Auto, dict[str, Any]], dear: dict[Dear, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _curves(auto: dict[AutoTask, dict[str, Any]], dcs: dict[DCSTask, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """On each network that DCS was run on: auto mode to the finest target, and DCS as far as it came."""
     finest = min(task.goal.level for task in auto)
     shown: dict[str, dict[str, Any]] = {}
-    for task, found in dear.items():
+    for task, found in dcs.items():
         own = {f"auto, to {each.goal.target:g}": auto[each] for each in auto if _is_of(each, task, finest)}
         runs = {**own, "DCS": found}
         shown[task.net.label] = {name: run["curve"] for name, run in runs.items() if "curve" in run}
     return shown
 
 
-def _is_of(task: Auto, other: Dear, level: float) -> bool:
+def _is_of(task: AutoTask, other: DCSTask, level: float) -> bool:
     return (task.net, task.goal.level) == (other.net, level)
 
 
@@ -93,11 +93,11 @@ def _goals(spec: dict[str, Any], levels: Levels, network: str, method: str = "PD
     )
 
 
-def _tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[Tuned]:
+def _tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[GridTask]:
     """Every block's grid on every network."""
     papers = published(spec, "PDS").values()
     return [
-        Tuned(
+        GridTask(
             data=bench.data,
             net=net,
             block=block["name"],
@@ -116,7 +116,7 @@ def _tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[Tuned]:
     ]
 
 
-def _best_of(runs: dict[Tuned, dict[str, Any]], spec: dict[str, Any], block: str) -> Found:
+def _best_of(runs: dict[GridTask, dict[str, Any]], spec: dict[str, Any], block: str) -> Found:
     """The best of a block's grid, for each row and each network of its kind."""
     papers = published(spec, "PDS")
     rows: Found = {row: [] for row in papers}
@@ -143,11 +143,11 @@ def best(tried: Sequence[Facts], paper: Published) -> Facts | None:
     return min(tried, key=order, default=None)
 
 
-def _counted(bench: Bench, spec: dict[str, Any]) -> list[Counted]:
+def _counted(bench: Bench, spec: dict[str, Any]) -> list[CountsTask]:
     """In the first block's setting, which is the paper's."""
     R = float(spec["block"][0]["R"])
     return [
-        Counted(
+        CountsTask(
             data=bench.data,
             net=net,
             target=row.target,
@@ -161,26 +161,26 @@ def _counted(bench: Bench, spec: dict[str, Any]) -> list[Counted]:
     ]
 
 
-def _auto_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[Auto]:
+def _auto_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[AutoTask]:
     return [
-        Auto(data=bench.data, net=net, goal=goal, iterations=spec["limits"]["iterations"])
+        AutoTask(data=bench.data, net=net, goal=goal, iterations=spec["limits"]["iterations"])
         for net in networks(spec)
         for goal in _goals(spec, levels, net.name)
     ]
 
 
-def _found_by_auto(done: dict[Auto, dict[str, Any]]) -> Found:
+def _found_by_auto(done: dict[AutoTask, dict[str, Any]]) -> Found:
     rows: Found = {}
     for task, found in done.items():
         rows.setdefault((task.net.name, task.goal.target), []).append(found["reached"][0])
     return rows
 
 
-def _dear_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[Dear]:
+def _dcs_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[DCSTask]:
     """The ||A x|| that PDS has in the paper, and its own where the paper has one."""
     given = spec["dcs"]
     return [
-        Dear(
+        DCSTask(
             data=bench.data,
             net=net,
             goals=(*_goals(spec, levels, net.name), *_goals(spec, levels, net.name, "DCS")),

@@ -29,7 +29,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class GridTask:
     """One (L, R) of a block, for all targets of a network."""
 
     data: Data
@@ -49,7 +49,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountsTask:
     """As many outer iterations as the paper has, with the L that its rounds imply."""
 
     data: Data
@@ -65,7 +65,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Auto:
+class AutoTask:
     """Nothing but the problem, the network and when to stop."""
 
     data: Data
@@ -79,7 +79,7 @@ class Auto:
 
 
 @dataclass(frozen=True)
-class Dear:
+class DCSTask:
     """DCS, which goes on from its checkpoint in `folder`, unless it is to start afresh."""
 
     data: Data
@@ -101,7 +101,7 @@ class Dear:
         return self.folder / f"dcs-{self.net.name}-{digest(said)}.npz"
 
 
-def perform_tuned(task: Tuned) -> dict[str, Any]:
+def perform_tuned(task: GridTask) -> dict[str, Any]:
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
     seen = Watch(task.goals, graph.laplacian, graph.m)
 
@@ -114,7 +114,7 @@ def perform_tuned(task: Tuned) -> dict[str, Any]:
     return seen.found
 
 
-def perform_counted(task: Counted) -> dict[str, Any]:
+def perform_counted(task: CountsTask) -> dict[str, Any]:
     """What each output has in the end."""
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
     method: Method = PDS(L=task.L, R=task.R, coupling="laplacian", norm=graph.laplacian_norm)
@@ -129,7 +129,7 @@ def perform_counted(task: Counted) -> dict[str, Any]:
     return found
 
 
-def perform_auto(task: Auto) -> dict[str, Any]:
+def perform_auto(task: AutoTask) -> dict[str, Any]:
     """||Lap x|| <= sqrt(lmax) ||B^T x||, and the latter is what a run over edges can be asked for."""
     problem, graph, goal = problem_of(task.data, task.net.agents), task.net.graph, task.goal
     residual = goal.residual / task.net.norm("incidence")
@@ -140,7 +140,7 @@ def perform_auto(task: Auto) -> dict[str, Any]:
     return {**seen.found, "status": solution.status.name, "curve": curve_of(solution.history)}
 
 
-def perform_dcs(task: Dear) -> dict[str, Any]:
+def perform_dcs(task: DCSTask) -> dict[str, Any]:
     """The residual that DCS records is ||Lap x||: its history, which a checkpoint keeps, says all."""
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
     solution = solved(

@@ -8,7 +8,7 @@ from typing import Any
 from gradslide.experiments.reproduce.report import Cell, Statement, Table
 from gradslide.experiments.reproduce.runs import Facts, all_rounds
 from gradslide.experiments.reproduce.spec import PAPER, Published, Row
-from gradslide.experiments.reproduce.table1.runs import Counted, Dear
+from gradslide.experiments.reproduce.table1.runs import CountsTask, DCSTask
 
 AUTO = "(iv)"
 Papers = Mapping[Row, Published]
@@ -20,7 +20,7 @@ _SHOWN = (
     "loss",
     "local_loss",
     "control",
-    "apart",
+    "disagreement",
     "L",
     "R",
     "reached",
@@ -51,7 +51,7 @@ def middle(found: Sequence[Facts | None]) -> dict[str, Cell]:
         "gradients": of(lambda facts: facts["gradients"]),
         "loss": of(lambda facts: facts["loss"]),
         "local_loss": of(lambda facts: facts["local_loss"]),
-        "apart": of(lambda facts: facts["disagreement"] / facts["mean_norm"]),
+        "disagreement": of(lambda facts: facts["disagreement"] / facts["mean_norm"]),
         "L": median(facts["L"] for facts in reached) if reached and "L" in reached[0] else None,
         "R": median(facts["R"] for facts in reached) if reached and "R" in reached[0] else None,
         "reached": f"{len(reached)}/{len(found)}",
@@ -87,7 +87,7 @@ def main_table(spec: dict[str, Any], papers: Papers, medians: Medians, bests: Be
             "loss at mean",
             "local loss",
             "control",
-            "apart",
+            "disagreement",
             "L",
             "R",
             "reached",
@@ -101,15 +101,15 @@ def main_table(spec: dict[str, Any], papers: Papers, medians: Medians, bests: Be
             "gradients and rounds than the paper's, else the smallest larger ratio to these",
             "medians over the networks of a kind; within: on so many of them both gradients and rounds are at most the "
             "paper's; L and R of those that were reached; ||A|| is known to all runs but (iv)",
-            "rounds: all exchanges, control rounds included, of which `control` says how many; apart: max |x_i - mean| "
-            "relative to |mean|",
+            "rounds: all exchanges, control rounds included, of which `control` says how many; disagreement: max "
+            "|x_i - mean| relative to |mean|",
             f"a run is given up after {spec['limits']['iterations']} outer iterations or {spec['limits']['rounds']} "
-            "times the rounds of the paper's dearer row",
+            "times the rounds of the paper's more expensive row",
         ],
     )
 
 
-def counts_table(runs: Mapping[Counted, dict[str, Any]], spec: dict[str, Any], papers: Papers) -> Table:
+def counts_table(runs: Mapping[CountsTask, dict[str, Any]], spec: dict[str, Any], papers: Papers) -> Table:
     """What comes of as many gradients and rounds as the paper has, in its own setting; medians over networks."""
     rows: list[list[Cell]] = []
     for (network, target), paper in papers.items():
@@ -137,7 +137,7 @@ def counts_table(runs: Mapping[Counted, dict[str, Any]], spec: dict[str, Any], p
     )
 
 
-def dcs_table(runs: Mapping[Dear, dict[str, Any]], spec: dict[str, Any]) -> Table:
+def dcs_table(runs: Mapping[DCSTask, dict[str, Any]], spec: dict[str, Any]) -> Table:
     rows: list[list[Cell]] = []
     for task, found in runs.items():
         for index, goal in enumerate(task.goals):

@@ -9,7 +9,7 @@ from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
 from gradslide.experiments.reproduce.spec import Row, grid, networks, packaged, published, said
-from gradslide.experiments.reproduce.table2.runs import Rival, Sliding, perform_sdcs, perform_spds
+from gradslide.experiments.reproduce.table2.runs import SDCSTask, SPDSTask, perform_sdcs, perform_spds
 from gradslide.experiments.reproduce.table2.tables import (
     implied_table,
     main_table,
@@ -36,13 +36,13 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
     levels = {aim["target"]: loss_level(bench.data, spec["agents"], aim["target"]) for aim in spec["aim"]}
     chosen = _tuned(bench, spec, levels)
     runs = bench.outcomes(_tasks(bench, spec, chosen), perform_spds)
-    rivals = bench.outcomes(_rivals(bench, spec, levels), perform_sdcs)
+    sdcs = bench.outcomes(_sdcs_tasks(bench, spec, levels), perform_sdcs)
     papers = published(spec, "SPDS")
     found: dict[Row, dict[str, list[Facts]]] = {row: {} for row in papers}
     for task, facts in runs.items():
         found[task.net.name, task.target].setdefault(task.block, []).append(facts)
     shown = {
-        row: {block: means(each, levels[row[1]], spec["apart"]) for block, each in blocks.items()}
+        row: {block: means(each, levels[row[1]], spec["disagreement"]) for block, each in blocks.items()}
         for row, blocks in found.items()
     }
     return Report(
@@ -55,17 +55,31 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             "draws": f"seeds 0 to {spec['draws'] - 1}, on each network",
             "target losses": told_levels(bench.data, levels),
         },
-        tables=[main_table(spec, papers, shown), implied_table(spec, papers), sdcs_table(rivals, spec)],
+        tables=[main_table(spec, papers, shown), implied_table(spec, papers), sdcs_table(sdcs, spec)],
         statements=statements(papers, shown, TUNED, bench.data.is_papers),
         found={
-            "SPDS": {said(row): blocks for row, blocks in found.items()},
-            "SDCS": {task.label: each for task, each in rivals.items()},
+            "SPDS": {
+                said(row): {block: [_with_old_name(facts) for facts in each] for block, each in blocks.items()}
+                for row, blocks in found.items()
+            },
+            "SDCS": {
+                task.label: {
+                    "reached": [None if facts is None else _with_old_name(facts) for facts in each["reached"]],
+                    "last": _with_old_name(each["last"]),
+                }
+                for task, each in sdcs.items()
+            },
         },
         figures={"table2": lambda: plot_rows(papers, shown, titles(spec), work="samples")},
     )
 
 
-def _tasks(bench: Bench, spec: dict[str, Any], chosen: dict[Row, Chosen]) -> list[Sliding]:
+def _with_old_name(facts: Facts) -> Facts:
+    """For JSON: `apart`, the old name of the disagreement, stays beside it until 0.2."""
+    return {**facts, "apart": facts["disagreement"]}
+
+
+def _tasks(bench: Bench, spec: dict[str, Any], chosen: dict[Row, Chosen]) -> list[SPDSTask]:
     """What is reported: every block with every draw on every network."""
     papers, tasks = published(spec, "SPDS"), []
     for aim, net, draw in product(spec["aim"], networks(spec), range(spec["draws"])):
@@ -73,10 +87,12 @@ def _tasks(bench: Bench, spec: dict[str, Any], chosen: dict[Row, Chosen]) -> lis
         common = {"data": bench.data, "net": net, "target": target, "N": N, "draw": draw}
         paper = papers[row]
         stated = {"L": implied_L(paper.work, N=N, c=spec["stated"]["c"]), **spec["stated"], "samples": None}
-        tasks.append(Sliding(**common, block=STATED, coupling="laplacian", **stated))
+        tasks.append(SPDSTask(**common, block=STATED, coupling="laplacian", **stated))
         if row in chosen:
-            tasks.append(Sliding(**common, block=TUNED, coupling="incidence", c=None, **chosen[row]._asdict()))
-        tasks.append(Sliding(**common, block=DEFAULT, coupling="incidence", L=None, R=None, c=None, samples=paper.work))
+            tasks.append(SPDSTask(**common, block=TUNED, coupling="incidence", c=None, **chosen[row]._asdict()))
+        tasks.append(
+            SPDSTask(**common, block=DEFAULT, coupling="incidence", L=None, R=None, c=None, samples=paper.work)
+        )
     return tasks
 
 
@@ -90,7 +106,7 @@ def _tuned(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> di
         rounds = max(all_rounds(runs[task]) for task in group)
         enough = all(
             runs[task]["loss"] <= given["margin"]["loss"] * levels[target]
-            and runs[task]["apart"] <= given["margin"]["apart"] * spec["apart"]
+            and runs[task]["disagreement"] <= given["margin"]["disagreement"] * spec["disagreement"]
             for task in group
         )
         if enough and rounds <= papers[network, target].rounds:
@@ -108,14 +124,14 @@ def _tuned(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> di
     return chosen
 
 
-def _trials(bench: Bench, spec: dict[str, Any]) -> list[Sliding]:
+def _trials(bench: Bench, spec: dict[str, Any]) -> list[SPDSTask]:
     """On every network, with no more rounds than the paper's: the schedule says ahead how many there will be."""
     given, papers = spec["tuned"], published(spec, "SPDS")
     most = {
         aim["target"]: min(row.work for row in papers.values() if row.target == aim["target"]) for aim in spec["aim"]
     }
     return [
-        Sliding(
+        SPDSTask(
             data=bench.data,
             net=net,
             block=TUNED,
@@ -135,8 +151,8 @@ def _trials(bench: Bench, spec: dict[str, Any]) -> list[Sliding]:
     ]
 
 
-def _grouped(trials: list[Sliding]) -> dict[tuple[float, float, float, int, str], list[Sliding]]:
-    groups: dict[tuple[float, float, float, int, str], list[Sliding]] = {}
+def _grouped(trials: list[SPDSTask]) -> dict[tuple[float, float, float, int, str], list[SPDSTask]]:
+    groups: dict[tuple[float, float, float, int, str], list[SPDSTask]] = {}
     for task in trials:
         assert task.L is not None
         assert task.R is not None
@@ -145,10 +161,10 @@ def _grouped(trials: list[Sliding]) -> dict[tuple[float, float, float, int, str]
     return groups
 
 
-def _rivals(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> list[Rival]:
+def _sdcs_tasks(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> list[SDCSTask]:
     given = spec["sdcs"]
     return [
-        Rival(bench.data, net, tuple(levels.values()), spec["apart"], bench.budget(given), draw)
+        SDCSTask(bench.data, net, tuple(levels.values()), spec["disagreement"], bench.budget(given), draw)
         for net in networks(spec)
         if net.seed == given["seed"]
         for draw in range(given["draws"])

@@ -16,7 +16,7 @@ from gradslide.results.history import Record
 
 
 @dataclass(frozen=True)
-class Sliding:
+class SPDSTask:
     """SPDS; what is None is left to it."""
 
     data: Data
@@ -37,13 +37,13 @@ class Sliding:
 
 
 @dataclass(frozen=True)
-class Rival:
+class SDCSTask:
     """SDCS, watched for every target loss (its level)."""
 
     data: Data
     net: Net
     levels: tuple[float, ...]
-    apart: float
+    disagreement: float
     rounds: int
     draw: int
 
@@ -52,7 +52,7 @@ class Rival:
         return f"SDCS {self.net.label}, draw {self.draw}"
 
 
-def perform_spds(task: Sliding) -> dict[str, Any]:
+def perform_spds(task: SPDSTask) -> dict[str, Any]:
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
     norm = task.net.norm(task.coupling)
     method = SPDS(
@@ -65,7 +65,7 @@ def perform_spds(task: Sliding) -> dict[str, Any]:
     }
 
 
-def perform_sdcs(task: Rival) -> dict[str, Any]:
+def perform_sdcs(task: SDCSTask) -> dict[str, Any]:
     """For each level the first outer iteration that has it, with the agents close enough."""
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
     reached: list[dict[str, Any] | None] = [None] * len(task.levels)
@@ -73,7 +73,7 @@ def perform_sdcs(task: Rival) -> dict[str, Any]:
     def is_done(record: Record, x: Array) -> bool:
         facts = _facts(record, x, graph.laplacian)
         for index, level in enumerate(task.levels):
-            if reached[index] is None and facts["loss"] <= level and facts["apart"] <= task.apart:
+            if reached[index] is None and facts["loss"] <= level and facts["disagreement"] <= task.disagreement:
                 reached[index] = facts
         return None not in reached
 
@@ -90,6 +90,6 @@ def _facts(record: Record, x: Array, laplacian: Any) -> dict[str, Any]:
         "rounds": record.rounds,
         "control_rounds": record.control_rounds,
         "loss": record.objective / len(x),
-        "apart": record.disagreement / record.mean_norm if record.mean_norm > 0 else math.inf,
+        "disagreement": record.disagreement / record.mean_norm if record.mean_norm > 0 else math.inf,
         "residual": float(np.linalg.norm(laplacian @ x)),
     }

@@ -8,11 +8,11 @@ from gradslide.experiments.reproduce.implied import implied_L, implied_norm
 from gradslide.experiments.reproduce.report import Cell, Statement, Table
 from gradslide.experiments.reproduce.runs import Facts, all_rounds
 from gradslide.experiments.reproduce.spec import PAPER, Published, Row
-from gradslide.experiments.reproduce.table2.runs import Rival
+from gradslide.experiments.reproduce.table2.runs import SDCSTask
 
 Papers = Mapping[Row, Published]
 Means = Mapping[Row, Mapping[str, Mapping[str, Cell]]]
-_SHOWN = ("residual", "rounds", "samples", "loss", "spread", "apart", "apart_spread", "L", "R", "reached")
+_SHOWN = ("residual", "rounds", "samples", "loss", "spread", "disagreement", "disagreement_spread", "L", "R", "reached")
 
 
 def titles(spec: dict[str, Any]) -> dict[str, str]:
@@ -24,7 +24,7 @@ def titles(spec: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def means(found: Sequence[Facts], level: float, apart: float) -> dict[str, Cell]:
+def means(found: Sequence[Facts], level: float, disagreement: float) -> dict[str, Cell]:
     """Over networks and draws. reached: both the loss at the mean and the disagreement are what was asked for."""
 
     def of(name: str) -> float:
@@ -33,7 +33,7 @@ def means(found: Sequence[Facts], level: float, apart: float) -> dict[str, Cell]
     def spread(name: str) -> float:
         return stdev(facts[name] for facts in found) if len(found) > 1 else 0.0
 
-    reached = [facts["loss"] <= level and facts["apart"] <= apart for facts in found]
+    reached = [facts["loss"] <= level and facts["disagreement"] <= disagreement for facts in found]
     return {
         "residual": of("residual"),
         "rounds": fmean(map(all_rounds, found)),
@@ -42,8 +42,8 @@ def means(found: Sequence[Facts], level: float, apart: float) -> dict[str, Cell]
         "most_rounds": max(map(all_rounds, found)),
         "loss": of("loss"),
         "spread": spread("loss"),
-        "apart": of("apart"),
-        "apart_spread": spread("apart"),
+        "disagreement": of("disagreement"),
+        "disagreement_spread": spread("disagreement"),
         "L": of("L"),
         "R": of("R"),
         "reached": f"{sum(reached)}/{len(reached)}",
@@ -68,8 +68,8 @@ def main_table(spec: dict[str, Any], papers: Papers, shown: Means) -> Table:
             "samples",
             "loss at mean",
             "spread of loss",
-            "apart",
-            "spread of apart",
+            "disagreement",
+            "spread of disagreement",
             "L",
             "R",
             "reached",
@@ -78,7 +78,7 @@ def main_table(spec: dict[str, Any], papers: Papers, shown: Means) -> Table:
         notes=[
             *(f"{name}: {title}" for name, title in titles(spec).items()),
             f"means and standard deviations over {len(spec['seeds'])} networks of a kind and {spec['draws']} draws on "
-            f"each; reached: loss at the mean at most the target, max |x_i - mean| at most {spec['apart']:g} |mean|",
+            f"each; reached: loss at the mean at most the target, disagreement at most {spec['disagreement']:g} |mean|",
             "N outer iterations: " + ", ".join(f"{aim['N']} to {aim['target']:g}" for aim in spec["aim"]),
             "output: average, which the theorem is about; rounds: control rounds included; ||A|| is known",
             "||A x||, with the Laplacian, is not asked for: the paper's values are on another scale than what its own "
@@ -120,7 +120,7 @@ def implied_table(spec: dict[str, Any], papers: Papers) -> Table:
     )
 
 
-def sdcs_table(runs: Mapping[Rival, dict[str, Any]], spec: dict[str, Any]) -> Table:
+def sdcs_table(runs: Mapping[SDCSTask, dict[str, Any]], spec: dict[str, Any]) -> Table:
     rows: list[list[Cell]] = []
     for name in dict.fromkeys(task.net.name for task in runs):
         own = [found for task, found in runs.items() if task.net.name == name]
@@ -132,7 +132,7 @@ def sdcs_table(runs: Mapping[Rival, dict[str, Any]], spec: dict[str, Any]) -> Ta
     return Table(
         title="SDCS",
         name="sdcs",
-        columns=["network", "target", "reached", "norm of A x", "rounds", "samples", "loss at mean", "apart"],
+        columns=["network", "target", "reached", "norm of A x", "rounds", "samples", "loss at mean", "disagreement"],
         rows=rows,
         notes=[
             f"T_k = min(10 k, 5000), one sample per inner iteration, output: average; budget {budget:,} rounds "
@@ -144,8 +144,8 @@ def sdcs_table(runs: Mapping[Rival, dict[str, Any]], spec: dict[str, Any]) -> Ta
 
 def _middle(found: Sequence[Facts]) -> list[Cell]:
     rounds = median(map(all_rounds, found))
-    shown = {key: median(facts[key] for facts in found) for key in ("residual", "samples", "loss", "apart")}
-    return [shown["residual"], rounds, shown["samples"], shown["loss"], shown["apart"]]
+    shown = {key: median(facts[key] for facts in found) for key in ("residual", "samples", "loss", "disagreement")}
+    return [shown["residual"], rounds, shown["samples"], shown["loss"], shown["disagreement"]]
 
 
 def statements(papers: Papers, shown: Means, block: str, is_papers: bool) -> list[Statement]:
