@@ -11,12 +11,11 @@ from specs import exit_code
 
 import gradslide as gs
 from gradslide._support.errors import InputError
-from gradslide.experiments.parallel import solving, worker
+from gradslide.experiments.parallel import pool
 from gradslide.experiments.reproduce import catalogue, runs
-from gradslide.experiments.reproduce.instance import Data, found_data, loss_level, optimum_of, problem_of
+from gradslide.experiments.reproduce.paper import Data, Net, found_data, loss_level, optimum_of, problem_of
 from gradslide.experiments.reproduce.report import Report, Statement, Table, write_report
 from gradslide.experiments.reproduce.runs import Bench
-from gradslide.experiments.reproduce.spec import Net
 from gradslide.experiments.reproduce.table1.runs import DCSTask, Goal
 
 
@@ -115,11 +114,11 @@ def test_a_run_that_ctrl_c_ended_is_not_kept(monkeypatch):
     class Ended:
         status = gs.Status.INTERRUPTED
 
-    monkeypatch.setattr(solving, "solve", lambda: Ended)
+    monkeypatch.setattr(pool, "solve", lambda: Ended)
     with pytest.raises(KeyboardInterrupt):
-        solving.solved()
+        pool.solved()
     Ended.status = gs.Status.ITERATION_LIMIT
-    assert solving.solved() is Ended
+    assert pool.solved() is Ended
 
 
 def test_kept_runs_are_told_apart_by_all_that_matters(monkeypatch):
@@ -168,9 +167,9 @@ def test_a_damaged_file_is_told_before_anything_is_run(tmp_path, capsys):
 
 
 def test_ctrl_c_in_a_process_ends_its_run(monkeypatch):
-    monkeypatch.setattr(worker, "_interrupted", True)
+    monkeypatch.setattr(pool, "_interrupted", True)
     with pytest.raises(KeyboardInterrupt):
-        solving.solved()
+        pool.solved()
 
 
 def test_target_losses_of_other_data_are_as_far_on_the_way():

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from gradslide.experiments.reproduce import runs
-from gradslide.experiments.reproduce.instance import Data
+from gradslide.experiments.reproduce.paper import Data
 from gradslide.experiments.reproduce.runs import Bench
 
 BUILT_IN = Data("misfire", "", None)

@@ -10,8 +10,7 @@ import pytest
 from specs import exit_code, write_spec
 
 import gradslide as gs
-from gradslide.experiments.by_agent import shared_out
-from gradslide.experiments.frames import Frames, drawn
+from gradslide.experiments.per_agent import Frames, drawn, split_costs
 from gradslide.experiments.run import run_spec
 from gradslide.experiments.spec import parse_spec
 from gradslide.report.folder import content_of
@@ -111,8 +110,8 @@ def test_frames_are_thinned_and_keep_the_first_and_the_last():
     network = gs.network.Local(gs.Graph.ring(3))
     frames, rng = Frames(network), np.random.default_rng(0)
     for iteration in range(1, 1001):
-        frames.look(iteration, rng.normal(size=(3, 2)))
-    frames.look_last(1001, np.zeros((3, 2)))
+        frames.record(iteration, rng.normal(size=(3, 2)))
+    frames.record_last(1001, np.zeros((3, 2)))
     seen = frames.to_dict()
     assert len(seen["iterations"]) == len(seen["distances"]) == len(frames.means) <= 122
     assert (seen["iterations"][0], seen["iterations"][-1]) == (1, 1001)
@@ -122,8 +121,8 @@ def test_frames_are_thinned_and_keep_the_first_and_the_last():
 
 def test_the_answer_takes_the_place_of_what_was_seen_in_the_same_iteration():
     frames = Frames(gs.network.Local(gs.Graph.ring(3)))
-    frames.look(7, np.eye(3))
-    frames.look_last(7, np.zeros((3, 3)))
+    frames.record(7, np.eye(3))
+    frames.record_last(7, np.zeros((3, 3)))
     assert frames.to_dict() == {"iterations": [7], "distances": [[0.0, 0.0, 0.0]]}
 
 
@@ -141,7 +140,7 @@ def test_a_network_that_is_too_large_is_not_drawn():
 
 def test_floats_are_shared_out_by_links():
     costs = gs.Costs(gradients=3, rounds=2, floats_sent=80)
-    assert shared_out(costs, gs.Graph.star(5))["floats_sent"] == [40, 10, 10, 10, 10]
+    assert split_costs(costs, gs.Graph.star(5))["floats_sent"] == [40, 10, 10, 10, 10]
 
 
 def test_a_run_without_a_certificate_says_why(tmp_path):

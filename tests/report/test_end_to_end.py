@@ -78,13 +78,13 @@ def test_a_page_beside_a_run_grows_with_it(browser, tmp_path):
         def __init__(self) -> None:
             super().__init__(spec.name, spec.title)
 
-        def sees(self, record: gs.Record, frames) -> None:
-            super().sees(record, frames)
+        def recorded(self, record: gs.Record, frames) -> None:
+            super().recorded(record, frames)
             if record.iteration == 20:
                 goes_on.wait(60)
 
     live = Slow()
-    run = threading.Thread(target=run_spec, args=(spec,), kwargs={"onlooker": live})
+    run = threading.Thread(target=run_spec, args=(spec,), kwargs={"listener": live})
     with served(live, "127.0.0.1:0") as url:
         run.start()
         while live.version < 21:

@@ -40,7 +40,7 @@ def record(iteration: int) -> gs.Record:
 
 def begun() -> LivePage:
     live = LivePage("mine", "My run")
-    live.begins("ring", gs.Graph.ring(5), "a problem", None)
+    live.started("ring", gs.Graph.ring(5), "a problem", None)
     return live
 
 
@@ -62,7 +62,7 @@ def test_records_arrive():
     with served(live, "127.0.0.1:0") as url:
         assert document_of(fetched(url, "data.json")[1])["curves"][0]["curves"][0]["columns"]["iteration"] == []
         for k in (1, 2, 3):
-            live.sees(record(k), None)
+            live.recorded(record(k), None)
         content = json.loads(fetched(url, "data.json")[1])
     assert content["state"] == {"live": True, "finished": False}
     document = content["documents"][0]
@@ -78,7 +78,7 @@ def test_what_a_page_has_is_not_sent_again():
         status, body, tag = fetched(url, "data.json")
         assert (status, bool(body)) == (200, True)
         assert fetched(url, "data.json", **{"If-None-Match": tag})[:2] == (304, b"")
-        live.sees(record(1), None)
+        live.recorded(record(1), None)
         assert fetched(url, "data.json", **{"If-None-Match": tag})[0] == 200
 
 
@@ -181,7 +181,7 @@ def test_a_browser_that_goes_away_disturbs_nobody(capfd):
 def test_a_run_tells_its_records_and_its_end(tmp_path):
     spec = read_spec(write_spec(tmp_path, problem=BALL))
     live = LivePage(spec.name, spec.title)
-    results = run_spec(spec, onlooker=live)
+    results = run_spec(spec, listener=live)
     _, content = live.content()
     document = content["documents"][0]
     assert document["summary"]["rows"][0][-1] == results.runs[0].solution.status.value
@@ -193,7 +193,7 @@ def test_a_run_tells_its_records_and_its_end(tmp_path):
 def test_a_page_changes_nothing_of_a_run(tmp_path):
     spec = read_spec(write_spec(tmp_path, problem=BALL))
     plain = run_spec(spec).runs[0].solution
-    watched = run_spec(spec, onlooker=LivePage("", "")).runs[0].solution
+    watched = run_spec(spec, listener=LivePage("", "")).runs[0].solution
     np.testing.assert_array_equal(plain.x, watched.x)
     assert plain.costs.rounds == watched.costs.rounds
 
@@ -266,7 +266,7 @@ def test_closed_pages_answer_no_more():
 
 def test_what_is_not_finite_is_left_out():
     live = begun()
-    live.sees(gs.Record(1, 1, 0, 2, 0, 0.1, objective=float("inf"), gap=float("nan")), None)
+    live.recorded(gs.Record(1, 1, 0, 2, 0, 0.1, objective=float("inf"), gap=float("nan")), None)
     with served(live, "127.0.0.1:0") as url:
         columns = document_of(fetched(url, "data.json")[1])["curves"][0]["curves"][0]["columns"]
     assert columns["objective"] == [None]
@@ -276,17 +276,17 @@ def test_a_record_that_comes_twice_counts_once():
     """Who watches several processes looks at the same record again and again."""
     live = begun()
     for k in (1, 1, 2, 2, 1):
-        live.sees(record(k), None)
+        live.recorded(record(k), None)
     assert live.content()[1]["documents"][0]["curves"][0]["curves"][0]["columns"]["iteration"] == [1, 2]
 
 
 def test_records_are_those_of_the_network_that_began_last():
     live = begun()
-    live.sees(record(1), None)
-    live.begins("star", gs.Graph.star(5), "a problem", None)
+    live.recorded(record(1), None)
+    live.started("star", gs.Graph.star(5), "a problem", None)
     before = live.version
-    live.sees(record(1), None)
-    live.sees(record(2), None)
+    live.recorded(record(1), None)
+    live.recorded(record(2), None)
     assert live.version == before + 2
     ring, star = live.content()[1]["documents"][0]["curves"][0]["curves"]
     assert (ring["columns"]["iteration"], star["columns"]["iteration"]) == ([1], [1, 2])
@@ -296,7 +296,7 @@ def test_the_end_of_a_network_is_news_and_takes_the_place_of_what_was_seen(tmp_p
     spec = read_spec(write_spec(tmp_path, problem=BALL))
     (run,) = run_spec(spec).runs
     live = begun()
-    live.sees(record(1), None)
+    live.recorded(record(1), None)
     before = live.version
     live.ended(run)
     assert live.version == before + 1
@@ -307,7 +307,7 @@ def test_the_end_of_a_network_is_news_and_takes_the_place_of_what_was_seen(tmp_p
 
 def test_costs_of_one_agent_are_not_taken_for_those_of_all():
     live = begun()
-    live.sees(gs.Record(1, 1, 0, 2, 0, 0.1, floats_sent=10), None)
+    live.recorded(gs.Record(1, 1, 0, 2, 0, 0.1, floats_sent=10), None)
     assert live.content()[1]["documents"][0]["agents"] == []
 
 

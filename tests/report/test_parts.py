@@ -3,7 +3,7 @@
 import pytest
 
 import gradslide as gs
-from gradslide.experiments.frames import drawn
+from gradslide.experiments.per_agent import drawn
 from gradslide.report.comparison import comparison_document
 from gradslide.report.parts import by_clock, network, spent_axes
 from gradslide.report.reproduction import reproduction_document

@@ -104,8 +104,8 @@ def run(
             progress=is_shown,
             resume=not fresh,
             say=say,
-            places=world,
-            onlooker=shown,
+            group=world,
+            listener=shown,
         )
         code = OK if results.fulfilled else STOPPED_SHORT
         written = write_results(results) if world is None or world.is_first else []

@@ -69,8 +69,7 @@ def agent(
     from dataclasses import replace
 
     from gradslide.experiments.agent.builder import BuilderFailed
-    from gradslide.experiments.agent.results import facts, to_json, write_agent
-    from gradslide.experiments.agent.run import LOG, checkpoint_of, run_agent
+    from gradslide.experiments.agent.run import LOG, checkpoint_of, facts, run_agent, to_json, write_agent
     from gradslide.experiments.agent.spec import read_agent
     from gradslide.experiments.tables import facts_table
     from gradslide.network.peers.errors import PeerError
@@ -83,7 +82,7 @@ def agent(
         with live_page(
             live_address(live, live_at), parsed.name, f"Agent {parsed.name}, run {parsed.run}", "agent"
         ) as shown:
-            run = run_agent(parsed, progress=not quiet, resume=not fresh, onlooker=shown)
+            run = run_agent(parsed, progress=not quiet, resume=not fresh, listener=shown)
     except BuilderFailed as error:
         print(f"{error.report}error: {error}", file=sys.stderr)
         raise typer.Exit(USER_ERROR) from None
@@ -139,7 +138,7 @@ def local(
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
     try:
         with live_page(live_address(live, live_at), parsed.name, parsed.title) as shown:
-            results = run_local(parsed, data_dir=data_dir, progress=not quiet, keep=keep, onlooker=shown)
+            results = run_local(parsed, data_dir=data_dir, progress=not quiet, keep=keep, listener=shown)
     except AgentFailed as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(USER_ERROR if error.is_mistake else STOPPED_SHORT) from None

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from gradslide._support import storage
 from gradslide._support.errors import require
@@ -11,18 +13,69 @@ from gradslide._support.types import Array
 from gradslide.engine.run import Callback
 from gradslide.engine.solve import solve
 from gradslide.experiments import bounds, build
-from gradslide.experiments.by_agent import shared_out
-from gradslide.experiments.frames import Frames, drawn
-from gradslide.experiments.places import OnePlace, Optimum, Places
+from gradslide.experiments.per_agent import Frames, drawn, split_costs
 from gradslide.experiments.spec import Spec, stem
 from gradslide.graphs.graph import Graph
 from gradslide.methods import Method
+from gradslide.network import Local, Network
 from gradslide.problems.problem import Problem
 from gradslide.results.costs import work
 from gradslide.results.history import Record
 from gradslide.results.solution import Solution
 from gradslide.results.status import Status
 from gradslide.theory.guarantees import Bound
+from gradslide.theory.reference import Reference, reference
+
+
+class ProcessGroup(Protocol):
+    """The processes that share an experiment."""
+
+    @property
+    def is_first(self) -> bool: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def network(self, graph: Graph) -> Network: ...
+
+    def told(self, numbers: Callable[[], Array]) -> Array:
+        """What the first process works out."""
+        ...
+
+
+class SingleProcess:
+    """This process alone."""
+
+    is_first: ClassVar[bool] = True
+    size: ClassVar[int] = 1
+
+    def network(self, graph: Graph) -> Network:
+        return Local(graph)
+
+    def told(self, numbers: Callable[[], Array]) -> Array:
+        return numbers()
+
+
+class Optimum:
+    """The reference optimum. whole: the problem with all data, and its optimum, where they are known: in the first
+    process."""
+
+    def __init__(self, group: ProcessGroup, build: Callable[[], Problem]) -> None:
+        self._group = group
+        self.whole: tuple[Problem, Reference] | None = None
+        if group.is_first:
+            problem = build()
+            self.whole = problem, reference(problem)
+        self.objective = self.told(lambda problem, optimum: optimum.objective)
+
+    def told(self, work_out: Callable[[Problem, Reference], float]) -> float:
+        """A number that follows from it, for all processes."""
+
+        def numbers() -> Array:
+            assert self.whole is not None
+            return np.array([work_out(*self.whole)])
+
+        return float(self._group.told(numbers)[0])
 
 
 @dataclass(frozen=True)
@@ -92,13 +145,13 @@ class Results:
         return {"networks": [drawn(run.name, run.graph, run.frames, run.by_agent) for run in self.runs]}
 
 
-class Onlooker:
+class Listener:
     """Looks on while a spec is run. This one takes no notice."""
 
-    def begins(self, name: str, graph: Graph, problem: str, optimum: float | None) -> None:
+    def started(self, name: str, graph: Graph, problem: str, optimum: float | None) -> None:
         """A network's run begins. problem: in words; optimum: if it is known."""
 
-    def sees(self, record: Record, frames: Frames | None) -> None:
+    def recorded(self, record: Record, frames: Frames | None) -> None:
         """What was recorded last, and what the agents were seen to do so far."""
 
     def ended(self, run: NetworkRun) -> None:
@@ -112,49 +165,49 @@ def run_spec(
     progress: bool = False,
     resume: bool = True,
     say: Callable[[str], None] = lambda text: None,
-    places: Places | None = None,
-    onlooker: Onlooker | None = None,
+    group: ProcessGroup | None = None,
+    listener: Listener | None = None,
 ) -> Results:
-    """Everything a spec asks for but the files. places: the processes that share it, one by default; the first one gets
-    the answers of all agents. A spec that speaks of the optimum has all data there as well. onlooker: told of every
+    """Everything a spec asks for but the files. group: the processes that share it, one by default; the first one gets
+    the answers of all agents. A spec that speaks of the optimum has all data there as well. listener: told of every
     network and record, in this process."""
-    is_watched, onlooker = onlooker is not None, onlooker or Onlooker()
-    places = OnePlace() if places is None else places
+    is_watched, listener = listener is not None, listener or Listener()
+    group = SingleProcess() if group is None else group
     graphs = checked(spec)
     m = build.agents_of(spec)
     known: Optimum | None = None
     if build.needs_reference(spec):
-        if places.is_first:
+        if group.is_first:
             say("finding the reference optimum with all data in one place")
-        known = Optimum(places, lambda: build.build_problem(spec, data_dir))
+        known = Optimum(group, lambda: build.build_problem(spec, data_dir))
     stop = build.build_stop(spec, lambda: _needed(known).objective)
     runs = []
     stems: list[str] = []
     problem: Problem | None = None
     for name, graph in graphs.items():
-        network = places.network(graph)
-        if problem is None or places.size > 1:
-            problem = build.build_problem(spec, data_dir, None if places.size == 1 else network.agents)
+        network = group.network(graph)
+        if problem is None or group.size > 1:
+            problem = build.build_problem(spec, data_dir, None if group.size == 1 else network.agents)
         method = build.build_method(spec, _theory(graph, known))
         stems.append(stem(name, stems))
-        frames = Frames(network, keeps_means=known is not None and known.whole is not None)
-        onlooker.begins(name, graph, problem.described(m), None if known is None else known.objective)
+        frames = Frames(network, keep_means=known is not None and known.whole is not None)
+        listener.started(name, graph, problem.described(m), None if known is None else known.objective)
         solution = solve(
             problem,
             network,
             method,
             stop=stop,
-            callback=_followed(frames, onlooker) if is_watched or frames.are_kept else None,
+            callback=_followed(frames, listener) if is_watched or frames.is_enabled else None,
             progress=name if progress else False,
             checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
             checkpoint_seconds=spec.output.checkpoint_seconds,
             resume=resume,
         )
-        frames.look_last(solution.history[-1].iteration if len(solution.history) else 0, solution.x)
+        frames.record_last(solution.history[-1].iteration if len(solution.history) else 0, solution.x)
         solution = solution.gathered()
         measured = _measured(name, stems[-1], graph, method, solution, known, frames)
-        runs.append(replace(measured, frames=frames.to_dict(), by_agent=shared_out(solution.costs, graph)))
-        onlooker.ended(runs[-1])
+        runs.append(replace(measured, frames=frames.to_dict(), by_agent=split_costs(solution.costs, graph)))
+        listener.ended(runs[-1])
         if solution.status is Status.INTERRUPTED:
             break
     assert problem is not None
@@ -162,10 +215,10 @@ def run_spec(
     return Results(spec, problem.described(m), None if known is None else known.objective, has_targets, runs)
 
 
-def _followed(frames: Frames, onlooker: Onlooker) -> Callback:
+def _followed(frames: Frames, listener: Listener) -> Callback:
     def look(record: Record, x: Array) -> None:
-        frames.look(record.iteration, x)
-        onlooker.sees(record, frames)
+        frames.record(record.iteration, x)
+        listener.recorded(record, frames)
 
     return look
 

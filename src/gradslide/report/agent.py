@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gradslide.experiments.frames import drawn
+from gradslide.experiments.per_agent import drawn
 from gradslide.graphs.graph import Graph
 from gradslide.report.run import run_document
 from gradslide.results.solution import load

@@ -4,10 +4,9 @@ import threading
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gradslide.experiments.by_agent import shared_out
 from gradslide.experiments.files import finite, versions
-from gradslide.experiments.frames import Frames, drawn
-from gradslide.experiments.run import NetworkRun, Onlooker
+from gradslide.experiments.per_agent import Frames, drawn, split_costs
+from gradslide.experiments.run import Listener, NetworkRun
 from gradslide.graphs.graph import Graph
 from gradslide.report.agent import run_of
 from gradslide.report.folder import content
@@ -54,11 +53,11 @@ class _Network:
             return drawn(self.name, self.graph, self.done.frames, self.done.by_agent)
         spent = self.history[-1:]
         # Agents that count for themselves are not seen together: one's costs are not those of all.
-        by_agent = shared_out(spent[0], self.graph) if self.frames is not None and len(spent) else {}
+        by_agent = split_costs(spent[0], self.graph) if self.frames is not None and len(spent) else {}
         return drawn(self.name, self.graph, self.frames, by_agent)
 
 
-class LivePage(Onlooker):
+class LivePage(Listener):
     """Told of a run in one thread, asked for its content in others. `version` grows with what it was told."""
 
     def __init__(self, name: str, title: str, *, kind: str = "run") -> None:
@@ -70,13 +69,13 @@ class LivePage(Onlooker):
         self.version = 0
         self.is_finished = False
 
-    def begins(self, name: str, graph: Graph, problem: str, optimum: float | None) -> None:
+    def started(self, name: str, graph: Graph, problem: str, optimum: float | None) -> None:
         with self._lock:
             self._problem, self._optimum = problem, optimum
             self._networks.append(_Network(name, graph))
             self.version += 1
 
-    def sees(self, record: Record, frames: Frames | None) -> None:
+    def recorded(self, record: Record, frames: Frames | None) -> None:
         with self._lock:
             network = self._networks[-1]
             if not len(network.history) or record.iteration > network.history[-1].iteration:

@@ -15,7 +15,7 @@ from agent_folders import started
 from specs import exit_code, write_spec
 
 import gradslide as gs
-from gradslide.experiments.agent.local import rows
+from gradslide.experiments.agent.local import folders
 from gradslide.experiments.agent.spec import read_agent
 
 ENDLESS = {"method": 'name = "condat_vu"', "stop": "iterations = 10000000"}
@@ -124,7 +124,7 @@ def test_each_agent_was_given_its_own_rows_alone(both):
         assert sorted(path.name for path in own.iterdir()) == [
             *("AGENT.toml", f"agent-{agent}.public", f"agent-{agent}.secret", "results", "rows.npz")
         ]
-        given.append(rows.build(own)[0].rows_per_agent.tolist())
+        given.append(folders.build_from_rows(own)[0].rows_per_agent.tolist())
     assert given == [[14], [13], [13]]
 
 

@@ -12,9 +12,11 @@ import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide.experiments.agent.build import build_agent
 from gradslide.experiments.agent.builder import BuilderFailed, built
-from gradslide.experiments.agent.local import rows
-from gradslide.experiments.agent.local.toml_text import document
+from gradslide.experiments.agent.local import folders
 from gradslide.experiments.agent.spec import parse_agent, read_agent, template_text
+from gradslide.experiments.rows import read_rows
+from gradslide.experiments.section import Section
+from gradslide.experiments.spec import read_spec
 from gradslide.network.peers.keys import make_key_pair
 
 KEYS = {
@@ -268,8 +270,8 @@ def test_an_agents_rows_come_back_as_they_were_written(tmp_path, sparse):
         "domain": {"set": "l2_ball", "radius": 2.0},
         "penalty": {"kind": "l1", "weight": 0.1},
     }
-    rows.write_rows(tmp_path, sp.csr_array(features) if sparse else features, {"targets": np.arange(6.0)}, table)
-    loss, domain = built("gradslide.experiments.agent.local.rows:build", tmp_path)
+    folders.write_rows(tmp_path, sp.csr_array(features) if sparse else features, {"targets": np.arange(6.0)}, table)
+    loss, domain = built("gradslide.experiments.agent.local.folders:build_from_rows", tmp_path)
     x = rng.normal(size=(1, 3))
     same = gs.losses.Huber(features, np.arange(6.0), delta=0.5)
     np.testing.assert_allclose(loss.gradient(x), same.gradient(x))
@@ -277,18 +279,19 @@ def test_an_agents_rows_come_back_as_they_were_written(tmp_path, sparse):
     np.testing.assert_allclose(domain.r(x), 0.1 * np.abs(x).sum(axis=1))
 
 
-def test_tables_come_back_from_toml_as_they_were():
-    top = {
-        "version": 1,
-        "title": 'a "quoted" \\ name\nof two lines, \x7f ü',
-        "deadline": 60.0,
-        "neighbour": [{"name": "a", "address": "tcp://h:1"}, {"name": "b"}],
-        "stop": {"gap": {"relative": 1e-6}, "iterations": 5, "a key": True},
-        "method": {"name": "x", "weights": [[0.5, 1], [2, float("inf")]], "none": []},
-    }
-    assert tomllib.loads(document(top)) == top
-
-
-def test_what_toml_cannot_say_is_refused():
-    with pytest.raises(TypeError, match="no place in a spec for None"):
-        document({"nothing": None})
+def test_the_spec_that_an_agent_gets_says_what_the_networks_spec_says(tmp_path):
+    (tmp_path / "net.toml").write_text(
+        'version = 1\n[data]\nname = "misfire"\nagents = 3\nrows = 30\n'
+        '[problem]\nloss = "logistic"\nmu = 0.25\n[network]\ntopology = "path"\n'
+        '[method]\nname = "auto"\n"a key" = true\nweights = [[0.5, 1], [2, inf]]\n'
+        "[stop]\ngap = { relative = 1e-6 }\niterations = 5\n"
+    )
+    spec = read_spec(tmp_path / "net.toml")
+    rows = read_rows(Section("data", spec.data), tmp_path, None)
+    run = 'a "quoted" \\ name\nof two lines, \x7f ü'
+    places = folders.lay_out(spec, run, gs.Graph.path(3), rows, tmp_path / "agents")
+    middle = tomllib.loads((places[1] / folders.FILE).read_text(encoding="utf-8"))
+    assert (middle["run"], middle["name"], middle["problem"]["mu"]) == (run, "agent-1", 0.25)
+    assert (middle["method"], middle["stop"]) == (spec.method, spec.stop)
+    assert {neighbour["name"] for neighbour in middle["neighbour"]} == {"agent-0", "agent-2"}
+    assert parse_agent((places[1] / folders.FILE).read_text(encoding="utf-8"), places[1]).stop == spec.stop

@@ -13,7 +13,6 @@ import gradslide as gs
 from gradslide import methods as all_methods
 from gradslide import network
 from gradslide.experiments import build, catalogue
-from gradslide.experiments.compare import inputs
 from gradslide.experiments.compare import run as running
 from gradslide.experiments.compare.spec import (
     Entry,
@@ -384,8 +383,8 @@ def available(folder, data_dir=None, **tables):
     """The names of the problems and networks that are left, and the notes."""
     said = []
     comparison = read_comparison(write_comparison(folder, **tables))
-    files = inputs.Files(comparison.folder, data_dir)
-    found = inputs.available(comparison, files, said.append)
+    files = running.Files(comparison.folder, data_dir)
+    found = running.available(comparison, files, said.append)
     running._check(found, data_dir)
     return [entry.name for entry in found.problems], [entry.name for entry in found.networks], said
 
@@ -444,8 +443,8 @@ def test_optional_data_is_taken_from_the_data_directory(tmp_path):
     (tmp_path / "data").mkdir()
     write_rows(tmp_path / "data", "mushrooms.svm")
     problem = 'name = "named"\noptional = true\ndata = { name = "mushrooms", agents = 5 }\nloss = "least_squares"'
-    files = inputs.Files(tmp_path, tmp_path / "data")
+    files = running.Files(tmp_path, tmp_path / "data")
     entry = read_comparison(write_comparison(tmp_path, problem=problem)).problems[0]
     assert files.data(entry) == tmp_path / "data" / "mushrooms.svm"
     assert not files.lacks(entry, files.data(entry))
-    assert files.lacks(entry, inputs.Files(tmp_path, tmp_path).data(entry))
+    assert files.lacks(entry, running.Files(tmp_path, tmp_path).data(entry))

@@ -10,23 +10,20 @@ import pytest
 from reproductions import BUILT_IN, bench, without_processes
 
 import gradslide as gs
-from gradslide.experiments.reproduce import instance, runs
+from gradslide.experiments.reproduce import paper, runs
 from gradslide.experiments.reproduce.complexity import experiment as complexity
-from gradslide.experiments.reproduce.complexity.exact import KINDS, bounds
 from gradslide.experiments.reproduce.complexity.fits import Found, growths, obtained, per_decade, power
-from gradslide.experiments.reproduce.complexity.known import known
-from gradslide.experiments.reproduce.complexity.sampled import sigma_of
-from gradslide.experiments.reproduce.complexity.spec import Setting, Spec, spec_of
+from gradslide.experiments.reproduce.complexity.problem import ComplexitySpec, Setting, known, spec_of
+from gradslide.experiments.reproduce.complexity.runs import KINDS, bounds, sigma_of
 from gradslide.experiments.reproduce.complexity.tables import statements
-from gradslide.experiments.reproduce.instance import Data
+from gradslide.experiments.reproduce.paper import Data, Net
 from gradslide.experiments.reproduce.report import write_report
-from gradslide.experiments.reproduce.spec import Net
 from gradslide.theory import guarantees, schedules
 
 
 def small_spec(**changed):
     settings = tuple(Setting(agents=10, split="contiguous", radius=3.0, mu=mu) for mu in (0.0, 20.0))
-    spec = Spec(
+    spec = ComplexitySpec(
         settings=settings,
         nets=(Net("degree 3", 3, 12, 1, 10), Net("degree 6", 6, 24, 1, 10)),
         tolerance=0.1,
@@ -46,9 +43,9 @@ def small_spec(**changed):
 @pytest.fixture(scope="module", autouse=True)
 def few_rows():
     """200 for each agent."""
-    cached = (instance.problem_of, instance.optimum_of, sigma_of)
+    cached = (paper.problem_of, paper.optimum_of, sigma_of)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(instance, "ROWS", 2_000)
+        monkeypatch.setattr(paper, "ROWS", 2_000)
         for function in cached:
             function.cache_clear()
         yield

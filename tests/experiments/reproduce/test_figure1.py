@@ -8,7 +8,7 @@ import pytest
 import gradslide as gs
 from gradslide._support.plotting import pyplot
 from gradslide.experiments.reproduce import figure1
-from gradslide.experiments.reproduce.instance import Data
+from gradslide.experiments.reproduce.paper import Data
 from gradslide.experiments.reproduce.report import write_report
 from gradslide.experiments.reproduce.runs import Bench
 from gradslide.graphs.display import draw_network, plot_graph

@@ -8,25 +8,24 @@ from reproductions import without_processes
 from scipy import stats
 
 import gradslide as gs
-from gradslide.experiments.reproduce import instance
-from gradslide.experiments.reproduce.instance import Data, optimum_of, problem_of
+from gradslide.experiments.reproduce import paper
 from gradslide.experiments.reproduce.invariance import experiment as invariance
 from gradslide.experiments.reproduce.invariance import runs as invariance_runs
+from gradslide.experiments.reproduce.invariance.experiment import report_of
 from gradslide.experiments.reproduce.invariance.runs import (
     ONE,
     THEORY,
     WORST,
     Accuracy,
     Marks,
-    Task,
+    NetworkTask,
     networks,
     perform_network,
 )
-from gradslide.experiments.reproduce.invariance.tables import report_of
+from gradslide.experiments.reproduce.paper import Data, optimum_of, packaged, problem_of
 from gradslide.experiments.reproduce.report import write_report
 from gradslide.experiments.reproduce.runs import Bench
 from gradslide.experiments.reproduce.slopes import fitted
-from gradslide.experiments.reproduce.spec import packaged
 from gradslide.results.history import Record
 
 ROWS = 400
@@ -54,7 +53,7 @@ SPEC = {
 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch):
-    monkeypatch.setattr(instance, "ROWS", ROWS)
+    monkeypatch.setattr(paper, "ROWS", ROWS)
     monkeypatch.setattr(invariance_runs, "ROWS", ROWS)
 
 
@@ -116,7 +115,7 @@ def test_40_networks_from_ring_to_complete_and_from_10_to_10_000_agents():
 def task(name="path", rule=THEORY, R=None, **changed):
     network = next(each for each in networks(SPEC) if each.name == name)
     said = {"iterations": SPEC["iterations"], "accuracies": tuple(Accuracy(**each) for each in SPEC["accuracies"])}
-    return Task(DATA, network, rule, "shuffled", 2.0, **{**said, **changed}, R=R)
+    return NetworkTask(DATA, network, rule, "shuffled", 2.0, **{**said, **changed}, R=R)
 
 
 def test_costs_are_those_of_a_run_that_stops_there():
@@ -202,7 +201,7 @@ def made_up(gradients=lambda chi: 100, rounds=lambda chi: 100 * chi**0.4):
             costs = {"gradients": gradients(chi), "rounds": rounds(chi), "objective": 1e-3, "disagreement": 0.01}
             at = {**costs, "decided_by_disagreement": False} if costs["gradients"] else None
             found = {"m": network.m, "edges": 9, "chi": chi, "L": 1.0, "R": 1.0, "reached": [at] * 2, "last": costs}
-            runs[Task(DATA, network, rule, "shuffled", 2.0, 200, (), None)] = found
+            runs[NetworkTask(DATA, network, rule, "shuffled", 2.0, 200, (), None)] = found
     return report_of("made up", SPEC, runs)
 
 

@@ -8,13 +8,11 @@ import pytest
 from reproductions import BUILT_IN, NETWORKS, bench, reproduced, without_processes, without_runs
 
 import gradslide as gs
-from gradslide.experiments.reproduce.instance import loss_level, problem_of
+from gradslide.experiments.reproduce.paper import Net, Published, grid, loss_level, packaged, problem_of, published
 from gradslide.experiments.reproduce.report import shown
-from gradslide.experiments.reproduce.spec import Net, Published, grid, packaged, published
 from gradslide.experiments.reproduce.table1 import runs as table1_runs
-from gradslide.experiments.reproduce.table1.experiment import best, reproduce
+from gradslide.experiments.reproduce.table1.experiment import best, middle, reproduce, statements, within
 from gradslide.experiments.reproduce.table1.runs import AutoTask, Goal, GridTask, Watch, perform_auto, perform_tuned
-from gradslide.experiments.reproduce.table1.tables import middle, statements, within
 
 PUBLISHED = [
     {"method": "PDS", "network": name, "target": target, "residual": 1.0, "rounds": 200, "gradients": 40}

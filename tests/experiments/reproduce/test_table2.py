@@ -7,12 +7,10 @@ from reproductions import BUILT_IN, NETWORKS, bench, reproduced, without_process
 
 import gradslide as gs
 from gradslide.experiments.reproduce.implied import implied_L, implied_L_of_rounds, implied_norm, rounds_of
-from gradslide.experiments.reproduce.instance import loss_level, problem_of
-from gradslide.experiments.reproduce.spec import Net, Published, packaged, published
+from gradslide.experiments.reproduce.paper import Net, Published, loss_level, packaged, problem_of, published
 from gradslide.experiments.reproduce.table2 import experiment
-from gradslide.experiments.reproduce.table2.experiment import reproduce
+from gradslide.experiments.reproduce.table2.experiment import implied_table, means, reproduce, statements
 from gradslide.experiments.reproduce.table2.runs import SDCSTask, perform_sdcs, perform_spds
-from gradslide.experiments.reproduce.table2.tables import implied_table, means, statements
 from gradslide.theory.schedules import theorem_1, theorem_2
 
 SPEC = {

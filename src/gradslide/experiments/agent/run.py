@@ -1,5 +1,7 @@
-"""One agent's run: it meets its neighbours, solves with them, and keeps a log of both."""
+"""One agent's run: it meets its neighbours, solves with them, keeps a log, and writes its results."""
 
+import csv
+import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +14,12 @@ from gradslide._version import __version__
 from gradslide.engine.solve import solve
 from gradslide.experiments.agent.build import build_agent
 from gradslide.experiments.agent.spec import AgentSpec
-from gradslide.experiments.run import NetworkRun, Onlooker
+from gradslide.experiments.files import RESULT, as_json
+from gradslide.experiments.run import Listener, NetworkRun
 from gradslide.graphs.graph import Graph
 from gradslide.network.peers.network import Peers
-from gradslide.results.solution import Solution
+from gradslide.results.history import History
+from gradslide.results.solution import Solution, solution_facts
 
 LOG = "agent.log"
 CHECKPOINT = "checkpoint.npz"
@@ -58,11 +62,11 @@ def checkpoint_of(spec: AgentSpec) -> Path | None:
 
 
 def run_agent(
-    spec: AgentSpec, *, progress: bool = False, resume: bool = True, onlooker: Onlooker | None = None
+    spec: AgentSpec, *, progress: bool = False, resume: bool = True, listener: Listener | None = None
 ) -> AgentRun:
-    """Everything but the files of the results. resume: go on from the checkpoint, if there is one. onlooker: told of
+    """Everything but the files of the results. resume: go on from the checkpoint, if there is one. listener: told of
     every record."""
-    onlooker = Onlooker() if onlooker is None else onlooker
+    listener = Listener() if listener is None else listener
     storage.require_writable(spec.output.dir)
     checkpoint = checkpoint_of(spec)
     with _logged(spec):
@@ -82,13 +86,13 @@ def run_agent(
         )
         with network:
             _log.info("knows the network: agent %d of %d, %r", network.agents[0], network.m, network.graph)
-            onlooker.begins(spec.name, network.graph, repr(agent.problem), None)
+            listener.started(spec.name, network.graph, repr(agent.problem), None)
             solution = solve(
                 agent.problem,
                 network,
                 agent.method,
                 stop=agent.stop,
-                callback=lambda record, x: onlooker.sees(record, None),
+                callback=lambda record, x: listener.recorded(record, None),
                 progress=spec.name if progress else False,
                 checkpoint=checkpoint,
                 checkpoint_seconds=spec.output.checkpoint_seconds,
@@ -99,7 +103,7 @@ def run_agent(
         for doubt in solution.warnings:
             _log.warning(doubt)
         has_targets = agent.stop is not None and agent.stop.has_targets
-        onlooker.ended(NetworkRun(spec.name, "", network.graph, solution))
+        listener.ended(NetworkRun(spec.name, "", network.graph, solution))
         return AgentRun(spec, network.agents[0], network.m, has_targets, solution, network.graph)
 
 
@@ -124,3 +128,34 @@ def _logged(spec: AgentSpec) -> Iterator[None]:
         whole.setLevel(level)
         whole.removeHandler(handler)
         handler.close()
+
+
+SOLUTION = "solution.npz"
+
+
+def to_json(run: AgentRun) -> str:
+    return as_json(run.to_dict())
+
+
+def write_agent(run: AgentRun) -> list[Path]:
+    """Write everything into the agent's folder; the paths."""
+    folder = run.spec.output.dir
+    return [
+        run.solution.save(folder / SOLUTION),
+        storage.write_atomically(folder / RESULT, to_json(run).encode()),
+        storage.write_atomically(folder / "history.csv", _csv(run.solution.history).encode()),
+    ]
+
+
+def facts(run: AgentRun) -> dict[str, str]:
+    """What it cost and what was reached, as far as the agents agreed on it."""
+    return {"agent": f"number {run.number}, {run.m} in all", **solution_facts(run.solution)}
+
+
+def _csv(history: History) -> str:
+    columns = history.to_dict()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()

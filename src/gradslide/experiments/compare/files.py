@@ -18,7 +18,7 @@ from gradslide.experiments.compare.tables import legend, verdicts
 from gradslide.experiments.compare.task import tasks_of
 from gradslide.experiments.compare.work import prepared
 from gradslide.experiments.files import NETWORKS, as_json, write_figure
-from gradslide.experiments.frames import drawn
+from gradslide.experiments.per_agent import drawn
 from gradslide.experiments.spec import stem
 from gradslide.graphs.graph import Graph
 

@@ -18,7 +18,7 @@ from gradslide.experiments.compare.tables import (
     verdicts,
 )
 from gradslide.experiments.compare.task import Outcome
-from gradslide.experiments.parallel.progress import progress_of_runs
+from gradslide.experiments.parallel.pool import progress_of_runs
 
 # Tables take what they need; a narrower one would cut names off.
 _WIDTH = 10_000

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradslide._version import __version__
 from gradslide.experiments.compare.spec import Comparison, Contender, Entry
-from gradslide.experiments.parallel.kept import digest
+from gradslide.experiments.parallel.cache import digest
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Task:
+class ComparisonTask:
     """factor and value: the multiple of the default that is tried, and the number it comes to; None: the default.
 
     contents: digests of the files that it reads.
@@ -88,7 +88,7 @@ class Outcome:
     rows: float | None = None
 
     @classmethod
-    def of(cls, task: Task, **found: Any) -> "Outcome":
+    def of(cls, task: ComparisonTask, **found: Any) -> "Outcome":
         return cls(*task.block, task.method.name, task.seed, task.factor, **found)
 
     @property
@@ -106,12 +106,12 @@ class Contents:
 
 def tasks_of(
     comparison: Comparison, targets: dict[str, Target], data_dir: Path | None, contents: Contents | None = None
-) -> list[Task]:
+) -> list[ComparisonTask]:
     """Every method with its default on every block. targets: of the problems that take part."""
     contents = contents or Contents()
     once = comparison.seeds[:1]
     return [
-        Task(
+        ComparisonTask(
             problem=problem,
             network=network,
             condition=condition,

@@ -13,10 +13,10 @@ from gradslide.engine.stopping import Stop
 from gradslide.experiments import build
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.compare.spec import Contender
-from gradslide.experiments.compare.task import Outcome, Target, Task
+from gradslide.experiments.compare.task import ComparisonTask, Outcome, Target
 from gradslide.experiments.curves import Thinning
-from gradslide.experiments.parallel import worker
-from gradslide.experiments.parallel.solving import solved
+from gradslide.experiments.parallel import pool
+from gradslide.experiments.parallel.pool import solved
 from gradslide.experiments.section import Section
 from gradslide.graphs.graph import Graph
 from gradslide.methods import Method
@@ -38,9 +38,9 @@ def optimum(table: dict[str, Any], folder: Path, data_dir: Path | None) -> Targe
     return Target(found.objective, float(np.linalg.norm(found.x)) or 1.0)
 
 
-def perform(task: Task) -> Outcome:
+def perform(task: ComparisonTask) -> Outcome:
     """Run it, whatever happens."""
-    if worker.is_interrupted():
+    if pool.is_interrupted():
         return Outcome.of(task, kind="interrupted")
     try:
         return _made(task)
@@ -52,7 +52,7 @@ def perform(task: Task) -> Outcome:
         return Outcome.of(task, kind="failed", message=f"{type(error).__name__}: {error}")
 
 
-def _made(task: Task) -> Outcome:
+def _made(task: ComparisonTask) -> Outcome:
     problem = _problem(json.dumps(task.problem.table), task.folder, task.data_dir)
     network, method, clocks = prepared(task)
     watch = _Watch(task)
@@ -80,7 +80,7 @@ def forget() -> None:
     _graph.cache_clear()
 
 
-def check(task: Task) -> None:
+def check(task: ComparisonTask) -> None:
     """Raise InputError for a mistake in any of its tables."""
     problem = _problem(json.dumps(task.problem.table), task.folder, task.data_dir)
     network, method, clocks = prepared(task)
@@ -92,7 +92,7 @@ def check(task: Task) -> None:
     require(bool(ends), rule, ", ".join(task.limits), f"add {spends}, rounds or seconds")
 
 
-def prepared(task: Task) -> tuple[Network, Method, dict[str, Clock]]:
+def prepared(task: ComparisonTask) -> tuple[Network, Method, dict[str, Clock]]:
     """What a task needs besides its data."""
     agents = Section("problem", task.problem.table).section("data").take("agents", int)
     graph = _graph(json.dumps(task.network.table), agents, task.folder, task.data_dir)
@@ -106,7 +106,7 @@ def prepared(task: Task) -> tuple[Network, Method, dict[str, Clock]]:
 class _Watch:
     """Looks at every record: what had been spent when an accuracy was reached, and a thinned curve."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ComparisonTask) -> None:
         self._task = task
         self.reached: list[dict[str, Any] | None] = [None] * len(task.accuracies)
         self.curve: dict[str, list[Any]] = {name: [] for name in (*_SPENT, *_SEEN, "error", "disagreement")}
@@ -117,7 +117,7 @@ class _Watch:
     def __call__(self, record: Record, x: Array) -> bool:
         """Whether to stop: all accuracies were reached, or Ctrl-C came before `solve` took care of it."""
         if record.objective is None or record.disagreement is None:
-            return worker.is_interrupted()
+            return pool.is_interrupted()
         target = self._task.target
         self.error = (record.objective - target.objective) / target.scale
         self.disagreement = record.disagreement / target.size
@@ -132,14 +132,14 @@ class _Watch:
             reached = {"error": self.error, "disagreement": self.disagreement}
             for name, value in {**spent, **seen, **reached}.items():
                 self.curve[name].append(value)
-        return self.is_done or worker.is_interrupted()
+        return self.is_done or pool.is_interrupted()
 
     @property
     def is_done(self) -> bool:
         return None not in self.reached
 
 
-def _method(task: Task) -> Method:
+def _method(task: ComparisonTask) -> Method:
     """The method, at the multiple of its default that the task tries; its seed is the task's unless it has its own."""
     given: dict[str, Any] = {}
     if task.method.is_random:

@@ -1,16 +1,20 @@
-"""Tasks in parallel processes, of which one may die without taking the others along."""
+"""Runs in parallel worker processes, of which one may die without taking the others along."""
 
 import os
 import signal
+import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import get_context
-from typing import TypeVar
+from contextlib import ExitStack, contextmanager
+from multiprocessing import connection, get_context, parent_process
+from typing import Any, TypeVar
 
-from gradslide.experiments.parallel import worker
+from gradslide.engine.solve import solve
+from gradslide.results.solution import Solution
+from gradslide.results.status import Status
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,7 +42,7 @@ def _until_one_dies(
     # Processes share the cores: one thread each. What they inherit is put back.
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=worker.begin)
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=begin)
     under_way: dict[Future[R], T] = {}
     try:
         while waiting or under_way:
@@ -64,7 +68,7 @@ def _until_one_dies(
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits. A process that starts meanwhile lets it wait too, until `worker.begin` knows what to do with it."""
+    """Ctrl-C waits. A process that starts meanwhile lets it wait too, until `begin` knows what to do with it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -73,3 +77,72 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_interrupted = False
+
+
+def begin() -> None:
+    """Ctrl-C ends the run under way, and lets no other begin; the end of the whole ends it at once."""
+    signal.signal(signal.SIGINT, _interrupt)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def is_interrupted() -> bool:
+    return _interrupted
+
+
+def cores() -> int:
+    """Those that this process may use, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _end_with_parent() -> None:
+    """Nobody would be left to take the outcome."""
+    if (parent := parent_process()) is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    global _interrupted
+    _interrupted = True
+
+
+def solved(*arguments: Any, **options: Any) -> Solution:
+    """`solve`, where Ctrl-C ends all runs: KeyboardInterrupt, whatever this one had reached by then."""
+    if is_interrupted():
+        raise KeyboardInterrupt
+    with warnings.catch_warnings():
+        # They are in the solution.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        solution = solve(*arguments, **options)
+    if solution.status is Status.INTERRUPTED or is_interrupted():
+        raise KeyboardInterrupt
+    return solution
+
+
+@contextmanager
+def progress_of_runs(enabled: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on stderr: how many are done, of how many, and which was the last."""
+    if not enabled:
+        yield lambda done, total, last: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    last_run = TextColumn("{task.fields[last]}", markup=False)
+    columns = [TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), last_run]
+    with ExitStack() as stack:
+        bar = Progress(*columns, console=Console(stderr=True))
+        task = bar.add_task("runs", total=None, last="")
+
+        def show(done: int, total: int, last: str) -> None:
+            # Not before there is something to show: notes and mistakes come first.
+            if not bar.live.is_started:
+                stack.enter_context(bar)
+            bar.update(task, completed=done, total=total, last=last)
+
+        yield show

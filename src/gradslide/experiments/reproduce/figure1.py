@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.plotting import COLOURS, pyplot, tidy
+from gradslide.experiments.reproduce.paper import networks, packaged
 from gradslide.experiments.reproduce.report import Cell, Report, Table
 from gradslide.experiments.reproduce.runs import Bench
-from gradslide.experiments.reproduce.spec import networks, packaged
 from gradslide.graphs.display import draw_network
 from gradslide.graphs.graph import Graph
 

@@ -11,7 +11,7 @@ from typing import Any
 from gradslide._support import storage
 from gradslide._support.errors import InputError
 from gradslide.experiments.files import as_json, write_figure
-from gradslide.experiments.frames import drawn
+from gradslide.experiments.per_agent import drawn
 from gradslide.experiments.spec import stem
 from gradslide.graphs.graph import Graph
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradslide._support.plotting import COLOURS, label_sparsely, pyplot, tidy
+from gradslide.experiments.reproduce.paper import Published, Row
 from gradslide.experiments.reproduce.report import Cell
-from gradslide.experiments.reproduce.spec import Published, Row
 
 _MARKERS = "osD^v"
 

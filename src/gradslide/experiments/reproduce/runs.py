@@ -7,14 +7,14 @@ from typing import Any, Protocol, TypeVar
 
 from gradslide._support.errors import InputError
 from gradslide._version import __version__
-from gradslide.experiments.parallel import pool, worker
-from gradslide.experiments.parallel.kept import Store, digest
-from gradslide.experiments.reproduce.instance import Data
+from gradslide.experiments.parallel import pool
+from gradslide.experiments.parallel.cache import ResultCache, digest
+from gradslide.experiments.reproduce.paper import Data
 
 Show = Callable[[int, int, str], None]
 
 
-class Task(Protocol):
+class ReproductionTask(Protocol):
     """A frozen dataclass: all that a process needs, and what it is called while it runs."""
 
     @property
@@ -24,7 +24,7 @@ class Task(Protocol):
     def label(self) -> str: ...
 
 
-T = TypeVar("T", bound=Task)
+T = TypeVar("T", bound=ReproductionTask)
 # What a run had at some point: numbers by name.
 Facts = dict[str, Any]
 
@@ -35,7 +35,7 @@ def all_rounds(facts: Facts) -> int:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CachedFacts:
     """What a task gave: numbers, texts, lists and tables of these."""
 
     found: dict[str, Any]
@@ -49,7 +49,7 @@ class Bench:
     data: Data
     full: bool = False
     fresh: bool = False
-    processes: int = field(default_factory=worker.cores)
+    processes: int = field(default_factory=pool.cores)
     show: Show = lambda done, total, last: None
 
     def budget(self, given: dict[str, Any]) -> int:
@@ -59,11 +59,11 @@ class Bench:
     def outcomes(self, tasks: Sequence[T], perform: Callable[[T], dict[str, Any]]) -> dict[T, dict[str, Any]]:
         """What each task gives. perform: a function of a module, which raises KeyboardInterrupt where Ctrl-C ended it;
         what was done by then is kept."""
-        store = Store(self.folder / "runs", self.fresh)
+        store = ResultCache(self.folder / "runs", self.fresh)
         done: dict[T, dict[str, Any]] = {}
         missing = []
         for task in dict.fromkeys(tasks):
-            if (known := store.read(_name(task, perform), Outcome)) is None:
+            if (known := store.read(_name(task, perform), CachedFacts)) is None:
                 missing.append(task)
             else:
                 done[task] = known.found
@@ -71,7 +71,7 @@ class Bench:
         for task, found in pool.performed(missing, perform, self.processes):
             if found is None:
                 raise InputError("a run must end", f"{task.label}: its process died", "try again with --processes 1")
-            store.write(_name(task, perform), Outcome(found))
+            store.write(_name(task, perform), CachedFacts(found))
             done[task] = found
             self.show(len(done), total, task.label)
         return {task: done[task] for task in tasks}

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from gradslide._support.errors import InputError
 from gradslide.experiments.agent.builder import BuilderFailed
-from gradslide.experiments.agent.results import write_agent
-from gradslide.experiments.agent.run import run_agent
+from gradslide.experiments.agent.run import run_agent, write_agent
 from gradslide.experiments.agent.spec import read_agent
-from gradslide.experiments.frames import Frames
-from gradslide.experiments.run import Onlooker
+from gradslide.experiments.per_agent import Frames
+from gradslide.experiments.run import Listener
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.network import Diverged
 from gradslide.results.history import Record
@@ -29,7 +28,7 @@ _EVERY_SECONDS = 0.2
 def main(path: Path) -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        write_agent(run_agent(read_agent(path), onlooker=_Teller()))
+        write_agent(run_agent(read_agent(path), listener=_Teller()))
     except (InputError, BuilderFailed) as error:
         print(f"error: {error}", file=sys.stderr)
         return MISTAKE
@@ -44,13 +43,13 @@ def main(path: Path) -> int:
     return DONE
 
 
-class _Teller(Onlooker):
+class _Teller(Listener):
     """Writes a record as a line of JSON, a few times a second."""
 
     def __init__(self) -> None:
         self._told = 0.0
 
-    def sees(self, record: Record, frames: Frames | None) -> None:
+    def recorded(self, record: Record, frames: Frames | None) -> None:
         if time.monotonic() - self._told >= _EVERY_SECONDS:
             self._told = time.monotonic()
             print(json.dumps(asdict(record)), flush=True)

@@ -1,21 +1,29 @@
-"""A folder for each agent of a network on loopback: its key, its spec, its rows. Nobody else can open it."""
+"""A folder for each agent of a network on loopback, which nobody else can open: its key, its spec, its rows."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+import tomli_w
+
 from gradslide._support import storage
+from gradslide._support.types import Array
+from gradslide.domains import Domain
 from gradslide.experiments import build
-from gradslide.experiments.agent.local.rows import write_rows
-from gradslide.experiments.agent.local.toml_text import document
+from gradslide.experiments.build import problem_on
 from gradslide.experiments.rows import Rows
+from gradslide.experiments.section import Section
 from gradslide.experiments.spec import VERSION, Spec
 from gradslide.graphs.graph import Graph
+from gradslide.losses import Loss
 from gradslide.network.peers.keys import make_key_pair
 from gradslide.network.peers.ports import free_addresses
 
 FILE = "AGENT.toml"
 RESULTS = "results"
-_BUILDER = "gradslide.experiments.agent.local.rows:build"
+_BUILDER = "gradslide.experiments.agent.local.folders:build_from_rows"
 # Many processes that start on few cores take their time.
 _DEADLINE = 120.0
 
@@ -51,7 +59,7 @@ def lay_out(spec: Spec, run: str, graph: Graph, rows: Rows, place: Path) -> list
             **({} if spec.stop is None else {"stop": spec.stop}),
             "output": {"dir": RESULTS, "checkpoint": False},
         }
-        storage.write_atomically(folder / FILE, document(top).encode())
+        storage.write_atomically(folder / FILE, tomli_w.dumps(top).encode())
         own = rows.splits[agent]
         write_rows(folder, rows.features[own], {name: values[own] for name, values in targets.items()}, spec.problem)
     return folders
@@ -69,3 +77,30 @@ def _keys(folders: list[Path], place: Path) -> list[str]:
 def _neighbours(graph: Graph, agent: int) -> list[int]:
     ends: list[Any] = graph.edges.tolist()
     return [v if u == agent else u for u, v in ends if agent in (u, v)]
+
+
+ROWS = "rows.npz"
+_KIND, _VERSION = "rows", 1
+
+
+def write_rows(folder: Path, features: Array, targets: Mapping[str, Array], problem: Mapping[str, Any]) -> Path:
+    """targets: labels or numbers, under the name that the loss has for them. problem: the table of a spec."""
+    meta = {"problem": dict(problem), "targets": list(targets), "shape": list(features.shape)}
+    arrays = {f"targets.{name}": values for name, values in targets.items()}
+    if sp.issparse(features):
+        arrays |= {name: getattr(features, name) for name in ("data", "indices", "indptr")}
+    else:
+        arrays["features"] = features
+    return storage.write(folder / ROWS, _KIND, _VERSION, meta, arrays)
+
+
+def build_from_rows(folder: Path) -> tuple[Loss, Domain]:
+    """The builder of an agent's spec: the loss on the rows that lie in this folder, and the domain."""
+    meta, arrays = storage.read(folder / ROWS, _KIND, _VERSION)
+    if "features" in arrays:
+        features = arrays["features"]
+    else:
+        features = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(meta["shape"]))
+    targets = {name: arrays[f"targets.{name}"] for name in meta["targets"]}
+    problem = problem_on(Section("problem", meta["problem"]), features, targets, [np.arange(features.shape[0])])
+    return problem.loss, problem.domain

@@ -1,29 +1,40 @@
-"""Run a spec as a network of processes on loopback: one for each agent."""
+"""Run a spec as a network of processes on loopback, one for each agent, and gather one solution from their results."""
 
+import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from gradslide._support import storage
 from gradslide._support.errors import InputError, require
 from gradslide._support.interrupts import deferred_interrupt
+from gradslide._support.types import Array
+from gradslide.engine.observers import NetworkObserver
 from gradslide.engine.progress import progress_line
 from gradslide.experiments import build
 from gradslide.experiments.agent.build import build_rules
 from gradslide.experiments.agent.local.child import MISTAKE
-from gradslide.experiments.agent.local.folders import lay_out
-from gradslide.experiments.agent.local.gathered import gathered
+from gradslide.experiments.agent.local.folders import RESULTS, lay_out
 from gradslide.experiments.agent.local.processes import Process, Processes
-from gradslide.experiments.by_agent import counted_apart
+from gradslide.experiments.agent.run import SOLUTION
+from gradslide.experiments.per_agent import costs_by_agent
 from gradslide.experiments.rows import Rows, read_rows
-from gradslide.experiments.run import NetworkRun, Onlooker, Results
+from gradslide.experiments.run import Listener, NetworkRun, Results
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec, stem
 from gradslide.graphs.graph import Graph
+from gradslide.network import Local
+from gradslide.network import coupling as couplings
 from gradslide.problems.problem import Problem
+from gradslide.results.costs import Costs
+from gradslide.results.history import History
+from gradslide.results.solution import Solution, load
 from gradslide.results.status import Status
 
 MOST = 64
@@ -48,11 +59,11 @@ def run_local(
     data_dir: Path | None = None,
     progress: bool = False,
     keep: bool = False,
-    onlooker: Onlooker | None = None,
+    listener: Listener | None = None,
 ) -> Results:
-    """Everything but the files of the results. keep: leave the folders of the agents in that of the results. onlooker:
+    """Everything but the files of the results. keep: leave the folders of the agents in that of the results. listener:
     told of what the slowest agent has recorded."""
-    onlooker = Onlooker() if onlooker is None else onlooker
+    listener = Listener() if listener is None else listener
     m = build.agents_of(spec)
     rule = f"a network of processes on one machine takes 2 to {MOST} agents"
     require(2 <= m <= MOST, rule, f"agents = {m}", "`gradslide run` simulates any number in one process")
@@ -69,9 +80,9 @@ def run_local(
     for name, graph in graphs.items():
         stems.append(stem(name, stems))
         with _place(spec, stems[-1], keep) as place:
-            onlooker.begins(name, graph, repr(problem), None)
-            runs.append(_run(spec, name, stems[-1], problem, graph, rows, place, progress, onlooker))
-            onlooker.ended(runs[-1])
+            listener.started(name, graph, repr(problem), None)
+            runs.append(_run(spec, name, stems[-1], problem, graph, rows, place, progress, listener))
+            listener.ended(runs[-1])
         if runs[-1].solution.status is Status.INTERRUPTED:
             break
     # No agent sees the objective along the way: there is no curve to draw.
@@ -101,7 +112,7 @@ def _run(
     rows: Rows,
     place: Path,
     progress: bool,
-    onlooker: Onlooker,
+    listener: Listener,
 ) -> NetworkRun:
     folders = lay_out(spec, f"{spec.name} {stem}", graph, rows, place)
     with (
@@ -120,10 +131,59 @@ def _run(
                     break
             if (record := processes.slowest) is not None:
                 line.show(record)
-                onlooker.sees(record, None)
+                listener.recorded(record, None)
             time.sleep(_LOOK)
         failed = processes.failed
     if failed is not None:
         raise KeyboardInterrupt if interrupt.requested else AgentFailed(failed)
     solution, spent = gathered(problem, graph, folders)
-    return NetworkRun(name, stem, graph, solution, by_agent=counted_apart(spent))
+    return NetworkRun(name, stem, graph, solution, by_agent=costs_by_agent(spent))
+
+
+def gathered(problem: Problem, graph: Graph, folders: Sequence[Path]) -> tuple[Solution, list[Costs]]:
+    """The solution, and what each agent has spent. problem: of all agents together. The last record says what was
+    reached, which no agent could see alone."""
+    parts = [load(folder / RESULTS / SOLUTION) for folder in folders]
+    first, spent = parts[0], [part.costs for part in parts]
+    outputs = {name: np.concatenate([part.outputs[name] for part in parts]) for name in first.outputs}
+    dual = _stacked(parts, lambda part: part.dual)
+    whole = replace(
+        first,
+        x=outputs[first.output],
+        agents=range(graph.m),
+        outputs=outputs,
+        costs=_costs(spent),
+        # A part common to all agents says nothing.
+        dual=None if dual is None else dual - dual.mean(axis=0),
+        y=_stacked(parts, lambda part: part.y),
+        settings={**first.settings, "problem": repr(problem)},
+        mean=outputs[first.output].mean(axis=0),
+    )
+    return replace(whole, history=_observed(problem, graph, whole)), spent
+
+
+def _stacked(parts: Sequence[Solution], rows: Callable[[Solution], Array | None]) -> Array | None:
+    known = [own for part in parts if (own := rows(part)) is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
+
+
+def _costs(spent: Sequence[Costs]) -> Costs:
+    """Per agent the largest; but what was sent adds up."""
+    columns: dict[str, Any] = {
+        name: max(getattr(each, name) for each in spent)
+        for name in Costs.__dataclass_fields__
+        if name != "simulated_seconds"
+    }
+    return Costs(**{**columns, "floats_sent": sum(each.floats_sent for each in spent)})
+
+
+def _observed(problem: Problem, graph: Graph, solution: Solution) -> History:
+    """The history, whose last record is measured at the answers of all agents."""
+    history, network = solution.history, Local(graph)
+    if not len(history):
+        return history
+    last = history[-1]
+    observer = NetworkObserver(problem, network, couplings.make(solution.settings["coupling"], network))
+    metrics = observer.metrics(solution.x, -math.inf if last.lower is None else last.lower)
+    seen = {} if metrics is None else asdict(metrics)
+    return History([*history[:-1], replace(last, floats_sent=solution.costs.floats_sent, **seen)])

@@ -4,12 +4,11 @@ from functools import partial
 from typing import Any
 
 from gradslide.experiments.reproduce.complexity import plots
-from gradslide.experiments.reproduce.complexity.exact import Exact, perform_exact
 from gradslide.experiments.reproduce.complexity.fits import Found, growths
-from gradslide.experiments.reproduce.complexity.sampled import Sampled, perform_sampled
-from gradslide.experiments.reproduce.complexity.spec import Spec, spec_of
+from gradslide.experiments.reproduce.complexity.problem import ComplexitySpec, spec_of
+from gradslide.experiments.reproduce.complexity.runs import ExactTask, SampledTask, perform_exact, perform_sampled
 from gradslide.experiments.reproduce.complexity.tables import statements, tables
-from gradslide.experiments.reproduce.instance import Data
+from gradslide.experiments.reproduce.paper import Data
 from gradslide.experiments.reproduce.report import Cell, Report
 from gradslide.experiments.reproduce.runs import Bench
 
@@ -35,25 +34,25 @@ _NOTES = (
 )
 
 
-def reproduce(bench: Bench, spec: Spec | None = None) -> Report:
+def reproduce(bench: Bench, spec: ComplexitySpec | None = None) -> Report:
     spec = spec_of(bench.data) if spec is None else spec
     exact = bench.outcomes(exact_tasks(bench.data, spec), perform_exact)
     sampled = bench.outcomes(sampled_tasks(bench.data, spec), perform_sampled)
     return report_of(bench.data, Found(spec, exact, sampled))
 
 
-def exact_tasks(data: Data, spec: Spec) -> list[Exact]:
+def exact_tasks(data: Data, spec: ComplexitySpec) -> list[ExactTask]:
     return [
-        Exact(data, setting, net, spec.accuracies, spec.beyond, spec.iterations, spec.rounds)
+        ExactTask(data, setting, net, spec.accuracies, spec.beyond, spec.iterations, spec.rounds)
         for setting in spec.settings
         for net in spec.nets
     ]
 
 
-def sampled_tasks(data: Data, spec: Spec) -> list[Sampled]:
+def sampled_tasks(data: Data, spec: ComplexitySpec) -> list[SampledTask]:
     """Fine accuracies, which take longest, first."""
     return [
-        Sampled(data, setting, spec.nets[0], accuracy, spec.seeds, sampler)
+        SampledTask(data, setting, spec.nets[0], accuracy, spec.seeds, sampler)
         for setting, accuracies in zip(spec.settings, spec.sampled_accuracies, strict=True)
         for accuracy in reversed(accuracies)
         for sampler in spec.samplers
@@ -77,7 +76,7 @@ def report_of(data: Data, found: Found) -> Report:
     )
 
 
-def _facts(data: Data, spec: Spec) -> dict[str, Cell]:
+def _facts(data: Data, spec: ComplexitySpec) -> dict[str, Cell]:
     setting = spec.settings[0]
     problem = f"logistic regression, {setting.agents} agents, in a ball of radius {setting.radius:g}"
     nets = (f"maximum degree {net.max_degree}, {net.edges} edges, seed {net.seed}" for net in spec.nets)

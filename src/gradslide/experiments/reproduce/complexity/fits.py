@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.experiments.reproduce.complexity.exact import KINDS, Exact
-from gradslide.experiments.reproduce.complexity.sampled import Sampled
-from gradslide.experiments.reproduce.complexity.spec import Setting, Spec
+from gradslide.experiments.reproduce.complexity.problem import ComplexitySpec, Setting
+from gradslide.experiments.reproduce.complexity.runs import KINDS, ExactTask, SampledTask
 from gradslide.experiments.reproduce.report import Statement
 from gradslide.experiments.reproduce.slopes import fitted
 
@@ -19,9 +18,9 @@ from gradslide.experiments.reproduce.slopes import fitted
 class Found:
     """What all runs gave."""
 
-    spec: Spec
-    exact: Mapping[Exact, dict[str, Any]]
-    sampled: Mapping[Sampled, dict[str, Any]]
+    spec: ComplexitySpec
+    exact: Mapping[ExactTask, dict[str, Any]]
+    sampled: Mapping[SampledTask, dict[str, Any]]
 
     def exact_of(self, setting: Setting) -> dict[str, dict[str, Any]]:
         """By network."""
@@ -34,7 +33,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Line:
+class Slope:
     """A slope and its interval of 95 %."""
 
     slope: float
@@ -52,8 +51,8 @@ class Growth:
     network: str
     count: str
     against: str
-    line: Line | None
-    whole: Line | None
+    line: Slope | None
+    whole: Slope | None
     theory: float
     unit: str = ""
 
@@ -61,18 +60,18 @@ class Growth:
         return None if self.line is None else self.line.slope <= self.theory * (1 + tolerance)
 
 
-def power(x: Array, y: Array) -> Line | None:
+def power(x: Array, y: Array) -> Slope | None:
     """log y against log x; None where there are too few points."""
     fit = fitted(x, y)
-    return None if fit is None else Line(fit.slope, fit.low, fit.high)
+    return None if fit is None else Slope(fit.slope, fit.low, fit.high)
 
 
-def per_decade(x: Array, y: Array) -> Line | None:
+def per_decade(x: Array, y: Array) -> Slope | None:
     """y against log10 x: the power by which exp(y) grows, in other units."""
     # exp(y) itself would overflow.
     scale = float(np.max(y, initial=1.0))
     fit = fitted(x, np.exp(y / scale))
-    return None if fit is None else Line(*(math.log(10) * scale * each for each in (fit.slope, fit.low, fit.high)))
+    return None if fit is None else Slope(*(math.log(10) * scale * each for each in (fit.slope, fit.low, fit.high)))
 
 
 def growths(found: Found) -> list[Growth]:
@@ -150,7 +149,7 @@ def _sampled_growths(found: Found, setting: Setting) -> list[Growth]:
 
 
 def _both(
-    fit: Callable[[Array, Array], Line | None], x: Array, y: Array, fine: Array
-) -> tuple[Line | None, Line | None]:
+    fit: Callable[[Array, Array], Slope | None], x: Array, y: Array, fine: Array
+) -> tuple[Slope | None, Slope | None]:
     """Through the fine ones, and through all."""
     return fit(x[fine], y[fine]), fit(x, y)

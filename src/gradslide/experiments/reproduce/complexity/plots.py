@@ -7,7 +7,7 @@ import numpy as np
 from gradslide._support.plotting import COLOURS, pyplot, tidy
 from gradslide._support.types import Array
 from gradslide.experiments.reproduce.complexity.fits import Found, obtained
-from gradslide.experiments.reproduce.complexity.spec import Setting
+from gradslide.experiments.reproduce.complexity.problem import Setting
 
 _MARKERS = ("o", "s", "^", "D")
 _GREY = "#777777"

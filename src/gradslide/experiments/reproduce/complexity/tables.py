@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gradslide.experiments.reproduce.complexity.exact import KINDS
 from gradslide.experiments.reproduce.complexity.fits import Found, Growth, all_of, keeps_to, obtained
-from gradslide.experiments.reproduce.complexity.spec import Setting
+from gradslide.experiments.reproduce.complexity.problem import Setting
+from gradslide.experiments.reproduce.complexity.runs import KINDS
 from gradslide.experiments.reproduce.report import Cell, Statement, Table
 
 COUNTS = ("gradients", "rounds")

@@ -9,8 +9,8 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.engine.stopping import Stop
-from gradslide.experiments.parallel.solving import solved
-from gradslide.experiments.reproduce.instance import ROWS, Data, optimum_of, problem_of
+from gradslide.experiments.parallel.pool import solved
+from gradslide.experiments.reproduce.paper import ROWS, Data, optimum_of, problem_of
 from gradslide.graphs.graph import Graph
 from gradslide.methods.pds import PDS
 from gradslide.problems.problem import Problem
@@ -24,7 +24,7 @@ THEORY, WORST, ONE = "||z*||", "||g - mean|| / sqrt(l2)", "one R for all"
 
 
 @dataclass(frozen=True)
-class Network:
+class NamedNetwork:
     """A network by name. given: what the topology's function takes."""
 
     name: str
@@ -43,7 +43,7 @@ class Network:
         return int(given["m"] if "m" in given else given["rows"] * given["cols"])
 
 
-def networks(spec: dict[str, Any]) -> list[Network]:
+def networks(spec: dict[str, Any]) -> list[NamedNetwork]:
     """Every one with every seed."""
     found = []
     for table in spec["network"]:
@@ -53,7 +53,7 @@ def networks(spec: dict[str, Any]) -> list[Network]:
         for seed in seeds or [None]:
             name = table["name"] + (f", seed {seed}" if len(seeds) > 1 else "")
             own = given if seed is None else (*given, ("seed", seed))
-            found.append(Network(name, table["family"], table["topology"], own))
+            found.append(NamedNetwork(name, table["family"], table["topology"], own))
     return found
 
 
@@ -66,11 +66,11 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Task:
+class NetworkTask:
     """rule: where R comes from, THEORY, WORST or ONE; R: of ONE."""
 
     data: Data
-    network: Network
+    network: NamedNetwork
     rule: str
     split: str
     radius: float
@@ -83,7 +83,7 @@ class Task:
         return f"{self.network.name}, R: {self.rule}"
 
 
-def perform_network(task: Task) -> dict[str, Any]:
+def perform_network(task: NetworkTask) -> dict[str, Any]:
     """What the network is, R, and the costs when each accuracy was reached: None where it was not."""
     graph = task.network.graph
     problem = problem_of(task.data, graph.m, task.split, task.radius)

@@ -10,10 +10,9 @@ from gradslide._support.types import Array
 from gradslide._version import __version__
 from gradslide.engine.stopping import Stop
 from gradslide.experiments.curves import curve_of
-from gradslide.experiments.parallel.kept import digest
-from gradslide.experiments.parallel.solving import solved
-from gradslide.experiments.reproduce.instance import Data, problem_of
-from gradslide.experiments.reproduce.spec import Net
+from gradslide.experiments.parallel.cache import digest
+from gradslide.experiments.parallel.pool import solved
+from gradslide.experiments.reproduce.paper import Data, Net, problem_of
 from gradslide.methods import DCS, PDS, AutoPDS
 from gradslide.methods.base import Method
 from gradslide.results.history import History, Record

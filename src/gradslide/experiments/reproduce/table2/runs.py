@@ -8,9 +8,8 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.engine.stopping import Stop
-from gradslide.experiments.parallel.solving import solved
-from gradslide.experiments.reproduce.instance import Data, problem_of
-from gradslide.experiments.reproduce.spec import Net
+from gradslide.experiments.parallel.pool import solved
+from gradslide.experiments.reproduce.paper import Data, Net, problem_of
 from gradslide.methods import SDCS, SPDS
 from gradslide.results.history import Record
 

@@ -1,16 +1,19 @@
-"""The problem of the paper's experiments: 20,000 rows of ijcnn1 over 100 agents, or built-in data in their place."""
+"""The paper's experiments as data: its problem, its networks and its published figures."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gradslide import data as datasets
 from gradslide.data.splits import split
 from gradslide.domains import L2Ball
-from gradslide.experiments.parallel.kept import digest_of
+from gradslide.experiments.parallel.cache import digest_of
 from gradslide.graphs.graph import Graph
 from gradslide.losses import Logistic
 from gradslide.problems.problem import Problem
@@ -93,3 +96,76 @@ def told_levels(data: Data, levels: Mapping[float, float]) -> str:
 def network_of(max_degree: int, edges: int, seed: int, agents: int = 100) -> Graph:
     """A random connected network with exactly this maximum degree."""
     return Graph.random(agents, max_degree=max_degree, edges=edges, seed=seed)
+
+
+def packaged(name: str) -> dict[str, Any]:
+    """The TOML file of that name beside this module."""
+    return tomllib.loads(resources.files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def grid(given: float | dict[str, float]) -> list[float]:
+    """One number, or a geometric grid."""
+    if isinstance(given, dict):
+        return [float(value) for value in np.geomspace(given["from"], given["to"], int(given["count"]))]
+    return [float(given)]
+
+
+@dataclass(frozen=True)
+class Net:
+    """A kind of network of the paper, and the seed that draws one of it."""
+
+    name: str
+    max_degree: int
+    edges: int
+    seed: int
+    agents: int = 100
+
+    @property
+    def graph(self) -> Graph:
+        return network_of(self.max_degree, self.edges, self.seed, self.agents)
+
+    def norm(self, coupling: str) -> float:
+        """||A||."""
+        return float(self.graph.laplacian_norm ** (1.0 if coupling == "laplacian" else 0.5))
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, seed {self.seed}"
+
+
+def networks(spec: dict[str, Any]) -> list[Net]:
+    """Every kind with every seed."""
+    return [Net(**table, seed=seed, agents=spec["agents"]) for table in spec["network"] for seed in spec["seeds"]]
+
+
+# A network's name and a target loss.
+Row = tuple[str, float]
+# What the paper's own line of a row is called.
+PAPER = "paper"
+
+
+def said(row: Row) -> str:
+    return f"{row[0]}, {row[1]:g}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the paper's table. work: gradients or samples."""
+
+    method: str
+    network: str
+    target: float
+    residual: float
+    rounds: int
+    work: int
+
+
+def published(spec: dict[str, Any], method: str) -> dict[Row, Published]:
+    """The paper's rows of a method, by network and target."""
+    rows: dict[Row, Published] = {}
+    for table in spec["published"]:
+        named = {key: value for key, value in table.items() if key not in ("gradients", "samples")}
+        row = Published(**named, work=table.get("gradients", table.get("samples")))
+        if row.method == method:
+            rows[row.network, row.target] = row
+    return rows

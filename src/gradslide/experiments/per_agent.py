@@ -1,4 +1,4 @@
-"""How far each agent was from the mean, at some outer iterations: to be drawn, never counted, never steering."""
+"""What is recorded of single agents: distances from the mean along the run, and costs. Observed, never counted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,8 @@ from gradslide._support.types import Array
 from gradslide.graphs.display import DRAWABLE
 from gradslide.graphs.graph import Graph
 from gradslide.network import Network
+from gradslide.results.costs import Costs, work
+from gradslide.results.history import Record
 
 _MOST = 60
 
@@ -17,27 +19,27 @@ class Frames:
     """|x_i - mean| of all agents after `iterations`: the first, at most twice _MOST evenly spaced, the last. None
     are kept of networks that cannot be drawn."""
 
-    def __init__(self, network: Network, *, keeps_means: bool = False) -> None:
-        """keeps_means: for whoever wants to work something out at them."""
-        self._network, self._keeps_means = network.aside(), keeps_means
+    def __init__(self, network: Network, *, keep_means: bool = False) -> None:
+        """keep_means: for whoever wants to work something out at them."""
+        self._network, self._keeps_means = network.aside(), keep_means
         self._every = 1
         self.iterations: list[int] = []
         self.distances: list[list[float]] = []
         self.means: list[Array | None] = []
 
     @property
-    def are_kept(self) -> bool:
+    def is_enabled(self) -> bool:
         return self._network.m <= DRAWABLE
 
-    def look(self, iteration: int, x: Array) -> None:
+    def record(self, iteration: int, x: Array) -> None:
         """All processes must call it, each with the rows of the agents that live there."""
-        if self.are_kept and self._is_due(iteration):
+        if self.is_enabled and self._is_due(iteration):
             self._keep(iteration, x)
             self._thin()
 
-    def look_last(self, iteration: int, x: Array) -> None:
+    def record_last(self, iteration: int, x: Array) -> None:
         """At the answer, which takes the place of what was seen in the same outer iteration."""
-        if not self.are_kept:
+        if not self.is_enabled:
             return
         if self.iterations and self.iterations[-1] == iteration:
             self._select(range(len(self.iterations) - 1))
@@ -81,3 +83,21 @@ def drawn(name: str, graph: Graph, frames: dict[str, Any] | None, by_agent: dict
         "by_agent": by_agent if shown else None,
         "is_shared_out": frames is not None,
     }
+
+
+_COUNTS = ("rounds", "control_rounds")
+
+
+def split_costs(costs: Costs | Record, graph: Graph) -> dict[str, list[int]]:
+    """Of a run in one place. All agents do the same at the same time: they differ in what they send, a vector over each
+    link in every round. Sums that ride along go over some links only, but are shared out like the rest."""
+    links = np.cumsum(graph.degrees)
+    # Rounded together, so that they add up to what was counted.
+    sent = np.diff(np.rint(costs.floats_sent * (links / max(1, links[-1]))), prepend=0).astype(int).tolist()
+    alike = {name: [getattr(costs, name)] * graph.m for name in (*work([costs]), *_COUNTS)}
+    return {**alike, "floats_sent": sent}
+
+
+def costs_by_agent(spent: Sequence[Costs]) -> dict[str, list[int]]:
+    """Of agents that counted for themselves."""
+    return {name: [getattr(each, name) for each in spent] for name in (*work(spent), *_COUNTS, "floats_sent")}

@@ -1,4 +1,4 @@
-"""What was done already, on disk: one small file for each thing."""
+"""Results of finished runs on disk, one small JSON file each, so that the same run is not made twice."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def digest_of(path: Path | None) -> str:
     return "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-class Store:
+class ResultCache:
     """Dataclasses by name, as JSON in a folder. fresh: nothing is read."""
 
     def __init__(self, folder: Path, fresh: bool) -> None:

@@ -1,10 +1,16 @@
-"""What `gradslide reproduce complexity` is made of: accuracies, networks, seeds, limits."""
+"""The instances of `gradslide reproduce complexity`: settings, accuracies, limits, and the optimum's constants."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from gradslide.experiments.reproduce.instance import Data
-from gradslide.experiments.reproduce.spec import Net, packaged
+import numpy as np
+
+from gradslide.experiments.reproduce import paper
+from gradslide.experiments.reproduce.paper import Data, Net, packaged
+from gradslide.graphs.graph import Graph
+from gradslide.problems.problem import Problem
+from gradslide.results.history import Record
+from gradslide.theory.reference import Reference
 
 _ROUNDING = 1 + 1e-9
 
@@ -24,7 +30,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Spec:
+class ComplexitySpec:
     """The case mu = 0 comes first, then mu > 0. Lines are fitted over accuracies from `..._fit_from` on."""
 
     settings: tuple[Setting, Setting]
@@ -47,7 +53,7 @@ class Spec:
         return accuracy <= self.sampled_fit_from * _ROUNDING
 
 
-def spec_of(data: Data) -> Spec:
+def spec_of(data: Data) -> ComplexitySpec:
     """The packaged one, with the radius and the ridge that suit the data."""
     table = packaged("complexity")
     own, pds, spds = table[data.name], table["pds"], table["spds"]
@@ -55,7 +61,7 @@ def spec_of(data: Data) -> Spec:
     def setting(mu: float) -> Setting:
         return Setting(table["agents"], table["split"], own["radius"], mu)
 
-    return Spec(
+    return ComplexitySpec(
         settings=(setting(0.0), setting(own["mu"])),
         nets=tuple(
             Net(f"degree {degree}", degree, edges, seed, table["agents"]) for degree, edges, seed in table["networks"]
@@ -78,3 +84,53 @@ def spec_of(data: Data) -> Spec:
 
 def _descending(values: list[Any]) -> tuple[float, ...]:
     return tuple(sorted(map(float, values), reverse=True))
+
+
+COUPLING = "incidence"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the theorems' parameters are made of."""
+
+    problem: Problem
+    graph: Graph
+    optimum: Reference
+    V: float
+    z_star: float
+    L: float
+
+    @property
+    def scale(self) -> float:
+        """What accuracies are relative to."""
+        return abs(self.optimum.objective)
+
+    @property
+    def facts(self) -> dict[str, float]:
+        return {"optimum": self.optimum.objective, "V": self.V, "z_star": self.z_star, "L": self.L}
+
+    def errors(self, record: Record) -> tuple[float, float]:
+        """f(x_bar) - f* and ||A x_bar||, relative to the optimum."""
+        assert record.local_objective is not None
+        assert record.residual is not None
+        return (record.local_objective - self.optimum.objective) / self.scale, record.residual / self.scale
+
+
+def problem_of(data: Data, setting: Setting) -> Problem:
+    return paper.problem_of(data, setting.agents, setting.split, setting.radius, setting.mu)
+
+
+def optimum_of(data: Data, setting: Setting) -> Reference:
+    return paper.optimum_of(data, setting.agents, setting.split, setting.radius, setting.mu)
+
+
+def known(data: Data, setting: Setting, net: Net) -> Known:
+    problem, optimum, graph = problem_of(data, setting), optimum_of(data, setting), net.graph
+    return Known(
+        problem=problem,
+        graph=graph,
+        optimum=optimum,
+        V=optimum.V(problem, problem.start()),
+        z_star=optimum.multiplier(problem, graph, COUPLING),
+        L=float(np.max(problem.smoothness())),
+    )
