@@ -91,9 +91,9 @@ def test_methods(tmp_path, name):
     assert found.error < found.curve["error"][0]
     assert found.costs["rounds"] > 0
     assert found.costs["gradients"] + found.costs["samples"] > 0
-    tuned = getattr(catalogue.METHODS[name], "tuned", None)
-    assert (tuned is None) == (name in catalogue.OURS)
-    if tuned is not None:
+    tuned = catalogue.METHODS[name].tuned
+    assert (not tuned) == (name in catalogue.OURS)
+    if tuned:
         assert tuned in inspect.signature(catalogue.METHODS[name]).parameters
         (again,) = running._on_grid(dataclasses.replace(task, method=with_grid(task.method, 0.5)), found)
         assert perform(again).parameters[tuned] == pytest.approx(0.5 * found.parameters[tuned], rel=1e-12)
