@@ -157,6 +157,7 @@ def test_a_run_that_ends_at_its_limit_is_checked_there():
     assert solution.history[-1].control_rounds == solution.costs.control_rounds
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("record_every", [1, 7])
 @pytest.mark.parametrize("name", ["gap and disagreement", "gap and kkt", "gap and objective"])
 def test_a_run_that_goes_on_from_a_checkpoint_ends_alike(tmp_path, name, record_every):

@@ -74,6 +74,7 @@ def test_no_patient_is_at_two_hospitals_or_in_the_test():
     assert max(shares) > 0.8
 
 
+@pytest.mark.slow
 def test_sensors_agree_on_the_best_field_that_no_sensor_rules_out(tmp_path):
     printed = run("sensor_field", tmp_path)
     before, missed = numbers(r"thermometers alone +(\S+) +\S+ +(\d+)", printed)
@@ -136,6 +137,7 @@ def test_the_cost_of_transport_has_its_gradient_and_lies_above_its_tangents():
     assert np.all(example.transport(far, owned)[0] > value + np.sum(gradient * (far - outside), axis=1))
 
 
+@pytest.mark.slow
 def test_clicks_are_predicted_better_together_than_alone(tmp_path):
     printed = run("click_prediction", tmp_path)
     names = ["mean click rate", "each site alone", "all together", "the truth"]
@@ -162,6 +164,7 @@ def test_clicks_come_with_the_chances_that_they_are_said_to_have():
     assert batch.shape == (50, example.BUCKETS)
 
 
+@pytest.mark.slow
 def test_deblurring_restores_and_proves_it(tmp_path):
     printed = run("deblurring", tmp_path)
     before, after = numbers(r"blurred, with noise +(\S+) dB\nrestored +(\S+) dB", printed)

@@ -110,6 +110,7 @@ def test_one_gradient_is_enough_for_a_linear_loss(example, tail, request):
     assert max(row["gradients"] for row in pds) <= 2
 
 
+@pytest.mark.slow
 def test_the_least_cost_of_transport_lies_between_what_prices_and_plan_prove(transport):
     found = re.search(r"prices: (\S+) <= least cost <= (\S+); it is (\S+)", transport)
     assert found is not None
@@ -117,6 +118,7 @@ def test_the_least_cost_of_transport_lies_between_what_prices_and_plan_prove(tra
     assert 0.9 * cost < lower <= cost <= upper < 1.02 * cost
 
 
+@pytest.mark.slow
 def test_plans_that_are_said_to_be_near_the_least_cost_are(transport):
     rows = table(transport, TRANSPORT_ROW)
     assert all((row["above"] <= 1) != ("failed" in row) for row in rows.values())

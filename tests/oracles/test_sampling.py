@@ -57,6 +57,7 @@ def check_moments(drawn, gradients, count):
 # ---- rows with replacement
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_is_one_row_and_their_mean_is_the_gradient(kind, layout):
@@ -72,6 +73,7 @@ def test_a_sample_is_one_row_and_their_mean_is_the_gradient(kind, layout):
             assert distances.max() < 1e-10
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_are_unbiased_with_variance_sigma_squared_over_c(kind, layout):

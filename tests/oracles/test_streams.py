@@ -154,6 +154,7 @@ def assert_gradients_of_rows(loss, oracle, order=ORDER):
         start += count
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sizes", SIZES)
@@ -171,6 +172,7 @@ def test_batches_may_come_in_any_layout_whatever_the_loss_holds(kind, held):
     assert_gradients_of_rows(row_loss(kind, layout=held), Stream(source))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_float32_stays_float32_whatever_arrives(kind, layout):
@@ -241,6 +243,7 @@ class Known:
         pass
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", [*KINDS, "mixed"])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_a_run_on_streams_is_the_run_on_those_rows(kind, sizes):

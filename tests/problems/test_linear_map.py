@@ -97,6 +97,7 @@ def constrained(A, m=1, dtype=np.float64):
     return gs.LinearlyConstrained(loss, A, entries() @ rng.normal(size=N), domain=gs.domains.L2Ball(10.0))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", [gs.PDS(R=1.0), gs.CondatVu(ratio=1.0)], ids=["PDS", "CondatVu"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_run(form, method):

@@ -168,6 +168,7 @@ def hard_matrix(kind, trial):
     return A * rng.choice([1e-4, 1.0, 1e4])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", SPECTRA)
 def test_the_power_iteration_is_never_below_the_norm_and_at_most_6_percent_above(kind, dtype):

@@ -212,7 +212,6 @@ def undisturbed(method):
     ]
 
 
-SAMPLED = pytest.param("sampled", marks=pytest.mark.slow)
 KILLS = {
     "once": (gs.AutoPDS(), 0.05, [(2, 12)]),
     "before the first checkpoint": (gs.AutoPDS(agreement="none"), 1000.0, [(1, 3)]),
@@ -221,7 +220,8 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("name", ["once", "before the first checkpoint", "several", SAMPLED])
+@pytest.mark.first(2)
+@pytest.mark.parametrize("name", ["before the first checkpoint", "several", "once", "sampled"])
 def test_an_agent_that_is_killed_and_started_again_leads_to_the_same(name, tmp_path):
     method, seconds, kills = KILLS[name]
     stop = gs.Stop(iterations=ITERATIONS)
@@ -230,6 +230,7 @@ def test_an_agent_that_is_killed_and_started_again_leads_to_the_same(name, tmp_p
     assert case.found() == undisturbed(method)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "stop",
     [
