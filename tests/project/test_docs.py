@@ -15,6 +15,7 @@ from gradslide.experiments.spec import parse_spec
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARKDOWN = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 MODULES = [name for name in gs.__all__ if isinstance(getattr(gs, name), ModuleType)]
 
@@ -80,7 +81,7 @@ def test_the_guarantees_page_prints_what_it_says(capsys):
     assert printed == [line.split()[:2] for line in blocks(page, "text")[0].strip().splitlines()]
 
 
-@every_page
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.name)
 def test_no_line_is_longer_than_100_characters(page):
     """Apart from what commands print, which pages quote as it is."""
     text = re.sub(r"^```text\n.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -98,6 +99,10 @@ def test_relative_links_lead_to_files(page):
 def test_files_that_are_named_exist(page):
     for name in re.findall(r"\b(?:tests|src|benchmarks|examples)/[\w/]+\.\w+", page.read_text(encoding="utf-8")):
         assert (ROOT / name).is_file(), name
+
+
+def test_readme_has_at_most_1000_words():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1000
 
 
 def test_every_public_name_is_in_the_reference():
@@ -122,6 +127,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def test_every_name_in_the_reference_exists_and_has_a_docstring():
+
     paths = re.findall(r"^::: ([\w.]+)$", REFERENCE, re.MULTILINE)
     assert paths
     for path in paths:
