@@ -54,7 +54,7 @@ def two_products(loss: Logistic, x: np.ndarray) -> Callable[[], object]:
     """Return a function that computes X x and X^T s only, with NumPy or SciPy."""
     blocks = loss._blocks
     slopes = np.ones((blocks.n, 1), dtype=loss.dtype)
-    return lambda: (blocks.apply(x[:, :, None]), blocks.pull(slopes))
+    return lambda: (blocks.operator.apply(x[:, :, None]), blocks.operator.pull(slopes))
 
 
 def line(m: int, p: int, sparse: bool, ragged: bool, dtype: type) -> str:

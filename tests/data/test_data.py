@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression
 
 from gradslide import data
 from gradslide._support.errors import InputError
-from gradslide.data import store, svmlight
-from gradslide.data.known import KNOWN, Known
+from gradslide.data import libsvm, svmlight
+from gradslide.data.libsvm import KNOWN, Known
 
 TEXT = b"1 1:0.5 3:-2\n-1 2:1e-3\n+1\n"
 DENSE = [[0.5, 0, -2], [0, 1e-3, 0], [0, 0, 0]]
@@ -310,7 +310,7 @@ def test_offline_tells_which_file_goes_where(tiny, tmp_path):
 
 
 def test_a_server_that_falls_silent(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(libsvm, "_TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(data.DataError, match="timed out"):
         data.get("hashed", tmp_path, base_url=f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert list(tmp_path.iterdir()) == []

@@ -562,8 +562,8 @@ def test_per_agent_of_many_kinds_equals_a_loop_over_agents(dtype):
 def test_operations_make_one_call_per_kind(monkeypatch):
     calls = []
     for kind in (Box, L2Ball):
-        plain = kind._project
-        monkeypatch.setattr(kind, "_project", lambda self, v, plain=plain: calls.append(len(v)) or plain(self, v))
+        plain = kind.project
+        monkeypatch.setattr(kind, "project", lambda self, v, plain=plain: calls.append(len(v)) or plain(self, v))
     domain = PerAgent([Box(-i, 1) if i % 2 else L2Ball(i) for i in range(50)]).bind(50, D, np.float64)
     domain.prox(np.ones((50, D)), 1.0)
     assert calls == [25, 25]

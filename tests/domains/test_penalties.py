@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradslide._support.errors import InputError
-from gradslide._support.parameters import Fit
+from gradslide.domains.parameters import Fit
 from gradslide.domains.penalties import L1, ElasticNet, GroupL1
 
 D = 5

@@ -74,10 +74,10 @@ def test_row_blocks_are_a_linear_map_and_its_adjoint(sizes, p, outputs, sparse, 
     x, r = rng.standard_normal((m, p, outputs)), rng.standard_normal((n, outputs))
     owner = np.repeat(np.arange(m), sizes)
     expected = np.stack([features[row] @ x[owner[row]] for row in range(n)])
-    np.testing.assert_allclose(blocks.apply(x), expected, atol=1e-12)
-    assert np.vdot(blocks.apply(x), r) == pytest.approx(np.vdot(x, blocks.pull(r)), abs=1e-10)
+    np.testing.assert_allclose(blocks.operator.apply(x), expected, atol=1e-12)
+    assert np.vdot(blocks.operator.apply(x), r) == pytest.approx(np.vdot(x, blocks.operator.pull(r)), abs=1e-10)
     sums = np.array([r[owner == i, 0].sum() for i in range(m)])
-    np.testing.assert_allclose(blocks.sums(r[:, 0]), sums, atol=1e-12)
+    np.testing.assert_allclose(blocks.operator.sums(r[:, 0]), sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

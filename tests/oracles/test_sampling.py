@@ -13,7 +13,7 @@ import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide._support.randomness import Streams
 from gradslide.losses import Custom, LeastSquares, Quadratic, stack
-from gradslide.losses.draws import with_replacement
+from gradslide.losses.partition import with_replacement
 from gradslide.oracles import Noise, WithoutReplacement, WithReplacement, estimate_sigma
 
 DRAWS = 400

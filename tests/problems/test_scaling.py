@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, GroupBall, L1Ball, L2Ball, NonNegative, PerAgent, Simplex
-from gradslide.problems.dual_space import DualSpace
 from gradslide.problems.linear_map import linear_map
+from gradslide.problems.saddle import DualSpace
 from gradslide.problems.scaling import weights
 
 M, D = 3, 4

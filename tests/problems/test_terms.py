@@ -13,7 +13,7 @@ from paper_twins import iterates
 
 import gradslide as gs
 from gradslide.domains import Box, EntropySimplex, Free, GroupBall, Halfspace, L1Ball, L2Ball, NonNegative, Simplex
-from gradslide.problems.dual_space import DualSpace
+from gradslide.problems.saddle import DualSpace
 from gradslide.problems.terms import Interval, Linear, Prox, Quadratic
 
 K = 4

@@ -23,10 +23,10 @@ class Distances(gs.losses.Loss):
     def gradient(self, x):
         return (x - self.c)[0] if self.wrong == "gradient" else x - self.c
 
-    def _smoothness(self, norm):
-        return 1.0 if self.wrong == "_smoothness" else np.ones(self.m)
+    def compute_smoothness(self, norm):
+        return 1.0 if self.wrong == "compute_smoothness" else np.ones(self.m)
 
-    def _take(self, agents):
+    def take_agents(self, agents):
         return Distances(len(agents))
 
 
@@ -34,10 +34,10 @@ class Distances(gs.losses.Loss):
 class Cube(gs.domains.Euclidean):
     width: float = 1.0
 
-    def _project(self, v):
+    def project(self, v):
         return v.clip(-self.width, self.width)
 
-    def _linear_minimum(self, c):
+    def minimize_linear(self, c):
         return -self.width * abs(c).sum(axis=1)
 
 
@@ -48,7 +48,7 @@ class Cube(gs.domains.Euclidean):
         ("values", gs.AutoPDS(), r"value of Distances must give shape \(4,\); got \(4, 1\)"),
         ("gradient", gs.AutoPDS(), r"gradient of Distances must give shape \(4, 2\); got \(2,\)"),
         ("gradient", gs.NIDS(), r"gradient of Distances must give shape \(4, 2\); got \(2,\)"),
-        ("_smoothness", gs.NIDS(), r"_smoothness of Distances must give shape \(4,\); got \(\)"),
+        ("compute_smoothness", gs.NIDS(), r"compute_smoothness of Distances must give shape \(4,\); got \(\)"),
     ],
 )
 def test_wrong_shapes_are_named(wrong, method, got):
@@ -69,3 +69,49 @@ def test_agents_with_sets_of_their_own_are_not_taken_for_alike():
     rule = "what agents have of their own in Cube must be named in its row_fields; got different width"
     with pytest.raises(gs.InputError, match=rule):
         gs.Problem(Distances(), gs.domains.PerAgent([Cube(1.0), Cube(2.0), Cube(1.0), Cube(1.0)]))
+
+
+def under_old_names():
+    class OldLoss(Distances):
+        def _smoothness(self, norm):
+            return 3 * np.ones(self.m)
+
+        def _take(self, agents):
+            return OldLoss(len(agents))
+
+    @dataclass(frozen=True, eq=False)
+    class OldCube(gs.domains.Euclidean):
+        width: float = 1.0
+        row_fields = (*gs.domains.Euclidean.row_fields, "width")
+
+        def _bound(self, fit):
+            return {**super()._bound(fit), "width": fit.number("width", self.width)}
+
+        def _project(self, v):
+            return v.clip(-self.width, self.width)
+
+        def _linear_minimum(self, c):
+            return -self.width[:, 0] * abs(c).sum(axis=1)
+
+    return OldLoss, OldCube
+
+
+def test_hooks_under_their_old_names_still_work_and_warn():
+    with pytest.warns(DeprecationWarning, match="override") as caught:
+        OldLoss, OldCube = under_old_names()
+    told = [str(warning.message) for warning in caught]
+    renamed = [
+        ("OldLoss._smoothness", "compute_smoothness"),
+        ("OldLoss._take", "take_agents"),
+        ("OldCube._bound", "bind_fields"),
+        ("OldCube._project", "project"),
+        ("OldCube._linear_minimum", "minimize_linear"),
+    ]
+    assert [message.partition(";")[0] for message in told] == [f"{old}: override {new} instead" for old, new in renamed]
+    assert {warning.filename for warning in caught} == {__file__}
+    problem = gs.Problem(OldLoss(), gs.domains.PerAgent([OldCube(width) for width in (1.0, 2.0, 3.0, 4.0)]))
+    np.testing.assert_array_equal(problem.smoothness(), 3.0)
+    assert isinstance(problem.take([1, 2]).loss, OldLoss)
+    np.testing.assert_array_equal(problem.domain.prox(np.full((4, 2), 9.0), 1.0)[:, 0], [1, 2, 3, 4])
+    np.testing.assert_array_equal(problem.domain.linear_minimum(np.ones((4, 2))), [-2, -4, -6, -8])
+    assert gs.domains.Box._project is gs.domains.Box.project

@@ -96,11 +96,6 @@ def copied(x: Array) -> Array:
     return array_namespace(x).asarray(x, copy=True)
 
 
-def row_by_row(x: Array) -> Array:
-    """With the entries of a row side by side in memory, as all arrays of a run are, since they follow the first."""
-    return np.ascontiguousarray(x) if is_numpy(x) else x
-
-
 def in_one_row(x: Array) -> Array:
     """The same, which cannot be written to and takes no memory where all rows are alike."""
     if is_numpy(x) and (x == x[:1]).all():

@@ -11,6 +11,8 @@ from types import FrameType
 ASKED = "GRADSLIDE_PROCESSES"
 # What their launcher passes on to them, where Ctrl-C would kill them.
 STOP_SIGNAL = signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else signal.SIGINT
+# Ctrl-C, and what comes in its place where a launcher of MPI started this process.
+_SIGNALS = (signal.SIGINT, STOP_SIGNAL)
 
 
 class Interrupt:
@@ -30,8 +32,8 @@ _early = Interrupt()
 
 def expect_interrupts() -> None:
     """From now on Ctrl-C that comes before a run starts ends it, where a launcher of MPI passes it on."""
-    for number in _signals()[1:]:
-        signal.signal(number, _early._handle)
+    if ASKED in os.environ:
+        signal.signal(STOP_SIGNAL, _early._handle)
 
 
 @contextmanager
@@ -41,18 +43,15 @@ def deferred_interrupt() -> Iterator[Interrupt]:
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
-    before = {number: signal.getsignal(number) for number in _signals()}
-    # A job in the background ignores Ctrl-C: leave it so. Handlers that are not Python's are left alone too.
-    before = {number: handler for number, handler in before.items() if callable(handler) or number != signal.SIGINT}
-    for number in before:
-        signal.signal(number, interrupt._handle)
+    before = {}
+    for number in _SIGNALS if ASKED in os.environ else _SIGNALS[:1]:
+        handler = signal.getsignal(number)
+        # A job in the background ignores Ctrl-C: leave it so. Handlers that are not Python's are left alone too.
+        if callable(handler) or number != signal.SIGINT:
+            before[number] = handler
+            signal.signal(number, interrupt._handle)
     try:
         yield interrupt
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _signals() -> list[signal.Signals]:
-    """Ctrl-C; and what a launcher of MPI passes on in its place, where one started this process."""
-    return [signal.SIGINT, STOP_SIGNAL] if ASKED in os.environ else [signal.SIGINT]

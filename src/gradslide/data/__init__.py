@@ -1,11 +1,10 @@
 """Data: LIBSVM sets by name, a built-in set, and splits of rows over agents."""
 
 from gradslide.data.dataset import Dataset
-from gradslide.data.known import DataError
+from gradslide.data.libsvm import CatalogueEntry, DataError, catalogue, data_directory, find, get
 from gradslide.data.loading import load
 from gradslide.data.misfire import misfire
 from gradslide.data.splits import split, split_by_label, split_contiguous, split_shuffled
-from gradslide.data.store import CatalogueEntry, catalogue, data_directory, find, get
 from gradslide.data.svmlight import read_svmlight
 
 __all__ = [

@@ -7,10 +7,9 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.data.dataset import Dataset
-from gradslide.data.known import LIBSVM, DataError, known
+from gradslide.data.libsvm import LIBSVM, DataError, Folder, Progress, get, known
 from gradslide.data.misfire import misfire
-from gradslide.data.rows_file import RowsFile
-from gradslide.data.store import Folder, Progress, get
+from gradslide.data.svmlight import RowsFile
 
 
 def load(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress: Progress = True) -> Dataset:

@@ -11,9 +11,9 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import at_least, to_numpy
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, checked, share
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean, half_square, length
+from gradslide.domains.parameters import Fit, checked, share
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,18 +31,18 @@ class Halfspace(Euclidean):
         nonzero = bool(np.all(np.any(np.atleast_1d(checked("a", self.a)), axis=-1)))
         require(nonzero, "a must not be zero", self.a, "give a normal direction, or use Free")
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         exact = Fit(fit.m, fit.d, np.float64)
         a, b = exact.vector("a", self.a), exact.number("b", self.b)
         size = length(a)
-        return {**super()._bound(fit), "a": (a / size).astype(fit.dtype), "b": (b / size).astype(fit.dtype)}
+        return {**super().bind_fields(fit), "a": (a / size).astype(fit.dtype), "b": (b / size).astype(fit.dtype)}
 
-    def _project(self, v: Array) -> Array:
+    def project(self, v: Array) -> Array:
         xp = array_namespace(v)
         excess = xp.vecdot(v, self.a)[:, None] - self.b
         return v - at_least(excess, 0) * self.a
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
         along = xp.vecdot(c, self.a)[:, None]
         normal = is_rounding(c - along * self.a, c) & (along <= 0)
@@ -71,7 +71,7 @@ class Affine(Euclidean):
     def kind(self) -> Hashable:
         return super().kind(), self.A.shape[1]
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         A, b = checked("A", self.A), np.atleast_2d(checked("b", self.b))
         A = A if A.ndim == 3 else A[None]
         agree = A.shape[2] == fit.d and {len(A), len(b)} <= {1, fit.m}
@@ -79,7 +79,7 @@ class Affine(Euclidean):
         rule = f"A and b must fit {fit.m} agents in {fit.d} dimensions"
         require(agree, rule, shapes, "give (p, d) and (p,), or stack them over the agents")
         rows, offsets = orthonormal_rows(share(A), share(b), np.finfo(fit.dtype).eps)
-        return {**super()._bound(fit), "A": rows.astype(fit.dtype), "b": offsets.astype(fit.dtype)}
+        return {**super().bind_fields(fit), "A": rows.astype(fit.dtype), "b": offsets.astype(fit.dtype)}
 
     @property
     def bounded(self) -> bool:
@@ -87,17 +87,17 @@ class Affine(Euclidean):
         A = to_numpy(self.A)
         return bool(np.all(np.sum(A * A, axis=(1, 2)) > self.d - 0.5))
 
-    def _project(self, v: Array) -> Array:
+    def project(self, v: Array) -> Array:
         return v - self._pull(self._apply(v) - self.b)
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
         coefficients = self._apply(c)
         normal = is_rounding(c - self._pull(coefficients), c)[:, 0]
         return xp.where(normal, xp.vecdot(coefficients, self.b), -np.inf)
 
     def distance_bound(self, x0: Array) -> Array:
-        return half_square(self._project(x0) - x0) if self.bounded else super().distance_bound(x0)
+        return half_square(self.project(x0) - x0) if self.bounded else super().distance_bound(x0)
 
     def _apply(self, x: Array) -> Array:
         xp = array_namespace(x)

@@ -9,9 +9,9 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, check_nonnegative, checked
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean, half_square, length
+from gradslide.domains.parameters import Fit, check_nonnegative, checked
 from gradslide.domains.penalties import L1, ElasticNet, GroupL1, Penalty
 from gradslide.domains.simplex import project_on_simplex
 
@@ -34,9 +34,9 @@ class _Ball(Euclidean):
             "remove the penalty or the origin",
         )
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         radius, origin = fit.number("radius", self.radius), fit.vector("origin", self.origin)
-        return {**super()._bound(fit), "radius": radius, "origin": origin}
+        return {**super().bind_fields(fit), "radius": radius, "origin": origin}
 
     @property
     def bounded(self) -> bool:
@@ -49,7 +49,7 @@ class L2Ball(_Ball):
 
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, GroupL1, ElasticNet)
 
-    def _project(self, v: Array) -> Array:
+    def project(self, v: Array) -> Array:
         xp = array_namespace(v)
         offset = v - self.origin
         distance = length(offset)
@@ -57,9 +57,9 @@ class L2Ball(_Ball):
         factor = xp.where(outside, self.radius / xp.where(outside, distance, 1), 1)
         return self.origin + factor * offset
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
-        return xp.vecdot(c, self.origin) - (self.radius * length(self._beyond_penalty(c)))[:, 0]
+        return xp.vecdot(c, self.origin) - (self.radius * length(self.beyond_penalty(c)))[:, 0]
 
     def distance_bound(self, x0: Array) -> Array:
         return half_square(length(x0 - self.origin) + self.radius)
@@ -71,7 +71,7 @@ class L1Ball(_Ball):
 
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, ElasticNet)
 
-    def _project(self, v: Array) -> Array:
+    def project(self, v: Array) -> Array:
         xp = array_namespace(v)
         offset = v - self.origin
         size = xp.abs(offset)
@@ -79,9 +79,9 @@ class L1Ball(_Ball):
         on_sphere = xp.sign(offset) * project_on_simplex(size, self.radius)
         return self.origin + xp.where(outside, on_sphere, offset)
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
-        largest = xp.max(xp.abs(self._beyond_penalty(c)), axis=-1)
+        largest = xp.max(xp.abs(self.beyond_penalty(c)), axis=-1)
         return xp.vecdot(c, self.origin) - xp.squeeze(self.radius, axis=-1) * largest
 
     def distance_bound(self, x0: Array) -> Array:

@@ -11,13 +11,14 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import like
+from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, Stacked
 from gradslide._support.types import Array
+from gradslide.domains.parameters import Fit, Parameters
 
 
 @dataclass(frozen=True, eq=False)
-class Domain(Stacked, abc.ABC):
+class Domain(Parameters, abc.ABC):
     """(X, nu, r): a closed convex set, a function 1-strongly convex in `norm`, and a penalty.
 
     x is (m, d), row i of agent i; every method works on all agents at once. `bind` comes first: the other
@@ -32,11 +33,15 @@ class Domain(Stacked, abc.ABC):
     device: Any = field(init=False, repr=False, default=None)
     """Where its arrays are; None for NumPy's."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        rename_hooks(cls, {"_bound": "bind_fields", "_project": "project", "_linear_minimum": "minimize_linear"})
+
     def bind(self, m: int, d: int, dtype: Any) -> Domain:
         """The domain checked against m agents in d dimensions, its parameters arrays of a floating dtype."""
         dtype = np.dtype(dtype)
         require(dtype.kind == "f", "dtype must be floating", dtype, "use float64 or float32")
-        return self.replaced(m=m, d=d, dtype=dtype, **self._bound(Fit(m, d, dtype)))
+        return self.replaced(m=m, d=d, dtype=dtype, **self.bind_fields(Fit(m, d, dtype)))
 
     def to(self, device: Any) -> Self:
         return super().to(device).replaced(device=device)
@@ -47,7 +52,7 @@ class Domain(Stacked, abc.ABC):
         return self.rows_of(chosen).replaced(m=len(chosen))
 
     @abc.abstractmethod
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         """The parameters, brought to the problem's shapes."""
 
     @property

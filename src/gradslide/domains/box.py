@@ -10,9 +10,9 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import InputError, require
-from gradslide._support.parameters import Fit, checked
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean
+from gradslide.domains.parameters import Fit, checked
 from gradslide.domains.penalties import L1, ElasticNet, Penalty
 
 
@@ -38,21 +38,21 @@ class Box(Euclidean):
         inhabited = bool(np.all(lo < np.inf) and np.all(hi > -np.inf))
         require(inhabited, "lo < inf and hi > -inf must hold", f"lo={self.lo}, hi={self.hi}", "correct the bounds")
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
-        return {**super()._bound(fit), "lo": fit.vector("lo", self.lo), "hi": fit.vector("hi", self.hi)}
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
+        return {**super().bind_fields(fit), "lo": fit.vector("lo", self.lo), "hi": fit.vector("hi", self.hi)}
 
     @property
     def bounded(self) -> bool:
         return all(bool(np.all(np.isfinite(to_numpy(side)))) for side in (self.lo, self.hi))
 
-    def _project(self, v: Array) -> Array:
+    def project(self, v: Array) -> Array:
         xp = array_namespace(v)
         return xp.minimum(xp.maximum(v, self.lo), self.hi)
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
-        slope = self._beyond_penalty(c)
-        nearest_zero = self._project(xp.zeros_like(c))
+        slope = self.beyond_penalty(c)
+        nearest_zero = self.project(xp.zeros_like(c))
         x = xp.where(slope > 0, self.lo, xp.where(slope < 0, self.hi, nearest_zero))
         endless = xp.isinf(x)
         x = xp.where(endless, nearest_zero, x)

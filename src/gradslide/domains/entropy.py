@@ -10,9 +10,9 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import at_least
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, checked, unset
 from gradslide._support.types import Array
 from gradslide.domains.base import Domain, in_dtype
+from gradslide.domains.parameters import Fit, checked, unset
 from gradslide.domains.simplex import project_on_simplex
 
 # Shares of the simplex below so many times the smallest normal number are 0.
@@ -44,7 +44,7 @@ class EntropySimplex(Domain):
         sums = np.sum(center, axis=-1)
         require(bool(np.all(np.abs(sums - 1) <= 1e-6)), "center must sum to 1", f"sum {sums}", "divide by the sum")
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         center = 1 / fit.d if self.center is None else self.center
         exact = Fit(fit.m, fit.d, np.float64).vector("center", center)
         exact /= np.sum(exact, axis=-1, keepdims=True)

@@ -11,9 +11,9 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, checked
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.base import Domain, in_dtype
+from gradslide.domains.parameters import Fit, checked
 from gradslide.domains.penalties import GroupL1, Penalty
 
 
@@ -29,6 +29,8 @@ class Euclidean(Domain):
     center: Parameter = field(default=0.0, kw_only=True)
 
     row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center", "weights")
+    constrained: ClassVar[bool] = True
+    """Whether X is not all of R^d."""
     separable: ClassVar[bool] = False
     """Whether X is a product of intervals."""
     penalties: ClassVar[tuple[type[Penalty], ...]] = ()
@@ -44,16 +46,12 @@ class Euclidean(Domain):
             "remove the penalty or choose another set",
         )
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         penalty = None if self.penalty is None else self.penalty.bind(fit)
         return {"penalty": penalty, "center": fit.vector("center", self.center)}
 
     @abc.abstractmethod
-    def _project(self, v: Array) -> Array:
-        """The Euclidean projection on X; may return v itself."""
-
-    @abc.abstractmethod
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         """min over X of h(x) + <c, x>, with h the positively homogeneous part of r."""
 
     def kind(self) -> Hashable:
@@ -94,24 +92,25 @@ class Euclidean(Domain):
         # One division for all coordinates; compiled inner loops do the same, to the bit.
         step = 1 / (scale if self.penalty is None else scale + self.penalty.l2)
         v = (scale * self.center + theta) * step
-        return self._project(v if self.penalty is None else self.penalty.shrink(v, step))
+        v = v if self.penalty is None else self.penalty.shrink(v, step)
+        return self.project(v) if self.constrained else v
 
     def linear_minimum(self, c: Array, mu: float = 0.0) -> Array:
         mu = float(mu)
         if mu > 0 or (self.penalty is not None and self.penalty.is_strong):
             x = self.prox(-c, mu)
             return mu * self.nu(x) + self.r(x) + array_namespace(c).vecdot(c, x)
-        return self._linear_minimum(c)
+        return self.minimize_linear(c)
 
-    def _beyond_penalty(self, c: Array) -> Array:
-        """The part of c that h cannot outweigh: zero just where <c, x> + h(x) >= 0 for all x."""
+    def beyond_penalty(self, c: Array) -> Array:
+        """Return the part of c that h cannot outweigh: zero exactly where <c, x> + h(x) >= 0 for all x.
+
+        With it `minimize_linear` takes a penalty into account.
+        """
         return c if self.penalty is None else self.penalty.shrink(c, 1.0)
 
     def without_penalty(self) -> Self:
         return self.replaced(penalty=None)
-
-    def project(self, x: Array) -> Array:
-        return self._project(x)
 
     def start(self) -> Array:
         return self.project(array_namespace(self.center).broadcast_to(self.center, (self.m, self.d)))

@@ -18,15 +18,13 @@ class Free(Euclidean):
     """X = R^d."""
 
     separable: ClassVar[bool] = True
+    constrained: ClassVar[bool] = False
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, GroupL1, ElasticNet)
-
-    def _project(self, v: Array) -> Array:
-        return v
 
     def project(self, x: Array) -> Array:
         return array_namespace(x).asarray(x, copy=True)
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
-        unbounded = xp.any(self._beyond_penalty(c) != 0, axis=-1)
+        unbounded = xp.any(self.beyond_penalty(c) != 0, axis=-1)
         return xp.where(unbounded, -np.inf, xp.zeros_like(c[:, 0]))

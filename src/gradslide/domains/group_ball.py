@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from gradslide._support.parameters import Fit
 from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean, half_square
+from gradslide.domains.parameters import Fit
 from gradslide.domains.penalties import GroupL1
 
 
@@ -32,10 +32,10 @@ class GroupBall(Euclidean):
         super().__post_init__()
         GroupL1(self.radius, self.groups)
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         # Bound before, it keeps the radii of its agents.
         norm = self._norm.to(None) if self._norm else GroupL1(self.radius, self.groups).bind(fit)
-        return {**super()._bound(fit), "_norm": norm}
+        return {**super().bind_fields(fit), "_norm": norm}
 
     def kind(self) -> Hashable:
         return super().kind(), self._norm.kind()
@@ -44,14 +44,14 @@ class GroupBall(Euclidean):
     def bounded(self) -> bool:
         return True
 
-    def _project(self, v: Array) -> Array:
+    def project(self, v: Array) -> Array:
         xp = array_namespace(v)
         norms = self._norm.norms(v)
         outside = norms > self._norm.weight
         factor = xp.where(outside, self._norm.weight / xp.where(outside, norms, 1), 1)
         return v * factor[:, self._norm.groups]
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         return -self._norm.value(c)
 
     def distance_bound(self, x0: Array) -> Array:

@@ -13,11 +13,11 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import at_least, dtype_of, is_numpy, on_device, sparse_like, to_numpy
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, Stacked, check_nonnegative, checked, unset
 from gradslide._support.types import Array, Parameter
+from gradslide.domains.parameters import Fit, Parameters, check_nonnegative, checked, unset
 
 
-class Penalty(Stacked, abc.ABC):
+class Penalty(Parameters, abc.ABC):
     """r(x) = h(x) + l2/2 |x|_2^2, where h is convex and positively homogeneous."""
 
     l2: Parameter = 0.0

@@ -11,9 +11,9 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import InputError, require
-from gradslide._support.parameters import Fit, unset
 from gradslide._support.types import Array
 from gradslide.domains.base import Domain
+from gradslide.domains.parameters import Fit, unset
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class PerAgent(Domain):
         taken = self.replaced(domains=tuple(self.domains[i] for i in chosen.tolist()))._joined(parts, members)
         return taken if self.device is None else taken.to(self.device)
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
         raise NotImplementedError("PerAgent binds its parts")
 
     def _each(self, operation: Callable[..., Array], *arguments: Array | float) -> Array:

@@ -10,9 +10,9 @@ from array_api_compat import array_namespace, device
 
 from gradslide._support.arrays import at_least
 from gradslide._support.errors import require
-from gradslide._support.parameters import Fit, checked
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean, half_square
+from gradslide.domains.parameters import Fit, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,17 +28,17 @@ class Simplex(Euclidean):
         positive = bool(np.all(checked("total", self.total) > 0))
         require(positive, "total must be positive", self.total, "use a number above 0")
 
-    def _bound(self, fit: Fit) -> dict[str, Any]:
-        return {**super()._bound(fit), "total": fit.number("total", self.total)}
+    def bind_fields(self, fit: Fit) -> dict[str, Any]:
+        return {**super().bind_fields(fit), "total": fit.number("total", self.total)}
 
     @property
     def bounded(self) -> bool:
         return True
 
-    def _project(self, v: Array) -> Array:
+    def project(self, v: Array) -> Array:
         return project_on_simplex(v, self.total)
 
-    def _linear_minimum(self, c: Array) -> Array:
+    def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
         return xp.squeeze(self.total, axis=-1) * xp.min(c, axis=-1)
 

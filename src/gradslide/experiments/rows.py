@@ -11,7 +11,7 @@ from gradslide import data as datasets
 from gradslide._support.errors import InputError, require_number, unknown_name
 from gradslide._support.types import Array, Sparse
 from gradslide.data.loading import load_rows
-from gradslide.data.rows_file import RowsFile, look_through
+from gradslide.data.svmlight import RowsFile, look_through
 from gradslide.experiments.section import Section
 
 # Share of nonzeros from which dense products are faster than sparse ones.

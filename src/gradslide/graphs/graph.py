@@ -1,6 +1,7 @@
 """The network of agents: an undirected, connected graph with its Laplacian, spectrum and distances."""
 
 import hashlib
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from gradslide._support.randomness import Seed
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs import bounded_degree, distances, spectrum, topologies
 from gradslide.graphs.display import in_words
-from gradslide.graphs.inputs import count, edge_pairs, edge_weights
 
 _DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
 _EXTREMES = ("laplacian_norm", "algebraic_connectivity")
@@ -215,12 +215,12 @@ class Graph:
         """Symmetric CSR matrix (m, m) of the weights."""
         u, v = self.edges.T
         links = sp.csr_array((self.weights, (u, v)), shape=(self.m, self.m))
-        return _frozen_matrix(sp.csr_array(links + links.T))
+        return _frozen(sp.csr_array(links + links.T))
 
     @cached_property
     def laplacian(self) -> Sparse:
         """CSR matrix (m, m): weighted degrees minus adjacency."""
-        return _frozen_matrix(sp.csr_array(sp.diags_array(self.weighted_degrees) - self.adjacency))
+        return _frozen(sp.csr_array(sp.diags_array(self.weighted_degrees) - self.adjacency))
 
     @cached_property
     def incidence(self) -> Sparse:
@@ -228,7 +228,7 @@ class Graph:
         e = len(self.edges)
         root = np.sqrt(self.weights)
         rows, cols = self.edges.T.ravel(), np.tile(np.arange(e), 2)
-        return _frozen_matrix(sp.csr_array((np.concatenate([root, -root]), (rows, cols)), shape=(self.m, e)))
+        return _frozen(sp.csr_array((np.concatenate([root, -root]), (rows, cols)), shape=(self.m, e)))
 
     def neighbours(self, agent: int) -> Array:
         """The agents joined to this one, ascending."""
@@ -364,13 +364,69 @@ class Graph:
         }
 
 
-def _frozen(values: Array) -> Array:
-    values.flags.writeable = False
+def _frozen(array: Any) -> Any:
+    """Make an array, or a CSR matrix with sorted indices, read-only."""
+    if sp.issparse(array):
+        array.sort_indices()
+    for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
+        part.flags.writeable = False
+    return array
+
+
+def count(value: Any, name: str = "m", least: int = 1) -> int:
+    """A whole number that is large enough."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    require(number >= least, f"{name} must be a whole number, at least {least}", repr(value), f"raise {name}")
+    return number
+
+
+def edge_pairs(edges: Any, m: int) -> Array:
+    """Pairs (e, 2) with u < v, in range and without loops."""
+    given = edges if isinstance(edges, np.ndarray) else list(edges)
+    try:
+        pairs = np.asarray(given) if len(given) else np.empty((0, 2), dtype=np.int64)
+    except ValueError:
+        pairs = np.empty(0)
+    require(
+        pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu",
+        "edges must be pairs of whole numbers",
+        f"shape {pairs.shape} of {pairs.dtype}",
+        "give one (u, v) per edge",
+    )
+    outside = pairs[(pairs < 0) | (pairs >= m)]
+    require(
+        not len(outside),
+        f"agents must be numbered 0 to {m - 1}",
+        outside[:1].tolist(),
+        "raise m or renumber the agents",
+    )
+    loops = pairs[pairs[:, 0] == pairs[:, 1]]
+    require(not len(loops), "an agent must not be its own neighbour", loops[:1].tolist(), "remove self-loops")
+    return np.sort(pairs.astype(np.int64), axis=1)
+
+
+def edge_weights(weights: Any, e: int) -> Array:
+    """Positive, finite weights (e,), ones by default."""
+    if weights is None:
+        return np.ones(e)
+    try:
+        values = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("weights must be numbers", repr(weights), "give one number per edge") from None
+    require(
+        values.shape == (e,),
+        f"weights must have one value per edge, shape ({e},)",
+        values.shape,
+        "match the edges",
+    )
+    bad = values[~(np.isfinite(values) & (values > 0))]
+    require(
+        not len(bad),
+        "weights must be positive and finite",
+        bad[:1].tolist(),
+        "leave out edges without weight",
+    )
     return values
-
-
-def _frozen_matrix(matrix: Sparse) -> Sparse:
-    matrix.sort_indices()
-    for part in (matrix.data, matrix.indices, matrix.indptr):
-        _frozen(part)
-    return matrix

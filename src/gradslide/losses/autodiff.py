@@ -13,9 +13,8 @@ from gradslide._support.errors import InputError, require, unknown_name
 from gradslide._support.types import Array
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.devices import rows_at
-from gradslide.losses.draws import with_replacement
 from gradslide.losses.inputs import numeric_array, stack_rows
-from gradslide.losses.partition import as_slice
+from gradslide.losses.partition import as_slice, with_replacement
 
 Reduction = Literal["sum", "mean"] | None
 
@@ -112,7 +111,7 @@ class Differentiated(Loss):
             name = type(self).__name__
             raise InputError("sampling needs a sum over rows", f"{name} with reduction=None", 'use reduction="sum"')
 
-    def _smoothness(self, norm: int) -> Array:
+    def compute_smoothness(self, norm: int) -> Array:
         if self._given is None:
             raise InputError(
                 "the smoothness constant must be known here",
@@ -121,7 +120,7 @@ class Differentiated(Loss):
             )
         return self._given.copy()
 
-    def _take(self, agents: Array) -> Self:
+    def take_agents(self, agents: Array) -> Self:
         rows = as_slice(np.concatenate([np.arange(n) + first for n, first in self._ranges(agents)]))
         other = copy.copy(self)
         other.m, other._sizes, other._constants = len(agents), self._sizes[agents], {}

@@ -4,12 +4,14 @@ import abc
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import array_api_compat as compat
 import numpy as np
 
 from gradslide._support.arrays import as_dtype, is_numpy
+from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array
-from gradslide.losses.devices import device_of, moved, torch_home
+from gradslide.losses.devices import moved, torch_home
 
 
 class Loss(abc.ABC):
@@ -21,6 +23,10 @@ class Loss(abc.ABC):
     """
 
     has_value = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        rename_hooks(cls, {"_smoothness": "compute_smoothness", "_take": "take_agents", "_settings": "settings"})
 
     def __init__(self, m: int, d: int, dtype: Any, home: Array | None = None) -> None:
         """home: any array of the library and on the device where the data is; None for NumPy."""
@@ -36,7 +42,7 @@ class Loss(abc.ABC):
     @property
     def device(self) -> Any:
         """The device of PyTorch, CuPy or JAX where the data lives; None for NumPy."""
-        return device_of(self._home)
+        return None if self._home is None else compat.device(self._home)
 
     def to(self, device: Any) -> "Loss":
         """The same loss with its data as PyTorch tensors on that device: "cpu", "cuda", "cuda:1", a torch.device."""
@@ -105,8 +111,8 @@ class Loss(abc.ABC):
         """
         require(norm in (1, 2), "norm must be 1 or 2", repr(norm), "use 2 for Euclidean and 1 for entropy domains")
         if norm not in self._constants:
-            constants = np.asarray(self._smoothness(norm), dtype=np.float64)
-            require_shape(self, "_smoothness", constants, (self.m,))
+            constants = np.asarray(self.compute_smoothness(norm), dtype=np.float64)
+            require_shape(self, "compute_smoothness", constants, (self.m,))
             constants.flags.writeable = False
             self._constants[norm] = constants
         return self._constants[norm]
@@ -129,7 +135,7 @@ class Loss(abc.ABC):
         )
         if np.array_equal(chosen, np.arange(self.m)):
             return self
-        part = self._take(chosen)
+        part = self.take_agents(chosen)
         part._constants.update({norm: constants[chosen] for norm, constants in self._constants.items()})
         return part
 
@@ -142,10 +148,10 @@ class Loss(abc.ABC):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def _smoothness(self, norm: int) -> Array: ...
+    def compute_smoothness(self, norm: int) -> Array: ...
 
     @abc.abstractmethod
-    def _take(self, agents: Array) -> "Loss": ...
+    def take_agents(self, agents: Array) -> "Loss": ...
 
     def _moved(self, home: Array) -> "Loss":
         """With all data where `home` is."""

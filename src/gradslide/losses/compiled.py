@@ -1,7 +1,6 @@
 """Losses with one score per row by compiled code: one pass over the data, on several threads."""
 
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -26,18 +25,6 @@ def pays(entries: int) -> bool:
     return entries >= _LEAST_ENTRIES
 
 
-class Blocks(Protocol):
-    """The rows of m agents one after the other: n in all, of p columns each."""
-
-    features: Features
-    starts: Array
-    ends: Array
-    sizes: Array
-    m: int
-    n: int
-    p: int
-
-
 class CompiledRows:
     """The rows of all agents, cut into segments: each is one agent's or a part of it, summed up by one thread.
 
@@ -45,8 +32,9 @@ class CompiledRows:
     the number of threads.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
-        features, self._p = blocks.features, blocks.p
+    def __init__(self, features: Features, starts: Array, ends: Array) -> None:
+        n, p = features.shape
+        self._p, sizes = p, ends - starts
         if is_sparse(features):
             self._data, self._indices, self._indptr = map(_frozen, (features.data, features.indices, features.indptr))
             row_ends = features.indptr
@@ -54,19 +42,19 @@ class CompiledRows:
         else:
             none = _frozen(np.empty(0, dtype=np.int32))
             self._data, self._indices, self._indptr = _frozen(features.reshape(-1)), none, none
-            row_ends = np.arange(blocks.n + 1) * blocks.p
-            self._block = max(8, _BLOCK_ENTRIES // blocks.p // 8 * 8)
-        entries = row_ends[blocks.ends] - row_ends[blocks.starts]
+            row_ends = np.arange(n + 1) * p
+            self._block = max(8, _BLOCK_ENTRIES // p // 8 * 8)
+        entries = row_ends[ends] - row_ends[starts]
         # A partial gradient has p numbers: no more of them than there are entries.
-        parts = np.maximum(-(-entries // max(_SEGMENT_ENTRIES, 4 * blocks.p)), 1)
-        steps = -(-blocks.sizes // (8 * parts)) * 8
-        parts = -(-blocks.sizes // steps)
-        owners = np.repeat(np.arange(blocks.m), parts)
+        parts = np.maximum(-(-entries // max(_SEGMENT_ENTRIES, 4 * p)), 1)
+        steps = -(-sizes // (8 * parts)) * 8
+        parts = -(-sizes // steps)
+        owners = np.repeat(np.arange(len(sizes)), parts)
         self._first = np.cumsum(parts) - parts
         number = np.arange(len(owners)) - self._first[owners] + 1
-        ends = np.minimum(blocks.starts[owners] + number * steps[owners], blocks.ends[owners])
-        self._ends, self._owners = _frozen(ends), _frozen(owners)
-        self._until = np.asarray(row_ends[ends])
+        segment_ends = np.minimum(starts[owners] + number * steps[owners], ends[owners])
+        self._ends, self._owners = _frozen(segment_ends), _frozen(owners)
+        self._until = np.asarray(row_ends[segment_ends])
 
     def evaluate(
         self,

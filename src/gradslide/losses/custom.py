@@ -85,12 +85,12 @@ class Custom(Loss):
         checked_sampling(self.m, batch, streams)
         return sample(self._checked(x), batch, streams)
 
-    def _smoothness(self, norm: int) -> Array:
+    def compute_smoothness(self, norm: int) -> Array:
         if self._given is None:
             raise InputError("the smoothness constant must be known here", "Custom without it", "give smoothness=")
         return self._per_agent(self._given(norm)) if callable(self._given) else self._given.copy()
 
-    def _take(self, agents: Array) -> "Custom":
+    def take_agents(self, agents: Array) -> "Custom":
         def smoothness(norm: int) -> Array:
             return self.smoothness(norm)[agents]
 

@@ -61,11 +61,6 @@ def home_of(array: Features) -> Array | None:
     return array_namespace(array).empty(0, dtype=array.dtype, device=compat.device(array))
 
 
-def device_of(home: Array | None) -> Any:
-    """The device; None for NumPy."""
-    return None if home is None else compat.device(home)
-
-
 def torch_home(device: Any) -> Array:
     """An empty tensor on that device; refuses one that is not there."""
     device = checked_device(device)

@@ -48,5 +48,5 @@ class Huber(LinearModel):
     def row_slopes(self, scores: Array, targets: Array) -> Array:
         return (scores - targets).clip(-self.delta, self.delta)
 
-    def _settings(self) -> float:
+    def settings(self) -> float:
         return self.delta

@@ -44,10 +44,10 @@ class Linear(Loss):
     def merged(self, others: Sequence[Self]) -> Self:
         return type(self)(stack_rows([self._c, *(other._c for other in others)]))
 
-    def _smoothness(self, norm: int) -> Array:
+    def compute_smoothness(self, norm: int) -> Array:
         return np.zeros(self.m)
 
-    def _take(self, agents: Array) -> Self:
+    def take_agents(self, agents: Array) -> Self:
         return type(self)(rows_at(self._c, agents))
 
     def _moved(self, home: Array) -> Self:

@@ -16,12 +16,13 @@ from gradslide._support.types import Array
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.compiled import pays
 from gradslide.losses.devices import Features, home_of, moved, rows_at
-from gradslide.losses.draws import with_replacement
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
-from gradslide.losses.partition import partition
+from gradslide.losses.partition import partition, with_replacement
 from gradslide.losses.rows import RowBlocks
 
 Reduction = Literal["sum", "mean"]
+# Rows of features by agent, their targets and their weights.
+Rows = tuple[RowBlocks, Array, Array | None]
 
 
 class LinearModel(Loss):
@@ -122,24 +123,15 @@ class LinearModel(Loss):
         """Derivative of phi in the scores, of their shape."""
 
     def value(self, x: Array) -> Array:
-        if self._compiled:
-            return self._by_compiled_code(x, value=True)[0]
-        return self._sums(self._scores(self._blocks, self._checked(x)))
+        return self._evaluate(x, value=True)[0]
 
     def gradient(self, x: Array) -> Array:
-        if self._compiled:
-            return self._by_compiled_code(x, gradient=True)[1]
-        scores = self._scores(self._blocks, self._checked(x))
-        return self._pulled(self._blocks, scores, self._targets, self._weights)
+        return self._evaluate(x, gradient=True)[1]
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
-        if self._compiled:
-            return self._by_compiled_code(x, value=True, gradient=True)
-        scores = self._scores(self._blocks, self._checked(x))
-        return self._sums(scores), self._pulled(self._blocks, scores, self._targets, self._weights)
+        return self._evaluate(x, value=True, gradient=True)
 
     def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
-        x = self._checked(x)
         chosen, sizes = self._blocks.row_numbers(rows)
         weights = np.ones(sizes.sum()) if counts is None else np.concatenate(counts)
         scales = self.rows_per_agent / np.add.reduceat(weights, np.cumsum(sizes) - sizes)
@@ -147,7 +139,7 @@ class LinearModel(Loss):
         if self._weights is not None:
             weights = weights * rows_at(self._weights, chosen)
         blocks = RowBlocks(rows_at(self._blocks.features, chosen), sizes)
-        return self._gradient_on(blocks, rows_at(self._targets, chosen), weights, x)
+        return self._evaluate(x, (blocks, rows_at(self._targets, chosen), weights), gradient=True)[1]
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         checked_sampling(self.m, batch, streams)
@@ -179,16 +171,16 @@ class LinearModel(Loss):
         return moved(rows, self._home), moved(self.read_targets(targets, n, self.dtype), self._home)
 
     def gradient_of_samples(self, x: Array, batches: Sequence[tuple[Array, Array]]) -> Array:
-        x = self._checked(x)
         features, targets = ([batch[part] for batch in batches] for part in (0, 1))
         sizes = np.array([len(own) for own in targets])
         # On the scale of ft_i: as if the samples were drawn from rows with the agent's total weight.
         weights = moved(np.repeat(self._totals / sizes, sizes).astype(self.dtype), self._home)
-        return self._gradient_on(RowBlocks(stack_rows(features), sizes), stack_rows(targets), weights, x)
+        blocks = RowBlocks(stack_rows(features), sizes)
+        return self._evaluate(x, (blocks, stack_rows(targets), weights), gradient=True)[1]
 
     def merge_key(self) -> Hashable:
         kind = "sparse" if is_sparse(self._blocks.features) else "dense"
-        return type(self), self._settings(), self.d, self.dtype, kind, str(self.device)
+        return type(self), self.settings(), self.d, self.dtype, kind, str(self.device)
 
     def merged(self, others: Sequence[Self]) -> Self:
         parts = [self, *others]
@@ -201,17 +193,17 @@ class LinearModel(Loss):
         whole._compiled = whole._can_be_compiled and (any(part.compiled for part in parts) or pays(blocks.entries))
         return whole
 
-    def _settings(self) -> Hashable:
+    def settings(self) -> Hashable:
         """The parameters of phi; two losses of a class are alike if these are equal."""
         return ()
 
-    def _smoothness(self, norm: int) -> Array:
+    def compute_smoothness(self, norm: int) -> Array:
         weights = to_numpy(self._weights_or_ones()).astype(np.float64)
         blocks = self._blocks.on_host()
         norms = blocks.column_norms(weights) if norm == 1 else blocks.spectral_norms(weights)
         return self.curvature(norm) * norms
 
-    def _take(self, agents: Array) -> Self:
+    def take_agents(self, agents: Array) -> Self:
         rows = self._blocks.rows_of(agents)
         blocks = RowBlocks(rows_at(self._blocks.features, rows), self.rows_per_agent[agents])
         weights = None if self._weights is None else rows_at(self._weights, rows)
@@ -247,28 +239,29 @@ class LinearModel(Loss):
         """The total weight of each agent's rows, on the host."""
         return np.add.reduceat(to_numpy(self._weights_or_ones()).astype(np.float64), self._blocks.starts)
 
-    def _by_compiled_code(self, x: Array, *, value: bool = False, gradient: bool = False) -> tuple[Array, Array]:
-        settings = self._settings()
-        width = settings if isinstance(settings, float) else math.inf
-        given = self.kernel, width, self._targets, self._weights, self._checked(x)
-        return self._blocks.compiled.evaluate(*given, value=value, gradient=gradient)
-
-    def _scores(self, blocks: RowBlocks, x: Array) -> Array:
-        scores = blocks.apply(x.reshape(self.m, self.outputs, blocks.p).swapaxes(1, 2))
-        return scores[:, 0] if self.outputs == 1 else scores
-
-    def _sums(self, scores: Array) -> Array:
-        values = self.row_values(scores, self._targets)
-        return self._blocks.sums(values if self._weights is None else values * self._weights)
-
-    def _gradient_on(self, blocks: RowBlocks, targets: Array, weights: Array, x: Array) -> Array:
-        return self._pulled(blocks, self._scores(blocks, x), targets, weights)
-
-    def _pulled(self, blocks: RowBlocks, scores: Array, targets: Array, weights: Array | None) -> Array:
-        slopes = self.row_slopes(scores, targets).reshape(blocks.n, self.outputs)
-        if weights is not None:
-            slopes *= weights[:, None]
-        return blocks.pull(slopes).swapaxes(1, 2).reshape(self.m, self.d)
+    def _evaluate(
+        self, x: Array, rows: Rows | None = None, *, value: bool = False, gradient: bool = False
+    ) -> tuple[Array, Array]:
+        """Values (m,) and gradients (m, d) over the rows, by default all; x itself for what is not asked for."""
+        x = self._checked(x)
+        if rows is None and self._compiled:
+            settings = self.settings()
+            width = settings if isinstance(settings, float) else math.inf
+            given = self.kernel, width, self._targets, self._weights, x
+            return self._blocks.compiled.evaluate(*given, value=value, gradient=gradient)
+        blocks, targets, weights = rows or (self._blocks, self._targets, self._weights)
+        scores = blocks.operator.apply(x.reshape(self.m, self.outputs, blocks.p).swapaxes(1, 2))
+        scores = scores[:, 0] if self.outputs == 1 else scores
+        values = gradients = x
+        if value:
+            of_rows = self.row_values(scores, targets)
+            values = blocks.operator.sums(of_rows if weights is None else of_rows * weights)
+        if gradient:
+            slopes = self.row_slopes(scores, targets).reshape(blocks.n, self.outputs)
+            if weights is not None:
+                slopes *= weights[:, None]
+            gradients = blocks.operator.pull(slopes).swapaxes(1, 2).reshape(self.m, self.d)
+        return values, gradients
 
 
 def _ndim(values: Any) -> int:

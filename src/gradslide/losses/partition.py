@@ -1,7 +1,7 @@
 """Which rows of the features belong to which agent."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,3 +84,27 @@ def _row_numbers(i: int, split: Any, n: int) -> Array:
         "name rows that exist",
     )
     return rows.astype(np.intp, copy=False)
+
+
+# Times the number of rows from which counts are drawn faster than rows.
+_MANY = 4
+
+
+class Draw(NamedTuple):
+    """Row numbers within the agent, and how often each counts."""
+
+    rows: Array
+    counts: Array
+
+
+def with_replacement(rng: np.random.Generator, n: int, count: int) -> Draw:
+    """`count` rows out of n, uniformly and independently of each other."""
+    if count < _MANY * n:
+        rows = rng.integers(n, size=count)
+        if count < n:
+            return Draw(rows, np.ones(count))
+        counts = np.bincount(rows, minlength=n)
+    else:
+        counts = rng.multinomial(count, np.full(n, 1 / n))
+    # As many as there are rows, or more: what matters is how often each came.
+    return Draw(np.arange(n), counts.astype(np.float64))

@@ -12,7 +12,7 @@ from gradslide._support.types import Array
 from gradslide.losses.base import Loss
 from gradslide.losses.devices import home_of, moved, rows_at
 from gradslide.losses.inputs import float_array, stack_rows
-from gradslide.losses.spectral import chunks
+from gradslide.losses.rows import chunks
 
 
 class Quadratic(Loss):
@@ -72,10 +72,10 @@ class Quadratic(Loss):
     def _product(self, x: Array) -> Array:
         return array_namespace(x).matmul(self._Q, x[:, :, None])[:, :, 0]
 
-    def _smoothness(self, norm: int) -> Array:
+    def compute_smoothness(self, norm: int) -> Array:
         return np.abs(to_numpy(self._Q)).max(axis=(1, 2)) if norm == 1 else self._largest.copy()
 
-    def _take(self, agents: Array) -> Self:
+    def take_agents(self, agents: Array) -> Self:
         return self._of(rows_at(self._Q, agents), rows_at(self._c, agents), self._largest[agents])
 
     def _moved(self, home: Array) -> Self:

@@ -1,28 +1,28 @@
-"""The rows of all agents, stacked."""
+"""The rows of all agents, stacked: selection, norms, and the operators that act on them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-import array_api_compat as compat
 import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError
 from gradslide._support.types import Array
 from gradslide.losses.compiled import CompiledRows
-from gradslide.losses.devices import Features, TorchRows, home_of, moved
+from gradslide.losses.devices import Features, home_of, moved
 from gradslide.losses.inputs import is_sparse
-from gradslide.losses.maps import DenseMap, Map, SparseMap
 from gradslide.losses.partition import as_slice
-from gradslide.losses.spectral import DENSE_LIMIT, chunks, gram_norm, gram_norms
+from gradslide.losses.row_operators import RowOperator, row_operator
 
-_MOST_DENSE_RUNS = 8
+_DENSE_LIMIT = 500  # up to this order a full eigendecomposition is cheap, and exact to rounding
+_CHUNK_ENTRIES = 4_000_000  # bounds the memory of one batch
+_LANCZOS_TOLERANCE = 1e-10
 
 
 class RowBlocks:
-    """Features (n, p), dense or CSR, whose rows are sorted by agent; agent i holds sizes[i] of them.
+    """Features (n, p), dense or CSR, whose rows are sorted by agent: agent i holds sizes[i] of them.
 
-    They may be on a device; sizes are not.
+    Features may be on a device; sizes, starts and ends are NumPy arrays.
     """
 
     def __init__(self, features: Features, sizes: Array) -> None:
@@ -35,40 +35,21 @@ class RowBlocks:
 
     @property
     def entries(self) -> int:
-        """Numbers that are stored: all of dense features, those of CSR that are there."""
+        """Number of stored entries: all of dense features, the nonzeros of CSR."""
         return int(self.features.indptr[-1]) if is_sparse(self.features) else self.n * self.p
 
     @cached_property
     def compiled(self) -> CompiledRows:
-        """What compiled code needs of NumPy's and scipy's rows."""
-        return CompiledRows(self)
+        """The rows as compiled code takes them, for NumPy and SciPy."""
+        return CompiledRows(self.features, self.starts, self.ends)
 
     @cached_property
-    def _map(self) -> Map:
-        many = 1 + np.count_nonzero(np.diff(self.sizes)) > _MOST_DENSE_RUNS
-        if home_of(self.features) is None:
-            return SparseMap(self) if many or is_sparse(self.features) else DenseMap(self)
-        from gradslide.losses.device_maps import DeviceRuns, TorchDense, TorchSparse
-
-        if isinstance(self.features, TorchRows):
-            return TorchSparse(self)
-        # Other libraries than PyTorch do without what it has for many runs.
-        return TorchDense(self) if many and compat.is_torch_array(self.features) else DeviceRuns(self)
-
-    def apply(self, x: Array) -> Array:
-        """Row a of agent i to a x_i: (m, p, K) -> (n, K)."""
-        return self._map.apply(x)
-
-    def pull(self, r: Array) -> Array:
-        """The adjoint, sums of r_row a over each agent's rows: (n, K) -> (m, p, K)."""
-        return self._map.pull(r)
-
-    def sums(self, values: Array) -> Array:
-        """Sum over each agent's rows: (n,) -> (m,)."""
-        return self._map.sums(values)
+    def operator(self) -> RowOperator:
+        """The rows as a linear operator."""
+        return row_operator(self.features, self.sizes)
 
     def feature_major(self, factors: Array) -> Array:
-        """Dense rows times their factors, (n,), each agent's as one (p, n_i) block; these one after the other, flat."""
+        """Dense rows times their factors (n,), flat: one (p, n_i) block after the other, one for each agent."""
         out = np.empty(self.n * self.p, dtype=self.features.dtype)
         for first, end in zip(self.starts, self.ends, strict=True):
             block = out[first * self.p : end * self.p].reshape(self.p, -1)
@@ -76,7 +57,7 @@ class RowBlocks:
         return out
 
     def row_numbers(self, rows: Sequence[Array]) -> tuple[slice | Array, Array]:
-        """Rows numbered within each agent as numbers of stacked rows, and how many each agent has."""
+        """Convert row numbers within each agent to numbers of stacked rows; also return how many each agent has."""
         numbers = [np.asarray(own) for own in rows]
         if len(numbers) != self.m or not all(own.ndim == 1 and own.size and own.dtype.kind in "iu" for own in numbers):
             raise InputError(
@@ -95,18 +76,18 @@ class RowBlocks:
         return as_slice(flat + np.repeat(self.starts, sizes)), sizes
 
     def rows_of(self, agents: Array) -> slice | Array:
-        """Numbers of the stacked rows of these agents, in their order."""
+        """Return the numbers of the stacked rows of these agents, in their order."""
         return as_slice(np.concatenate([np.arange(self.starts[i], self.ends[i]) for i in agents]))
 
     def on_host(self) -> "RowBlocks":
-        """The same in NumPy or scipy."""
+        """Return the same rows in NumPy or SciPy arrays."""
         return self if home_of(self.features) is None else RowBlocks(moved(self.features, None), self.sizes)
 
     def column_norms(self, weights: Array) -> Array:
         """max_j sum_row w_row a_row,j^2 per agent, the largest entry of its weighted Gram matrix; (m,)."""
         features = self.features.astype(np.float64)  # a copy: squaring works in place, or merges duplicates
         if is_sparse(features):
-            return RowBlocks(features.power(2), self.sizes).pull(weights[:, None])[:, :, 0].max(axis=1)
+            return RowBlocks(features.power(2), self.sizes).operator.pull(weights[:, None])[:, :, 0].max(axis=1)
         np.square(features, out=features)
         features *= weights[:, None]
         return np.add.reduceat(features, self.starts, axis=0).max(axis=1)
@@ -117,7 +98,7 @@ class RowBlocks:
         root = np.sqrt(weights)
         for size in np.unique(self.sizes):
             agents = np.flatnonzero(self.sizes == size)
-            if is_sparse(self.features) or min(size, self.p) > DENSE_LIMIT:
+            if is_sparse(self.features) or min(size, self.p) > _DENSE_LIMIT:
                 for i in agents:
                     norms[i] = gram_norm(self._scaled(slice(self.starts[i], self.ends[i]), root))
             else:
@@ -130,3 +111,37 @@ class RowBlocks:
         if is_sparse(self.features):
             return sp.csr_array(sp.diags_array(factors[rows]) @ self.features[rows])
         return self.features[rows] * factors[rows, None]
+
+
+def chunks(count: int, entries_each: int) -> Iterator[slice]:
+    """Yield slices of range(count) such that one batch of matrices stays small."""
+    step = max(1, _CHUNK_ENTRIES // entries_each)
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
+
+
+def gram_norms(blocks: Array) -> Array:
+    """Return ||B||^2 of each dense matrix in a batch (g, n, p), by its smaller Gram matrix; shape (g,)."""
+    transposed = blocks.swapaxes(1, 2)
+    gram = blocks @ transposed if blocks.shape[1] <= blocks.shape[2] else transposed @ blocks
+    return np.maximum(np.linalg.eigvalsh(gram)[:, -1], 0.0)
+
+
+def gram_norm(block: Array) -> float:
+    """Return ||B||^2 of one matrix, dense or CSR, without forming a large Gram matrix; never below the truth."""
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    n, p = block.shape
+    if n > p:
+        block = block.T
+    k = min(n, p)
+    if k <= _DENSE_LIMIT:
+        gram = block @ block.T
+        dense = gram if isinstance(gram, np.ndarray) else gram.toarray()
+        return max(float(np.linalg.eigvalsh(dense)[-1]), 0.0)
+    if abs(block).max() == 0:
+        return 0.0  # ARPACK refuses the zero operator
+    operator = LinearOperator((k, k), matvec=lambda v: block @ (block.T @ v), dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(k)
+    largest = eigsh(operator, k=1, which="LA", tol=_LANCZOS_TOLERANCE, v0=start, return_eigenvectors=False)
+    return float(largest[0]) * (1 + 10 * _LANCZOS_TOLERANCE)

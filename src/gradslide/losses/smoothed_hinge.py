@@ -49,5 +49,5 @@ class SmoothedHinge(LinearModel):
     def row_slopes(self, scores: Array, targets: Array) -> Array:
         return -targets * (1 - targets * scores).clip(0, self.gamma) / self.gamma
 
-    def _settings(self) -> float:
+    def settings(self) -> float:
         return self.gamma

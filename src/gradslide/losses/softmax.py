@@ -63,5 +63,5 @@ class Softmax(LinearModel):
         classes = array_namespace(targets).arange(self.outputs, device=compat.device(targets))
         return targets[:, None] == classes
 
-    def _settings(self) -> int:
+    def settings(self) -> int:
         return self.outputs

@@ -92,10 +92,10 @@ class Stacked(Loss):
         x = self._checked(x)
         return self._joined([part.gradient_of_samples(x[own], batches[own]) for part, own in self._each()])
 
-    def _smoothness(self, norm: int) -> Array:
+    def compute_smoothness(self, norm: int) -> Array:
         return np.concatenate([part.smoothness(norm) for part in self.parts])
 
-    def _take(self, agents: Array) -> Loss:
+    def take_agents(self, agents: Array) -> Loss:
         owners: Array = np.searchsorted(self._starts, agents, side="right") - 1
         chosen = []
         for run in np.split(np.arange(len(agents)), np.flatnonzero(np.diff(owners)) + 1):

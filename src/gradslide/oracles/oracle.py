@@ -5,13 +5,12 @@ from typing import TypeVar
 
 from array_api_compat import array_namespace
 
-from gradslide._support.errors import InputError
+from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded
 from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import require_shape
 from gradslide.network.timeline import Timeline
 from gradslide.oracles.base import Sampler
-from gradslide.oracles.together import together
 from gradslide.results.costs import Costs
 from gradslide.results.pace import Pace
 
@@ -50,25 +49,26 @@ class Oracle:
 
     def gradient(self, x: Array) -> Array:
         """grad ft_i(x_i) for every agent here, shape (agents, d)."""
-        gradient = self._timed(lambda: self._loss.gradient(x))
+        gradient = self._timed(self._loss.gradient, x)
         require_shape(self._loss, "gradient", gradient, x.shape)
         return gradient
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
         """The T steps of `Loss.steps`: T gradients."""
-        return self._timed(lambda: self._loss.steps(start, anchor, pulls, scales, shares), len(pulls))
+        return self._timed(self._loss.steps, start, anchor, pulls, scales, shares, count=len(pulls))
 
     def value(self, x: Array) -> Array:
         """ft_i(x_i) for every agent here, shape (agents,)."""
         self._costs.values += 1
-        self._pass_over_data()
+        if self._timeline is not None:
+            self._timeline.gradient()
         values = self._loss.value(x)
         require_shape(self._loss, "value", values, x.shape[:1])
         return values
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         self._costs.values += 1
-        values, gradient = self._timed(lambda: self._loss.value_and_gradient(x))
+        values, gradient = self._timed(self._loss.value_and_gradient, x)
         require_shape(self._loss, "value", values, x.shape[:1])
         require_shape(self._loss, "gradient", gradient, x.shape)
         if self.first_values is None:
@@ -104,23 +104,57 @@ class Oracle:
             # It knows the run, which knows this oracle.
             self._sampler.give_up = Sampler.give_up
 
-    def _timed(self, gradients: Callable[[], _Result], count: int = 1) -> _Result:
-        """So many gradients, counted, and entered into the pace."""
+    def _timed(self, gradients: Callable[..., _Result], *arguments: Array, count: int = 1) -> _Result:
+        """Call a function that computes so many gradients; count them and measure the pace."""
         costs = self._costs
         started = costs.now()
         costs.gradients += count
-        self._pass_over_data(count)
-        result = gradients()
+        if self._timeline is not None:
+            self._timeline.gradient(count)
+        result = gradients(*arguments)
         seconds = costs.now() - started
         for _ in range(count):
             costs.pace.add_gradient(seconds / count)
         return result
 
-    def _pass_over_data(self, count: int = 1) -> None:
-        if self._timeline is not None:
-            self._timeline.gradient(count)
-
     def _given(self) -> Sampler:
         if self._sampler is None:
             raise InputError("a method that samples needs a field `oracle`", "none", "gs.oracles.WithReplacement()")
         return self._sampler
+
+
+_Samples = TypeVar("_Samples")
+Trouble = StreamEnded | WaitEnded | StreamError
+# What went wrong, in front of the number of the agent.
+_ENDED, _WAITED, _FAILED = (kind << 40 for kind in (1, 2, 3))
+
+
+def together(draw: Callable[[], _Samples], settle: Callable[[int], int]) -> _Samples:
+    """What `draw` gives; or what kept samples from coming, here or in another process."""
+    troubles: list[Trouble] = []
+    try:
+        samples = draw()
+    except (StreamEnded, WaitEnded, StreamError) as error:
+        troubles.append(error)
+    own = _code(troubles)
+    worst = settle(own)
+    # All raise alike, whatever else happened here: what follows depends on it.
+    if troubles and own >> 40 == worst >> 40:
+        # Popped: an error and the frames that name it would keep each other, and the streams, alive.
+        raise troubles.pop()
+    kind, agent = worst >> 40 << 40, worst & ((1 << 40) - 1)
+    if kind == _ENDED:
+        raise StreamEnded(agent)
+    if kind == _WAITED:
+        raise WaitEnded
+    if kind == _FAILED:
+        raise StreamError(agent, "it failed in the process where that agent lives")
+    return samples
+
+
+def _code(troubles: list[Trouble]) -> int:
+    for trouble in troubles:
+        if isinstance(trouble, WaitEnded):
+            return _WAITED
+        return (_ENDED if isinstance(trouble, StreamEnded) else _FAILED) + (trouble.agent or 0)
+    return 0

@@ -10,9 +10,9 @@ from gradslide._support.randomness import Streams
 from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import no_rows
-from gradslide.losses.draws import Draw, with_replacement
-from gradslide.oracles.ahead import Ahead
+from gradslide.losses.partition import Draw, with_replacement
 from gradslide.oracles.base import Sampler
+from gradslide.oracles.prefetch import Prefetch
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class WithoutReplacement:
 
 
 def _overlapping(sampler: Sampler, overlap: bool) -> Sampler:
-    return Ahead(sampler, overlap=True) if overlap else sampler
+    return Prefetch(sampler, overlap=True) if overlap else sampler
 
 
 class _Rows(Sampler):

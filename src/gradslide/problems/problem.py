@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from gradslide import losses
-from gradslide._support.arrays import on_device, row_by_row, to_numpy
+from gradslide._support.arrays import is_numpy, on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.types import Array
 from gradslide.domains import Domain, Free, PerAgent
@@ -28,25 +28,8 @@ class Objective:
         require_number("mu", mu, "use mu=0 for convex problems", least=0)
         self.loss = loss
         self.mu = float(mu)
+        self.m, self.d, self.dtype, self.device = loss.m, loss.d, loss.dtype, loss.device
         self.domain = domain.bind(loss.m, loss.d, loss.dtype).to(self.device)
-
-    @property
-    def m(self) -> int:
-        """How many agents live here."""
-        return self.loss.m
-
-    @property
-    def d(self) -> int:
-        return self.loss.d
-
-    @property
-    def dtype(self) -> Any:
-        return self.loss.dtype
-
-    @property
-    def device(self) -> Any:
-        """Where its arrays are; None for NumPy's."""
-        return self.loss.device
 
     def placed(self, values: Array) -> Array:
         """The values in its precision, among its arrays."""
@@ -81,7 +64,8 @@ class Objective:
     def start(self, x0: Array | None = None) -> Array:
         """x0 as an (agents, d) array, checked to lie in X; by default the minimiser of nu."""
         if x0 is None:
-            return row_by_row(self.domain.start())
+            start = self.domain.start()
+            return np.ascontiguousarray(start) if is_numpy(start) else start
         x0 = to_numpy(x0)
         require(x0.dtype.kind in "fiu", "x0 must hold real numbers", f"type {x0.dtype}", "convert it to float")
         try:
@@ -154,6 +138,7 @@ class Problem(Objective):
         """The same problem with its data on a device of PyTorch's, such as "cuda"; for one that is solved often."""
         new = copy.copy(self)
         new.loss = self.loss.to(device)
+        new.device = new.loss.device
         new.domain = self.domain.to(new.device)
         return new
 

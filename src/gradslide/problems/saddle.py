@@ -6,16 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradslide._support.errors import InputError, require, require_number, unknown_name
-from gradslide._support.parameters import checked
 from gradslide._support.types import Array
 from gradslide.domains import Domain
+from gradslide.domains.parameters import checked
 from gradslide.losses import Loss
 from gradslide.problems import scaling as scalings
-from gradslide.problems.dual_space import DualSpace
 from gradslide.problems.linear_map import linear_map
 from gradslide.problems.operator_norm import operator_norm
 from gradslide.problems.problem import Objective, checked_domain
-from gradslide.problems.terms import Interval, as_term
+from gradslide.problems.terms import Interval, Term, as_term
 
 
 class Distances(NamedTuple):
@@ -152,3 +151,49 @@ def _weighted(name: str, domain: Domain, weights: Array) -> Domain:
         raise InputError(rule, type(domain).__name__, "leave scaling out")
     weighted: Domain = domain.weighted(weights)
     return weighted
+
+
+class DualSpace:
+    """A dual domain and a term, both bound to z as one row (1, k)."""
+
+    def __init__(self, domain: Domain, term: Term) -> None:
+        self.domain = domain
+        self.term = term.bind(domain)
+
+    def start(self) -> Array:
+        """The minimiser of zeta over Z."""
+        return self.domain.start()
+
+    def ascend(self, z: Array, slope: Array, q: float) -> Array:
+        """argmin over Z of h - <slope, .> + q U(z, .) (`eq:zkt_SPP`)."""
+        return self.term.prox(self.domain, q * self.domain.grad_nu(z) + slope, q)
+
+    def U(self, a: Array, z: Array) -> float:
+        return float(self.domain.V(a, z)[0])
+
+    def U_bound(self, z: Array) -> float:
+        """The largest U(z, .) over Z; inf where Z is unbounded."""
+        return float(self.domain.distance_bound(z)[0])
+
+    def h(self, z: Array) -> float:
+        return self.term.value(z) + float(self.domain.r(z)[0])
+
+    @cached_property
+    def is_constrained(self) -> bool:
+        """Whether the maximum over z only keeps A x in a set."""
+        return self.violation(self.start()) is not None
+
+    def conjugate(self, v: Array) -> float:
+        """max over Z of <v, z> - h(z); 0 where that keeps v in a set: `violation` tells how far it is."""
+        return 0.0 if self.is_constrained else self.term.conjugate(self.domain, v)
+
+    def violation(self, v: Array) -> Array | None:
+        return self.term.violation(self.domain, v)
+
+    def fingerprint(self) -> str:
+        probe = np.random.default_rng(1).normal(size=(1, self.domain.d)).astype(self.domain.dtype)
+        near, far = (self.term.prox(self.domain, size * probe, 1.0) for size in (1, 1e3))
+        return f"{float(np.vdot(probe, near)):.7e} {float(np.vdot(probe, far)):.7e}"
+
+    def __repr__(self) -> str:
+        return f"{type(self.term).__name__} on {type(self.domain).__name__}"

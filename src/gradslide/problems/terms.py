@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require
-from gradslide._support.parameters import Fit, checked
 from gradslide._support.types import Array, Parameter
 from gradslide.domains import Domain, Free
+from gradslide.domains.parameters import Fit, checked
 
 __all__ = ["Interval", "Linear", "Prox", "Quadratic", "Term"]
 

@@ -83,10 +83,10 @@ class RidgedLoss(Loss):
     def _with_ridge(self, gradient: Array, x: Array) -> Array:
         return self._recentring.returned(gradient) + self._ridge * x + self._slope
 
-    def _smoothness(self, norm: int) -> Array:
+    def compute_smoothness(self, norm: int) -> Array:
         return self._base.smoothness(norm) * self._recentring.norm(norm) ** 2 + np.max(self._ridge)
 
-    def _take(self, agents: Array) -> "RidgedLoss":
+    def take_agents(self, agents: Array) -> "RidgedLoss":
         return RidgedLoss(self._base.take(agents), self._recentring, self._ridge, self._slope[agents])
 
 

@@ -23,7 +23,7 @@ from problems import random_case
 
 import gradslide as gs
 from gradslide._support.randomness import Streams
-from gradslide.losses.draws import with_replacement
+from gradslide.losses.partition import with_replacement
 from gradslide.theory.reference import reference
 
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.types import Array
-from gradslide.graphs.graph import Graph
-from gradslide.graphs.inputs import edge_pairs
+from gradslide.graphs.graph import Graph, edge_pairs
 from gradslide.network.base import Network
 from gradslide.network.conditions.chain import Chain
 from gradslide.network.conditions.links import Links

@@ -71,13 +71,13 @@ class Fit:
         return share(np.array(np.broadcast_to(rows, (rows.shape[0], width)), dtype=self.dtype, order="C"))
 
 
-class Stacked:
+class Parameters:
     """A frozen set of parameters which, once bound, have a leading axis of agents: 1 where shared, else m."""
 
     row_fields: ClassVar[tuple[str, ...]] = ()
-    """Names of the fields with that axis (or which are Stacked themselves, or None)."""
+    """Names of the fields with that axis (or which are Parameters themselves, or None)."""
     other_arrays: ClassVar[tuple[str, ...]] = ()
-    """Names of further fields that hold arrays (or Stacked, or tuples of either)."""
+    """Names of further fields that hold arrays (or Parameters, or tuples of either)."""
     rebound_fields: ClassVar[tuple[str, ...]] = ()
     """Names of fields that others stand for, once it is bound."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -85,10 +85,11 @@ class Stacked:
     @property
     def common(self) -> bool:
         """Whether all agents have the same parameters."""
-        values = [getattr(self, name) for name in self.row_fields]
-        return all(
-            value.common if isinstance(value, Stacked) else len(value) == 1 for value in values if value is not None
-        )
+        for name in self.row_fields:
+            value = getattr(self, name)
+            if value is not None and not (value.common if isinstance(value, Parameters) else len(value) == 1):
+                return False
+        return True
 
     def kind(self) -> Hashable:
         """What must be equal for two sets of parameters to be stacked into one."""
@@ -105,7 +106,7 @@ class Stacked:
         """The same parameters, once bound, on that device (as `arrays.on_device` has it)."""
 
         def moved(value: Any) -> Any:
-            if isinstance(value, Stacked):
+            if isinstance(value, Parameters):
                 return value.to(device)
             if isinstance(value, tuple):
                 return tuple(moved(part) for part in value)
@@ -117,7 +118,7 @@ class Stacked:
         """The parameters of these agents, in this order."""
 
         def pick(value: Any) -> Any:
-            if isinstance(value, Stacked):
+            if isinstance(value, Parameters):
                 return value.rows_of(agents)
             return value if value is None or len(value) == 1 else share(value[agents])
 
@@ -130,7 +131,7 @@ class Stacked:
             first, *others = (getattr(single, name) for single in singles)
             if not all(_is_same(first, other) for other in others):
                 rule = f"what agents have of their own in {cls.__name__} must be named in its row_fields"
-                raise InputError(rule, f"different {name}", f"add {name!r} there, and bring it to shape in _bound")
+                raise InputError(rule, f"different {name}", f"add {name!r} there, and bring it to shape in bind_fields")
 
     @classmethod
     def stack(cls, singles: Sequence[Self]) -> Self:
@@ -138,7 +139,7 @@ class Stacked:
         cls._require_alike(singles)
 
         def join(values: list[Any]) -> Any:
-            if isinstance(values[0], Stacked):
+            if isinstance(values[0], Parameters):
                 return type(values[0]).stack(values)
             return None if values[0] is None else share(np.concatenate(values))
 
@@ -148,6 +149,6 @@ class Stacked:
 def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(_is_same, one, other))
-    if isinstance(one, Stacked) or isinstance(other, Stacked):
+    if isinstance(one, Parameters) or isinstance(other, Parameters):
         return one is other or type(one) is type(other)
     return one is other or bool(np.array_equal(to_numpy(one), to_numpy(other)))

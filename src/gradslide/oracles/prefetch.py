@@ -12,7 +12,7 @@ from gradslide.oracles.base import Sampler
 _GLANCE = 0.1  # seconds
 
 
-class Ahead(Sampler):
+class Prefetch(Sampler):
     """The same samples, drawn on a thread: from when they are announced (overlap), or else from when they are asked
     for. timeout: seconds to wait after that while nothing arrives."""
 

@@ -1,0 +1,25 @@
+"""Old names that keep working for one version."""
+
+import warnings
+from collections.abc import Mapping
+
+
+def rename_hooks(cls: type, renamed: Mapping[str, str]) -> None:
+    """Let a subclass that overrides a method under its old name work, with a DeprecationWarning.
+
+    Called from `__init_subclass__`. Each class answers to both names, so `super().old()` works too.
+
+    Parameters
+    ----------
+    cls : type
+        The new subclass.
+    renamed : mapping of str to str
+        New name of each hook, by its old one.
+    """
+    for old, new in renamed.items():
+        if old in vars(cls) and new not in vars(cls):
+            message = f"{cls.__name__}.{old}: override {new} instead; the old name will not work in the next version"
+            warnings.warn(message, DeprecationWarning, stacklevel=4)
+            setattr(cls, new, vars(cls)[old])
+        elif new in vars(cls) and not getattr(vars(cls)[new], "__isabstractmethod__", False):
+            setattr(cls, old, vars(cls)[new])
