@@ -1,5 +1,6 @@
 """The pages keep their word: code runs, specs build, links lead somewhere, every public name is in the reference."""
 
+import importlib
 import pkgutil
 import re
 from pathlib import Path
@@ -127,7 +128,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def test_every_name_in_the_reference_exists_and_has_a_docstring():
-
+    importlib.import_module("gradslide.sklearn")  # the package does not import it
     paths = re.findall(r"^::: ([\w.]+)$", REFERENCE, re.MULTILINE)
     assert paths
     for path in paths:
