@@ -23,7 +23,7 @@ from gradslide.experiments.spec import stem
 from gradslide.graphs.graph import Graph
 
 COMPARISON = "comparison.json"
-# Renamed keys: at the top level of the file, and below it. The old names stay beside the new ones until 0.2.
+# Renamed keys: at the top level of the file, and below it. The old names stay beside the new ones until 0.3.
 _RENAMED = {"apart": "disagreement_factor", "rivals_better_in_both": "baselines_better_in_both"}
 _RENAMED_BELOW = {"apart": "disagreement"}
 

@@ -126,7 +126,7 @@ def _disagreement_factor(top: Section) -> float:
     if top.peek("apart") is not None:
         rule = "apart in a comparison is now called disagreement_factor"
         require(top.peek("disagreement_factor") is None, rule, "both", "leave out apart")
-        warnings.warn(f"{rule}; the old name goes in 0.2", DeprecationWarning, stacklevel=4)
+        warnings.warn(f"{rule}; the old name will be removed in 0.3", DeprecationWarning, stacklevel=4)
         return top.take("apart", float)
     return top.take("disagreement_factor", float, 10.0)
 

@@ -79,7 +79,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
 
 
 def _with_old_name(facts: Facts) -> Facts:
-    """For JSON: `apart`, the old name of the disagreement, stays beside it until 0.2."""
+    """For JSON: `apart`, the old name of the disagreement, stays beside it until 0.3."""
     return {**facts, "apart": facts["disagreement"]}
 
 
