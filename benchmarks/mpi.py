@@ -56,7 +56,7 @@ def exchange(comm, agents: int, d: int) -> tuple[int, float, float, float, float
     network, local = gs.network.MPI(graph), gs.network.Local(graph)
     layout = network._layout
     v = np.random.default_rng(comm.rank).normal(size=(len(network.agents), d))
-    everything = network.gather(v)
+    everything = network.session.gather(v)
     links = comm.Create_dist_graph_adjacent(list(layout.outgoing), list(layout.outgoing), reorder=False)
     out = [d * len(rows) for rows in layout.outgoing.values()]
     into = [d * len(rows) for rows in layout.incoming.values()]

@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -13,8 +14,8 @@ from certificate_cases import ALL_DUE, FREE, METHOD, RING, Case, make_case, make
 import gradslide as gs
 from gradslide.engine.stopping import Checks
 from gradslide.methods.sliding import State
+from gradslide.network.collectives import reduced
 from gradslide.network.coupling import Dual
-from gradslide.network.local import reduced
 from gradslide.theory import certificates as proof
 from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
@@ -50,7 +51,7 @@ def test_a_decision_costs_what_it_takes(name, record_every):
     assert last in ALL_DUE
     plain = gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=last)).costs
     checks = sum(k <= last for k in ALL_DUE)
-    rounds = sums * network.control_rounds("sum") + maxima * network.control_rounds("max")
+    rounds = sums * network.costs.control_rounds("sum") + maxima * network.costs.control_rounds("max")
     assert rounds > 0
     assert solution.costs.control_rounds == plain.control_rounds + checks * rounds
     assert solution.costs.values == plain.values + checks * values
@@ -92,7 +93,7 @@ def test_what_is_observed_and_what_is_agreed_on_are_the_same_numbers():
         evidence = gs.PDS().dual_evidence(state)
         x0 = case.problem.start()
         asked = {"gap": True, "apart": True, "kkt": True, "start": x0}
-        free = CertificateEvaluator(case.problem, network, network.observe, case.problem.loss).examine(
+        free = CertificateEvaluator(case.problem, network, network.session.observe, case.problem.loss).examine(
             state.x, evidence, **asked
         )
         paid = CertificateEvaluator(case.problem, network, network.agree, case.problem.loss).examine(
@@ -187,7 +188,7 @@ def test_only_some_agents_are_here():
         evidence = gs.PDS().dual_evidence(state)
         whole = gs.network.Local(case.graph)
         asked = {"gap": True, "apart": True, "kkt": True}
-        expected = CertificateEvaluator(case.problem, whole, whole.observe, case.problem.loss).examine(
+        expected = CertificateEvaluator(case.problem, whole, whole.session.observe, case.problem.loss).examine(
             state.x, evidence, **asked, start=x0
         )
         meeting = Meeting(2)
@@ -246,7 +247,7 @@ class Part:
     m: int
     agents: range
     agree: Callable
-    sees_all: ClassVar[bool] = False
+    session: ClassVar = SimpleNamespace(sees_all=False)
 
 
 class Meeting:

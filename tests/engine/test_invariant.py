@@ -13,7 +13,7 @@ from saddle_problems import constrained_case, saddle_case
 
 import gradslide as gs
 from gradslide.engine.observers import Balance
-from gradslide.network.wrapper import Wrapper
+from gradslide.network.wrapper import StatefulWrapper
 from gradslide.results.costs import Costs
 
 METHODS = {
@@ -31,7 +31,7 @@ GRAPHS = {
 }
 
 
-class Failing(Wrapper):
+class Failing(StatefulWrapper):
     """Links that are not heard over: an agent takes its own value for a missing one.
 
     directed: pairs (i, j), where i does not hear j. share: of the exchanges in which that is so. until: the first
@@ -42,9 +42,14 @@ class Failing(Wrapper):
         super().__init__(graph)
         self._directed, self._share, self._until = directed, share, until
 
-    def begin(self):
-        super().begin()
+    def _begin(self):
         self._random, self._exchange = np.random.default_rng(0), 0
+
+    def _checkpoint(self):
+        raise NotImplementedError
+
+    def _resume(self, *state):
+        raise NotImplementedError
 
     def combine(self, v, weights, encoding=None):
         self._exchange += 1
@@ -53,7 +58,7 @@ class Failing(Wrapper):
         for i, j in self._directed if fails else ():
             matrix[i, i] += matrix[i, j]
             matrix[i, j] = 0
-        # An exchange of the network within: what rides along moves there.
+        # An exchange of the network within: that moves the piggybacked reductions on.
         return super().combine(v, matrix.astype(v.dtype), encoding)
 
 

@@ -156,15 +156,15 @@ def test_networks_combine_there_and_agree_here(dtype, device):
     assert len(net._cast) == kept
     for reduction, values in (("sum", v), ("max", v), ("or", v > 0.5)):
         there = on_device(values, device)
-        for reduce in (net.agree, net.observe):
+        for reduce in (net.agree, net.session.observe):
             assert type(reduce(there, reduction)) is np.ndarray
             assert_close(reduce(there, reduction), reduce(values, reduction), ROUNDING[dtype])
-        net.post(there, reduction)
+        net.start_reduce(there, reduction)
     # What decides is the same to the bit.
     assert np.array_equal(net.agree(moved, "sum"), net.agree(v, "sum"))
     assert np.array_equal(net.survey(moved, lambda graph, values: values.sum(axis=0)), v.sum(axis=0))
-    assert net.exchange_size(moved) == net.exchange_size(v)
-    assert net.post_size(moved, "sum") == net.post_size(v, "sum")
+    assert net.costs.exchange_floats(moved) == net.costs.exchange_floats(v)
+    assert net.costs.reduce_floats(moved, "sum") == net.costs.reduce_floats(v, "sum")
 
 
 @pytest.mark.parametrize("name", METHODS)

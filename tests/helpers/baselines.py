@@ -105,7 +105,7 @@ def check_norm_is_paid_for_once(method_class, tmp_path):
     first = gs.solve(problem, network, method_class(step_size=0.1), stop=gs.Stop(iterations=1)).costs.control_rounds
     for iterations in (1, 5, 9):
         solution = gs.solve(problem, network, method, stop=gs.Stop(iterations=iterations), checkpoint=path)
-        assert solution.costs.control_rounds == first + network.norm_rounds
+        assert solution.costs.control_rounds == first + network.costs.norm_rounds
 
 
 def check_states(method, domain=None):

@@ -27,8 +27,8 @@ def perform(task, folder):
         )
     graph = GRAPHS[task["graph"]]
     network = gs.network.MPI(graph, exact_norm=task.get("exact_norm", True), timeout=20.0)
-    rank = network.place[0]
-    assert network._exchange.sends_all == (task["graph"] == "complete" and network.place[1] > 2)
+    rank = network.session.rank
+    assert network._exchange.sends_all == (task["graph"] == "complete" and network.session.size > 2)
     problem = whole_problem(task).take(network.agents)
     solution = gs.solve(
         problem,
@@ -40,7 +40,7 @@ def perform(task, folder):
         checkpoint_seconds=task.get("checkpoint_seconds", 60.0),
         callback=_callback(task, rank, folder),
     )
-    cut = network.gather(np.full((len(network.agents), 1), float(rank)))
+    cut = network.session.gather(np.full((len(network.agents), 1), float(rank)))
     whole = solution.gathered()
     if rank == 0:
         whole.save(folder / f"{task['name']}.npz")

@@ -74,6 +74,7 @@ def together(graph, act, options=lambda i: {}):
     def live(i):
         try:
             with town.peers(i, **options(i)) as network:
+                network.session.connect()
                 results[i] = act(i, network)
         except Exception as error:
             results[i] = error

@@ -10,7 +10,7 @@ from error_messages import check_message
 
 import gradslide as gs
 from gradslide.methods.base import Copied
-from gradslide.network.timeline import Timeline
+from gradslide.network.clock import Timeline
 from gradslide.results.costs import Costs
 
 METHODS = [gs.PDS(), gs.PDS(coupling="laplacian"), gs.CondatVu(), gs.NIDS(), gs.SPDS(N=12, R=1.0, sigma=1.0)]

@@ -12,7 +12,7 @@ from gradslide._support import storage
 from gradslide.graphs import mixing
 from gradslide.network import Counted
 from gradslide.network.central import Central
-from gradslide.network.timeline import Timeline
+from gradslide.network.clock import Timeline
 from gradslide.results.costs import Costs
 
 
@@ -103,19 +103,19 @@ class TreeSums:
 def test_a_sum_is_known_when_agents_on_a_tree_all_know_it(name):
     graph = GRAPHS[name]
     local, agents, values = network.Local(graph), TreeSums(graph), integers(graph.m)
-    local.post(values, "sum")
+    local.start_reduce(values, "sum")
     agents.post(0, values)
     for step in range(2 * graph.radius_center()[1] + 1):
         if step:
             exchange(local)
             agents.exchange()
-        known, given = agents.known(), local.arrived()
+        known, given = agents.known(), local.completed()
         # Not one exchange earlier, nor later.
         assert bool(known) == (step == 2 * graph.radius_center()[1])
         assert len(given) == len(known)
     np.testing.assert_array_equal(given[0], known[0])
     np.testing.assert_array_equal(given[0], values.sum(axis=0))
-    assert agents.floats == local.post_size(values, "sum") == 2 * (graph.m - 1) * 2
+    assert agents.floats == local.costs.reduce_floats(values, "sum") == 2 * (graph.m - 1) * 2
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -127,11 +127,11 @@ def test_sums_follow_each_other_as_on_a_tree(name, seed):
     for _ in range(60):
         for _ in range(rng.choice([0, 0, 1, 3])):
             values = integers(graph.m, n=rng.integers(1, 4), seed=posted)
-            local.post(values, "sum")
+            local.start_reduce(values, "sum")
             agents.post(posted, values)
-            posted, floats = posted + 1, floats + local.post_size(values, "sum")
+            posted, floats = posted + 1, floats + local.costs.reduce_floats(values, "sum")
         if rng.random() < 0.7:
-            given, known = local.arrived(), agents.known()
+            given, known = local.completed(), agents.known()
             new = sorted(set(known) - seen)
             seen.update(new)
             assert len(given) == len(new)
@@ -154,31 +154,31 @@ def test_on_a_path_no_protocol_could_be_faster(m):
     while not reach[-1]:
         reach = local.graph.adjacency @ reach + reach
         exchanges += 1
-    assert local.control_rounds("sum") == exchanges == m - 1
+    assert local.costs.control_rounds("sum") == exchanges == m - 1
 
 
 def test_sums_are_in_double_precision_and_maxima_are_what_they_are():
     local = network.Local(gs.Graph.star(4))
     values = np.array([1e8, 1, 1, 1], dtype=np.float32)
-    local.post(values, "sum")
+    local.start_reduce(values, "sum")
     exchange(local, 2)
-    (total,) = local.arrived()
+    (total,) = local.completed()
     assert total.dtype == np.float64
     assert total.shape == ()
     assert total == 1e8 + 3 != float(values.sum())
-    local.post(values, "max")
+    local.start_reduce(values, "max")
     exchange(local, 2)
-    assert [result.dtype for result in local.arrived()] == [np.float32]
+    assert [result.dtype for result in local.completed()] == [np.float32]
 
 
 def test_what_was_posted_is_what_it_was_then_and_stays():
     local, values = network.Local(gs.Graph.path(2)), integers(2)
     for reduction in ("sum", "max"):
-        local.post(values, reduction)
+        local.start_reduce(values, reduction)
     expected = values.sum(axis=0), values.max(axis=0)
     values[:] = 0
     exchange(local, 2)
-    given = local.arrived()
+    given = local.completed()
     for result, right in zip(given, expected, strict=True):
         np.testing.assert_array_equal(result, right)
         with pytest.raises(ValueError, match="read-only"):
@@ -210,20 +210,20 @@ def test_a_maximum_is_known_when_flooding_has_reached_everybody(name, reduction)
         local, values = network.Local(graph), np.arange(graph.m)[:, None] == source
         values = values if reduction == "or" else values * 3.5
         flood, largest = Flooding(graph, values), values.max(axis=0)
-        local.post(values, reduction)
+        local.start_reduce(values, reduction)
         for step in range(graph.diameter):
             if any(best != largest for best in flood.best):
                 latest = max(latest, step + 1)
-            assert local.arrived() == []
+            assert local.completed() == []
             exchange(local)
             flood.exchange()
-        (result,) = local.arrived()
+        (result,) = local.completed()
         np.testing.assert_array_equal(result, largest)
         np.testing.assert_array_equal(flood.best, [largest] * graph.m)
         assert result.dtype == values.dtype
-        assert flood.floats == local.post_size(values, reduction)
+        assert flood.floats == local.costs.reduce_floats(values, reduction)
     # From the worst agent it takes all of that time.
-    assert latest == local.control_rounds(reduction) == graph.diameter
+    assert latest == local.costs.control_rounds(reduction) == graph.diameter
 
 
 # Order
@@ -241,12 +241,12 @@ def test_results_come_once_on_time_and_in_order(name, seed):
             reduction = str(rng.choice(["sum", "max", "or"]))
             values = integers(graph.m, n=rng.integers(1, 4), seed=rng.integers(1000))
             values = values > 0 if reduction == "or" else values
-            local.post(values, reduction)
+            local.start_reduce(values, reduction)
             reduce = {"sum": np.sum, "max": np.max, "or": np.any}[reduction]
             ledger.append((now + delays[reduction], reduction, reduce(values, axis=0)))
         asked = rng.choice([None, None, "sum", "max"])
         if rng.random() < 0.6:
-            results = local.arrived() if asked is None else local.arrived(str(asked))
+            results = local.completed() if asked is None else local.completed(str(asked))
             due = [post for post in ledger if post[0] <= now and asked in (None, post[1])]
             ledger = [post for post in ledger if not (post[0] <= now and asked in (None, post[1]))]
             assert len(results) == len(due)
@@ -259,13 +259,13 @@ def test_results_come_once_on_time_and_in_order(name, seed):
 
 def test_a_maximum_overtakes_a_sum():
     local = network.Local(gs.Graph.complete(5))
-    local.post(integers(5, seed=1), "sum")
-    local.post(integers(5, seed=2), "max")
+    local.start_reduce(integers(5, seed=1), "sum")
+    local.start_reduce(integers(5, seed=2), "max")
     exchange(local)
-    np.testing.assert_array_equal(local.arrived(), [integers(5, seed=2).max(axis=0)])
+    np.testing.assert_array_equal(local.completed(), [integers(5, seed=2).max(axis=0)])
     exchange(local)
-    np.testing.assert_array_equal(local.arrived(), [integers(5, seed=1).sum(axis=0)])
-    assert local.arrived() == []
+    np.testing.assert_array_equal(local.completed(), [integers(5, seed=1).sum(axis=0)])
+    assert local.completed() == []
 
 
 @pytest.mark.parametrize("make", [lambda: network.Local(gs.Graph.path(1)), lambda: Central(4)])
@@ -273,16 +273,16 @@ def test_a_maximum_overtakes_a_sum():
 def test_one_place_knows_at_once(make, reduction):
     place = make()
     values = integers(place.m) > 0
-    assert place.arrived() == []
-    place.post(values, reduction)
-    np.testing.assert_array_equal(place.arrived(), [place.observe(values, reduction)])
-    assert place.arrived() == []
-    assert place.post_size(values, reduction) == place.control_rounds(reduction) == 0
+    assert place.completed() == []
+    place.start_reduce(values, reduction)
+    np.testing.assert_array_equal(place.completed(), [place.session.observe(values, reduction)])
+    assert place.completed() == []
+    assert place.costs.reduce_floats(values, reduction) == place.costs.control_rounds(reduction) == 0
 
 
 def test_an_unknown_reduction_is_refused():
     with pytest.raises(gs.InputError, match="reduction"):
-        network.Local(GRAPH).post(integers(GRAPH.m), "mean")
+        network.Local(GRAPH).start_reduce(integers(GRAPH.m), "mean")
 
 
 # Wrappers
@@ -298,10 +298,12 @@ def test_conditions_do_not_disturb_what_rides_and_an_exchange_is_one(name):
         if step % 3 == 0:
             for reduction in ("sum", "max"):
                 for each in (local, net):
-                    each.post(integers(GRAPH.m, seed=step), reduction)
-                assert net.post_size(integers(GRAPH.m), reduction) == local.post_size(integers(GRAPH.m), reduction)
+                    each.start_reduce(integers(GRAPH.m, seed=step), reduction)
+                assert net.costs.reduce_floats(integers(GRAPH.m), reduction) == local.costs.reduce_floats(
+                    integers(GRAPH.m), reduction
+                )
         asked = (None, "sum", "max")[step % 3]
-        expected, results = local.arrived(asked), net.arrived(asked)
+        expected, results = local.completed(asked), net.completed(asked)
         seen += len(expected)
         assert len(results) == len(expected)
         for result, right in zip(results, expected, strict=True):
@@ -316,26 +318,26 @@ def test_conditions_do_not_disturb_what_rides_and_an_exchange_is_one(name):
 def test_what_rides_goes_on_from_a_memory_to_the_bit(name, tmp_path):
     def results(net):
         found = []
-        for _ in range(net.control_rounds("sum") + net.control_rounds("max")):
+        for _ in range(net.costs.control_rounds("sum") + net.costs.control_rounds("max")):
             exchange(net)
-            found.append([result.tobytes() for result in net.arrived()])
+            found.append([result.tobytes() for result in net.completed()])
         return found
 
     values = np.random.default_rng(0).normal(size=(4, GRAPH.m, 3))
     first, second = (CONDITIONS[name](network.Local(GRAPH)) for _ in range(2))
-    first.post(values[0], "sum")
+    first.start_reduce(values[0], "sum")
     exchange(first, 3)
-    first.post(values[1], "max")
-    first.post(values[2] > 0, "or")
-    first.post(values[3], "sum")
+    first.start_reduce(values[1], "max")
+    first.start_reduce(values[2] > 0, "or")
+    first.start_reduce(values[3], "sum")
     arrays = {}
-    meta = storage.flatten(first.memory(), "memory", arrays)
+    meta = storage.flatten(first.session.checkpoint(), "memory", arrays)
     storage.write(tmp_path / "memory.npz", "memory", 1, {"memory": meta}, arrays)
     meta, arrays = storage.read(tmp_path / "memory.npz", "memory", 1)
     # What the other had in flight is gone.
-    second.post(values[0], "max")
+    second.start_reduce(values[0], "max")
     exchange(second, 1)
-    second.recall(storage.restore(None, meta["memory"], arrays))
+    second.session.resume(storage.restore(None, meta["memory"], arrays))
     later = results(first)
     assert sum(map(len, later)) == 4
     assert results(second) == later
@@ -343,39 +345,39 @@ def test_what_rides_goes_on_from_a_memory_to_the_bit(name, tmp_path):
 
 def test_a_memory_is_not_changed_by_the_run_that_goes_on():
     local = network.Local(GRAPH)
-    local.post(integers(GRAPH.m), "sum")
-    memory = local.memory()
-    local.post(integers(GRAPH.m), "sum")
-    exchange(local, local.control_rounds("sum"))
-    assert len(local.arrived()) == 2
+    local.start_reduce(integers(GRAPH.m), "sum")
+    memory = local.session.checkpoint()
+    local.start_reduce(integers(GRAPH.m), "sum")
+    exchange(local, local.costs.control_rounds("sum"))
+    assert len(local.completed()) == 2
     for _ in range(2):
-        local.recall(memory)
-        exchange(local, local.control_rounds("sum") - 1)
-        assert local.arrived() == []
-        local.post(integers(GRAPH.m), "max")
+        local.session.resume(memory)
+        exchange(local, local.costs.control_rounds("sum") - 1)
+        assert local.completed() == []
+        local.start_reduce(integers(GRAPH.m), "max")
         exchange(local)
-        assert len(local.arrived()) == 1
+        assert len(local.completed()) == 1
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_a_new_run_starts_with_nothing_on_its_way(name):
     net = CONDITIONS[name](network.Local(GRAPH))
-    net.post(integers(GRAPH.m), "sum")
-    net.begin()
-    exchange(net, net.control_rounds("sum"))
-    assert net.arrived() == []
+    net.start_reduce(integers(GRAPH.m), "sum")
+    net.session.begin()
+    exchange(net, net.costs.control_rounds("sum"))
+    assert net.completed() == []
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_nothing_rides_on_the_exchanges_of_observations(name):
     net = CONDITIONS[name](network.Local(GRAPH))
-    net.post(integers(GRAPH.m), "max")
-    aside = net.aside()
+    net.start_reduce(integers(GRAPH.m), "max")
+    aside = net.session.uncounted()
     exchange(aside, GRAPH.diameter)
-    assert aside.arrived() == net.arrived() == []
-    aside.post(integers(GRAPH.m), "max")
+    assert aside.completed() == net.completed() == []
+    aside.start_reduce(integers(GRAPH.m), "max")
     exchange(net, GRAPH.diameter)
-    assert len(net.arrived()) == 1
+    assert len(net.completed()) == 1
     np.testing.assert_array_equal(
         aside.combine(integers(GRAPH.m), GRAPH.laplacian), GRAPH.laplacian @ integers(GRAPH.m)
     )
@@ -389,15 +391,43 @@ def test_riders_cost_floats_and_no_rounds(name):
     graph, costs = GRAPHS[name], Costs()
     timeline = Timeline(gs.Clock(latency=0.5, bandwidth=8.0), graph, loss_of(graph.m), costs)
     net, values = Counted(network.Local(graph), costs, timeline), integers(graph.m, n=3)
-    net.post(values, "sum")
+    net.start_reduce(values, "sum")
     assert costs.floats_sent == 2 * (graph.m - 1) * 3
-    net.post(values, "max")
-    net.post(values > 0, "or")
+    net.start_reduce(values, "max")
+    net.start_reduce(values > 0, "or")
     links = 2 * len(graph.edges)
     assert costs.floats_sent == 2 * (graph.m - 1) * 3 + 2 * graph.diameter * links * 3
     assert costs.simulated_seconds == costs.control_rounds == costs.rounds == 0
     exchange(net, 10)
-    net.arrived()
+    net.completed()
     assert costs.rounds == (10 if graph.m > 1 else 0)
     assert costs.control_rounds == 0
     assert costs.floats_sent == 2 * (graph.m - 1) * 3 + (2 * graph.diameter + 10) * links * 3
+
+
+@pytest.mark.parametrize("name", ["combine", "batch", "start_reduce", "completed"])
+def test_no_exchange_can_leave_out_the_piggybacked_reductions(name):
+    """A network implements `_combine`; what counts its exchanges cannot be overridden."""
+    with pytest.raises(TypeError, match=f"Quiet overrides {name}; implement _combine"):
+        type("Quiet", (network.Local,), {name: lambda *given: None})
+
+    class Doubled(network.Local):
+        def _combine(self, v, weights):
+            return 2 * super()._combine(v, weights)
+
+    doubled, v = Doubled(GRAPH), integers(GRAPH.m)
+    doubled.start_reduce(v, "max")
+    for _ in range(GRAPH.diameter):
+        assert doubled.completed() == []
+        np.testing.assert_array_equal(doubled.combine(v, GRAPH.laplacian), 2 * (GRAPH.laplacian @ v))
+    assert len(doubled.completed()) == 1
+    doubled.start_reduce(v, "max")
+    assert doubled.batch(GRAPH.diameter, v, lambda: "done") == "done"
+    assert len(doubled.completed()) == 1
+
+
+def test_only_networks_in_one_process_do_several_exchanges_at_once():
+    for net in (Central(3), network.Lossy(GRAPH, 0.1)):
+        assert not net.is_local
+    with pytest.raises(NotImplementedError):
+        Central(3).batch(2, integers(3), lambda: None)

@@ -28,15 +28,15 @@ class Late:
         return gs.mixing.metropolis(context.network.graph)
 
     def init(self, context):
-        context.network.post(context.x0.sum(axis=1), "sum")
+        context.network.start_reduce(context.x0.sum(axis=1), "sum")
         return LateState(context.x0 + np.arange(context.network.m)[:, None], (), 0)
 
     def step(self, context, state):
         net, x = context.network, state.x
-        heard = tuple((state.k, float(total)) for total in net.arrived("sum"))
-        largest = tuple((state.k, float(value)) for value in net.arrived("max"))
-        net.post(np.sin(x).sum(axis=1), "sum")
-        net.post(x.max(axis=1), "max")
+        heard = tuple((state.k, float(total)) for total in net.completed("sum"))
+        largest = tuple((state.k, float(value)) for value in net.completed("max"))
+        net.start_reduce(np.sin(x).sum(axis=1), "sum")
+        net.start_reduce(x.max(axis=1), "max")
         x = context.mix(x, context.prepared) - 0.01 * context.oracle.gradient(x)
         for _, total in heard:
             x = x + 0.01 * np.cos(total)
@@ -102,9 +102,9 @@ def test_runs_over_one_network_are_alike():
 def test_a_setting_remembers_its_network_and_its_clock():
     problem, clock = gs.Problem(loss_of(GRAPH.m)), gs.Clock(gradient=0.5, latency=0.25)
     first, second = (NetworkEnvironment(problem, network.Local(GRAPH), "incidence", Costs(), clock) for _ in range(2))
-    first.network.post(integers(GRAPH.m), "max")
+    first.network.start_reduce(integers(GRAPH.m), "max")
     exchange(first.network)
     second.recall(first.memory())
     assert second.timeline.memory()[0].tolist() == [0.25] * GRAPH.m
     exchange(second.network, GRAPH.diameter - 1)
-    assert len(second.network.arrived()) == 1
+    assert len(second.network.completed()) == 1

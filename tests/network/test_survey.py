@@ -8,7 +8,7 @@ import gradslide as gs
 from gradslide import network
 from gradslide.network import Counted, delayed
 from gradslide.network.central import Central
-from gradslide.network.timeline import Timeline
+from gradslide.network.clock import Timeline
 from gradslide.results.costs import Costs
 
 
@@ -41,12 +41,14 @@ def test_a_survey_is_flooding(name):
     answer = net.survey(rows, lambda found, values: np.append(np.sum(values, axis=0), [found.m, len(found.edges)]))
     np.testing.assert_array_equal(answer, [*rows.sum(axis=0), graph.m, len(graph.edges)])
     radius = graph.radius_center()[1]
-    assert costs.control_rounds == net.survey_rounds == graph.diameter + radius
+    assert costs.control_rounds == net.costs.survey_rounds == graph.diameter + radius
     links = 2 * len(graph.edges)
     assert numbers == links**2
     # The rows are flooded as the edges are, the answer passes once over every link of the tree.
     assert (
-        costs.floats_sent == net.survey_size(rows, answer) == numbers + links * rows.size + (graph.m - 1) * len(answer)
+        costs.floats_sent
+        == net.costs.survey_floats(rows, answer)
+        == numbers + links * rows.size + (graph.m - 1) * len(answer)
     )
     assert exchanges <= graph.diameter
     assert costs.rounds == 0
@@ -55,7 +57,7 @@ def test_a_survey_is_flooding(name):
 def test_weights_are_part_of_what_is_learned():
     plain, weighted = (gs.Graph.from_edges(3, [(0, 1), (1, 2)], weights) for weights in (None, [1.0, 2.0]))
     nothing = np.zeros((3, 0))
-    sizes = [network.Local(graph).survey_size(nothing, np.zeros(0)) for graph in (plain, weighted)]
+    sizes = [network.Local(graph).costs.survey_floats(nothing, np.zeros(0)) for graph in (plain, weighted)]
     assert sizes == [4 * 4, 4 * 6]
 
 
@@ -69,30 +71,30 @@ def test_a_survey_takes_its_time_on_a_clock():
 
 def test_a_survey_moves_nothing_that_rides():
     net = Counted(network.Local(GRAPH), Costs())
-    net.post(integers(GRAPH.m), "max")
+    net.start_reduce(integers(GRAPH.m), "max")
     for _ in range(5):
         net.survey(integers(GRAPH.m), lambda graph, values: values[0])
         net.agree(integers(GRAPH.m), "sum")
-    assert net.arrived() == []
+    assert net.completed() == []
 
 
 def test_a_slow_network_takes_longer_for_a_survey_and_not_for_riders(monkeypatch):
     naps = []
     monkeypatch.setattr(delayed.time, "sleep", naps.append)
     slow = network.Delayed(GRAPH, 0.25)
-    slow.post(integers(GRAPH.m), "sum")
-    slow.arrived()
+    slow.start_reduce(integers(GRAPH.m), "sum")
+    slow.completed()
     assert naps == []
     assert slow.survey(np.ones((GRAPH.m, 1)), lambda graph, values: np.array([graph.m + len(values)])) == 2 * GRAPH.m
-    assert sum(naps) == 0.25 * slow.survey_rounds > 0
+    assert sum(naps) == 0.25 * slow.costs.survey_rounds > 0
 
 
 def test_without_a_network_there_is_nothing_to_survey():
     rows = np.ones((3, 1))
     for ask in (
         lambda: Central(3).survey(rows, lambda graph, values: values),
-        lambda: Central(3).survey_rounds,
-        lambda: Central(3).survey_size(rows, rows),
+        lambda: Central(3).costs.survey_rounds,
+        lambda: Central(3).costs.survey_floats(rows, rows),
     ):
         with pytest.raises(gs.InputError, match="needs a network"):
             ask()

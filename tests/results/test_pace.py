@@ -9,7 +9,7 @@ import pytest
 import gradslide as gs
 from gradslide.methods.base import Copied
 from gradslide.network import Counted
-from gradslide.network.timeline import Timeline
+from gradslide.network.clock import Timeline
 from gradslide.oracles import Oracle
 from gradslide.results.costs import Costs
 from gradslide.results.pace import Pace
@@ -106,10 +106,10 @@ def test_what_is_neither_is_not():
     x = np.ones((6, 3))
     oracle.value(x)
     network.agree(x, "sum")
-    network.post(x, "sum")
+    network.start_reduce(x, "sum")
     network.survey(x, lambda graph, values: values[0])
     network.norm_bound()
-    network.arrived()
+    network.completed()
     assert costs.control_rounds > 0
     assert costs.pace == Pace()
     oracle.value_and_gradient(x)

@@ -15,7 +15,7 @@ import numpy as np
 from gradslide._support import storage
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
-from gradslide.network.base import Network
+from gradslide.network.protocol import Network
 from gradslide.results.costs import Costs
 from gradslide.results.history import History
 
@@ -142,7 +142,7 @@ class Checkpoint:
         self.path = path
         self._place, self._agents = (0, 1), None
         if network is not None:
-            self._place, self._agents = network.place, list(network.agents)
+            self._place, self._agents = (network.session.rank, network.session.size), list(network.agents)
         self._every = every_seconds
         self._written = time.monotonic()
 

@@ -17,13 +17,12 @@ from gradslide.engine.stopping import Checks, Relative, Stop
 from gradslide.methods.base import Context, Method
 from gradslide.network import Counted, Local
 from gradslide.network import coupling as couplings
-from gradslide.network.base import Network, Reduction
 from gradslide.network.central import Central
-from gradslide.network.clock import Clock
-from gradslide.network.conditions.condition import Condition
+from gradslide.network.clock import Clock, Timeline
 from gradslide.network.coupling import Coupling
+from gradslide.network.faults.fault import Fault
 from gradslide.network.operator import Operator
-from gradslide.network.timeline import Timeline
+from gradslide.network.protocol import Network, Reduction
 from gradslide.network.wrapper import Wrapper, wrappers
 from gradslide.oracles import Oracle
 from gradslide.problems.problem import Problem
@@ -131,14 +130,14 @@ class NetworkEnvironment:
         self._problem, self._network = problem, network
         self.timeline = None if clock is None else Timeline(clock, network.graph, problem.loss, costs)
         self.network: Network = Counted(network, costs, self.timeline)
-        self.network.begin()
+        self.network.session.begin()
         self.coupling = couplings.make(coupling, self.network)
         self.observer: NetworkObserver | OwnObserver = OwnObserver()
         self.quiet: Network | None = None
         self._balance: Balance | None = None
         self._agreed: Traits | None = None
-        if network.sees_all:
-            observed = network.aside()
+        if network.session.sees_all:
+            observed = network.session.uncounted()
             self.quiet = None if isinstance(network, Wrapper) else observed
             self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
             self._balance = Balance(problem, observed, costs)
@@ -150,10 +149,11 @@ class NetworkEnvironment:
         return graph.fingerprint if name == repr(graph) else f"{graph.fingerprint} {name}"
 
     def memory(self) -> Any:
-        return {"network": self.network.memory(), "clock": None if self.timeline is None else self.timeline.memory()}
+        clock = None if self.timeline is None else self.timeline.memory()
+        return {"network": self.network.session.checkpoint(), "clock": clock}
 
     def recall(self, memory: Any) -> None:
-        self.network.recall(memory["network"])
+        self.network.session.resume(memory["network"])
         if self.timeline is not None:
             self.timeline.recall(memory["clock"])
 
@@ -180,17 +180,17 @@ class NetworkEnvironment:
         return self._agreed
 
     def checks(self, stop: Stop, values: Values, start: Array) -> Checks | None:
-        if not self.network.sees_all:
+        if not self.network.session.sees_all:
             rule = "targets that look at all agents need all of them in one run"
             require(not stop.observes, rule, "objective or residual", "use gap or kkt, which the agents agree on")
-        needs_all = stop.disagreement is not None and not self.network.sees_all
+        needs_all = stop.disagreement is not None and not self.network.session.sees_all
         if stop.gap is None and stop.kkt is None and not needs_all:
             return None
         is_proof = stop.gap is None or all(self._traits())
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
         require(is_proof, rule, "agents elsewhere for which that does not hold", "use kkt")
         evaluator = CertificateEvaluator(self._problem, self.network, self._agree, values, known=self._agreed)
-        checks = Checks(stop, evaluator, start, finds_apart=not self.network.sees_all)
+        checks = Checks(stop, evaluator, start, finds_apart=not self.network.session.sees_all)
         if isinstance(self.observer, OwnObserver):
             self.observer.checks = checks
         return checks
@@ -201,16 +201,16 @@ class NetworkEnvironment:
 
     def largest(self, costs: Costs) -> Costs:
         network = self._network
-        if len(network.agents) == network.m or not network.sees_all:
+        if len(network.agents) == network.m or not network.session.sees_all:
             return costs
-        most = network.observe(np.array([[costs.gradients, costs.values]]), "max").tolist()
+        most = network.session.observe(np.array([[costs.gradients, costs.values]]), "max").tolist()
         return replace(costs, gradients=most[0], values=most[1])
 
     def everybody(self, x: Array) -> dict[str, Any]:
         network = self._network
-        if len(network.agents) == network.m or not network.sees_all:
+        if len(network.agents) == network.m or not network.session.sees_all:
             return {}
-        return {"mean": self.observer.mean(x), "rows_of_all": network.gather}
+        return {"mean": self.observer.mean(x), "rows_of_all": network.session.gather}
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)
@@ -292,8 +292,8 @@ def moved(problem: Problem | Saddle, network: Network | None) -> Problem | Saddl
     device = getattr(inner, "device", None)
     problem = problem if device is None else problem.to(device)
     if problem.device is not None:
-        simulated = isinstance(inner, Local) and not any(isinstance(each, Condition) for each in around)
-        rule = "a problem on a device needs the network gs.network.Local(graph), without conditions"
+        simulated = isinstance(inner, Local) and not any(isinstance(each, Fault) for each in around)
+        rule = "a problem on a device needs the network gs.network.Local(graph), without faults"
         require(simulated, rule, f"{type(network).__name__}, {problem.device}", "give the loss arrays of NumPy's")
         # Every step asks for it: once it is known, none has to wait for the device.
         _ = problem.has_lower_bound
@@ -320,7 +320,7 @@ def oracle_of(problem: Problem | Saddle, environment: Environment, method: Metho
     if sampling is not None:
         sampler = sampling.open(problem.loss, environment.network.agents, method.seed)
     network = environment.network
-    settle = network.settle if network.sees_all else lambda signal: signal
+    settle = network.session.all_reduce_signal if network.session.sees_all else lambda signal: signal
     return Oracle(problem.loss, costs, sampler, environment.timeline, settle)
 
 
@@ -355,7 +355,7 @@ def identity(context: Context, environment: Environment, method: str, output: st
     if problem.loss.has_value:
         rows["data"] = problem.objective(inside)
     each = np.stack([to_numpy(doubles(row)) for row in rows.values()], axis=1)
-    sums = network.observe(each, "sum") if network.sees_all else each.sum(axis=0)
+    sums = network.session.observe(each, "sum") if network.session.sees_all else each.sum(axis=0)
     # Devices need not add up in the same order twice.
     digits = 3 if problem.device is not None and problem.dtype == np.float32 else 7
     return {

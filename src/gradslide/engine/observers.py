@@ -14,8 +14,8 @@ from gradslide._support.errors import InputError
 from gradslide._support.types import Array
 from gradslide.engine.infeasibility import is_infeasible, is_unbounded, length, total
 from gradslide.engine.stopping import Checks
-from gradslide.network.base import Network
 from gradslide.network.coupling import NetworkCoupling
+from gradslide.network.protocol import Network
 from gradslide.problems.linear_map import LinearMap
 from gradslide.problems.problem import Objective
 from gradslide.problems.saddle import Saddle
@@ -78,16 +78,16 @@ class NetworkObserver:
         self._problem = problem
         self._network = network
         self._coupling = coupling
-        self._evaluator = CertificateEvaluator(problem, network, network.observe, problem.loss, is_free=True)
+        self._evaluator = CertificateEvaluator(problem, network, network.session.observe, problem.loss, is_free=True)
 
     def known(self, record: Record) -> Record:
         return record
 
     def mean(self, x: Array) -> Array:
-        return self._network.observe(x, "sum") / self._network.m
+        return self._network.session.observe(x, "sum") / self._network.m
 
     def objective(self, x: Array) -> float:
-        return float(self._network.observe(doubles(self._problem.objective(x)), "sum"))
+        return float(self._network.session.observe(doubles(self._problem.objective(x)), "sum"))
 
     def certificate(self, x: Array, lower: float) -> Certificate | None:
         if not math.isfinite(lower):
@@ -312,7 +312,7 @@ class Balance:
 
     def look(self, rows: Array) -> None:
         """At the rows of one outer iteration."""
-        total = float(np.linalg.norm(self._network.observe(doubles(rows), "sum")))
+        total = float(np.linalg.norm(self._network.session.observe(doubles(rows), "sum")))
         self._sum = max(total, _MEMORY * self._sum)
         self._size = max(self._size, self._total(rows))
 
@@ -338,7 +338,7 @@ class Balance:
         )
 
     def _total(self, rows: Array) -> float:
-        return float(self._network.observe(lengths(rows), "sum"))
+        return float(self._network.session.observe(lengths(rows), "sum"))
 
     def _smoothness(self) -> float:
         """Iterates have roundings, too, which a step of 1/L turns into those of gradients. 0 where L is unknown."""

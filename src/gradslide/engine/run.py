@@ -18,8 +18,8 @@ from gradslide.engine.observers import Metrics, is_finite
 from gradslide.engine.statement import Statement
 from gradslide.engine.stopping import Signal, Stop, has_doubled, has_grown
 from gradslide.methods.base import Context, Method
-from gradslide.network.base import Network
 from gradslide.network.clock import Clock
+from gradslide.network.protocol import Network
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.costs import Costs
@@ -183,7 +183,7 @@ class Run:
 
     def _settle(self, signal: Signal) -> Signal:
         """The most urgent signal of all processes, as far as it is known."""
-        self._told = max(self._told, Signal(self._context.network.settle(signal)))
+        self._told = max(self._told, Signal(self._context.network.session.all_reduce_signal(signal)))
         return self._told
 
     def _take_stock(self) -> None:
@@ -292,7 +292,7 @@ class Run:
         observed = due or exhausted is not None
         record = self._record(x, observed or (checked and self._stop.observes))
         if record is None:
-            return Status.DIVERGED if self._context.network.sees_all or exhausted else None
+            return Status.DIVERGED if self._context.network.session.sees_all or exhausted else None
         self.is_whole = True
         if self._looks_at(x, observed):
             self._take_stock()
@@ -323,7 +323,7 @@ class Run:
         """A snapshot was to be written."""
         self._told = Signal.NONE
         if is_written:
-            self._environment.network.saved()
+            self._environment.network.session.checkpointed()
 
     def _check(self) -> None:
         """Let the agents find out, with counted control rounds, what their targets are about."""

@@ -67,6 +67,9 @@ def solve(
     method = _default_method(problem) if method is None else adapted(method)
     network = Local(network) if isinstance(network, Graph) else network
     _check(problem, network, method, stop, warm_start, callback, record_every)
+    if network is not None:
+        network.session.connect()
+        _check_sizes(cast(Problem, problem), network)
     problem = moved(problem, network)
     _check_clock(problem, network, clock)
     _check_alike(problem, network, method, stop, output, record_every, checkpoint is None)
@@ -76,7 +79,7 @@ def solve(
     found = _last_saved(saver, network) if resume else None
     failures: list[StreamError] = []
     is_shared = network is not None and len(network.agents) < network.m
-    speaks = network is None or network.place[0] == 0
+    speaks = network is None or network.session.rank == 0
     with closing(
         Run(problem, network, method, stop, x0, warm_start, output, callback, record_every, clock, found is not None)
     ) as run:
@@ -126,8 +129,8 @@ def _saved(saver: Checkpoint, run: Run, run_id: dict[str, Any], network: Network
     """Write a checkpoint; whether it is on disk, in all places."""
     snapshot = run.snapshot()
     is_written = saver.write(snapshot, run_id)
-    if network is not None and network.place[1] > 1:
-        is_written = network.settle(not is_written) == 0
+    if network is not None and network.session.size > 1:
+        is_written = network.session.all_reduce_signal(not is_written) == 0
     if is_written:
         saver.forget(snapshot.iteration)
     return is_written
@@ -136,12 +139,12 @@ def _saved(saver: Checkpoint, run: Run, run_id: dict[str, Any], network: Network
 def _last_saved(saver: Checkpoint | None, network: Network | None) -> int | None:
     """The outer iteration that the run goes on from, if there is one on disk: the first process says which."""
     found = None if saver is None else saver.found()
-    if network is None or network.place[1] == 1:
+    if network is None or network.session.size == 1:
         return found
-    if found is None and network.place[0] == 0 and saver is not None:
+    if found is None and network.session.rank == 0 and saver is not None:
         saver.warn_of_missing_parts()
     # Counted from 2, since 0 is no signal and -1 stands for a single file.
-    said = network.settle(found + 2 if found is not None and network.place[0] == 0 else 0)
+    said = network.session.all_reduce_signal(found + 2 if found is not None and network.session.rank == 0 else 0)
     return said - 2 if said else None
 
 
@@ -174,11 +177,12 @@ def _check(
 
 def _check_alike(problem: Problem | Saddle, network: Network | None, *settings: object) -> None:
     """What all processes of a run must have alike, or they would wait for each other."""
-    if network is None or network.place[1] == 1:
+    if network is None or network.session.size == 1:
         return
     told = [problem.domain.norm, problem.mu, problem.d, problem.dtype, problem.loss.has_value, *settings]
     mark = int.from_bytes(hashlib.blake2b(repr(told).encode(), digest_size=7).digest())
-    largest, smallest = network.settle(mark), _MARKS - network.settle(_MARKS - mark)
+    reduce = network.session.all_reduce_signal
+    largest, smallest = reduce(mark), _MARKS - reduce(_MARKS - mark)
     rule = "all processes must be given the same method, stop, mu, dimension, precision and kind of loss"
     require(largest == smallest, rule, "others in another process", "run the same program everywhere")
 
@@ -208,12 +212,16 @@ def _check_network(problem: object, network: object) -> None:
         raise InputError(
             "network must be a Graph or a network", kind_of(network), "gs.Graph.ring(10), or Graph.from_networkx"
         )
-    agents = len(cast(Network, network).agents)
+
+
+def _check_sizes(problem: Problem, network: Network) -> None:
+    """As many agents in the problem as live here."""
+    agents = len(network.agents)
     require(
         problem.m == agents,
         "problem and network must have the same number of agents",
         f"{problem.m} and {agents}",
-        _fitting(problem.m, agents, cast(Network, network).m),
+        _fitting(problem.m, agents, network.m),
     )
 
 

@@ -21,7 +21,7 @@ class Frames:
 
     def __init__(self, network: Network, *, keep_means: bool = False) -> None:
         """keep_means: for whoever wants to work something out at them."""
-        self._network, self._keeps_means = network.aside(), keep_means
+        self._network, self._keeps_means = network.session.uncounted(), keep_means
         self._every = 1
         self.iterations: list[int] = []
         self.distances: list[list[float]] = []
@@ -50,11 +50,11 @@ class Frames:
         return {"iterations": [*self.iterations], "distances": [*self.distances]} if self.iterations else None
 
     def _keep(self, iteration: int, x: Array) -> None:
-        mean = self._network.observe(x, "sum") / self._network.m
+        mean = self._network.session.observe(x, "sum") / self._network.m
         own = np.linalg.norm(x - mean, axis=1, keepdims=True)
         self.means.append(mean if self._keeps_means else None)
         self.iterations.append(iteration)
-        self.distances.append([float(f"{distance:.3g}") for distance in self._network.gather(own)[:, 0]])
+        self.distances.append([float(f"{distance:.3g}") for distance in self._network.session.gather(own)[:, 0]])
 
     def _is_due(self, iteration: int) -> bool:
         return not self.iterations or iteration % self._every == 0

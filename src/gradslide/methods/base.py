@@ -15,8 +15,8 @@ from gradslide._support.errors import InputError, kind_of, unknown_name
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.graphs.mixing import MIXINGS, Mixing
-from gradslide.network.base import Network
 from gradslide.network.coupling import COUPLINGS, Coupling
+from gradslide.network.protocol import Network
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Objective
 from gradslide.results.pace import Pace

@@ -68,7 +68,7 @@ def slide(
     alphas = np.where(t == 1, row.alpha(1), row.alpha(2))
     steps = Steps(row.p, 1 / row.q, alphas, etas, context.problem.mu + etas + row.p)
     bars, weight, spare = (None, 1.0, ()) if into is None else into
-    found = context.network.at_once(
+    found = context.network.batch(
         row.T * context.coupling.exchanges,
         x,
         lambda: slider.slide(Point(x, x_before, *dual, y), steps, bars, weight, spare),
@@ -98,7 +98,7 @@ def _plain(context: Context, x: Array, x_before: Array, dual: Dual, y: Array, ro
 def slider_of(context: Context) -> Slider | DeviceSlider | None:
     """Compiled code, if all agents are in one place and their sets are known to it."""
     coupling, network, x = context.coupling, context.network, context.x0
-    if not (type(coupling) in COUPLINGS.values() and network.is_together):
+    if not (type(coupling) in COUPLINGS.values() and network.is_local):
         return None
     sets = sets_of(context.domain)
     if sets is None:

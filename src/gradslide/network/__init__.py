@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from gradslide._support.errors import InputError
-from gradslide.network.base import Network
-from gradslide.network.conditions import Bursty, Compressed, Lossy, Noisy, Sleeping, Stragglers, Varying
 from gradslide.network.counted import Counted
 from gradslide.network.delayed import Delayed
+from gradslide.network.faults import Bursty, Compressed, Lossy, Noisy, Sleeping, Stragglers, Varying
 from gradslide.network.local import Local
 from gradslide.network.mpi.network import MPI
+from gradslide.network.protocol import Network
 
 if TYPE_CHECKING:
     from gradslide.network.peers.network import Peers

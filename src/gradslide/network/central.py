@@ -5,64 +5,71 @@ from typing import NoReturn
 from gradslide._support.errors import InputError
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Reduction, WorkOut
+from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
-from gradslide.network.local import reduced
-from gradslide.network.riding import Riding
+from gradslide.network.costs import CostModel
+from gradslide.network.piggyback import Piggybacking
+from gradslide.network.protocol import Compute, Reduction
 
 
-class Central(Riding):
-    """The blocks of one problem, on one machine: sums are free, and there is nobody to talk to."""
+class Central(Piggybacking):
+    """The blocks of one problem, on one machine: reductions are free, and there are no neighbours."""
 
     def __init__(self, m: int) -> None:
         super().__init__()
         self.m = m
         self.agents = range(m)
+        self.costs = _Free()
 
     @property
     def graph(self) -> Graph:
-        return self._none()
+        return _refuse()
 
     @property
     def laplacian(self) -> Array:
-        return self._none()
+        return _refuse()
 
-    @property
-    def norm_rounds(self) -> int:
-        return self._none()
+    def _combine(self, v: Array, weights: Array) -> Array:
+        return _refuse()
 
-    @property
-    def survey_rounds(self) -> int:
-        return self._none()
-
-    def survey(self, values: Array, work_out: WorkOut) -> Array:
-        return self._none()
-
-    def survey_size(self, values: Array, answer: Array) -> int:
-        return self._none()
-
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
-        return self._none()
+    def survey(self, values: Array, compute: Compute) -> Array:
+        return _refuse()
 
     def norm_bound(self) -> float:
-        return self._none()
-
-    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
-        return self._none()
-
-    def control_rounds(self, reduction: Reduction) -> int:
-        return 0
-
-    def post_size(self, values: Array, reduction: Reduction) -> int:
-        return 0
+        return _refuse()
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return reduced(values, reduction)
 
-    def observe(self, values: Array, reduction: Reduction) -> Array:
-        return reduced(values, reduction)
 
-    def _none(self) -> NoReturn:
-        raise InputError(
-            "this method needs a network", "a saddle point problem, which has none", "use gs.PDS() or gs.CondatVu()"
-        )
+class _Free(CostModel):
+    """Reductions cost nothing; there is nothing else."""
+
+    def __init__(self) -> None:
+        return
+
+    def control_rounds(self, reduction: str) -> int:
+        return 0
+
+    def reduce_floats(self, values: Array, reduction: str) -> int:
+        return 0
+
+    def exchange_floats(self, v: Array, encoding: Compressor | None = None) -> int:
+        return _refuse()
+
+    @property
+    def survey_rounds(self) -> int:
+        return _refuse()
+
+    def survey_floats(self, values: Array, answer: Array) -> int:
+        return _refuse()
+
+    @property
+    def norm_rounds(self) -> int:
+        return _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise InputError(
+        "this method needs a network", "a saddle point problem, which has none", "use gs.PDS() or gs.CondatVu()"
+    )

@@ -6,9 +6,9 @@ import numpy as np
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.types import Array
-from gradslide.network.base import Done, Network, Reduction, WorkOut
+from gradslide.network.clock import Timeline
 from gradslide.network.compressors import Compressor
-from gradslide.network.timeline import Timeline
+from gradslide.network.protocol import Compute, Done, Network, Reduction
 from gradslide.network.wrapper import Wrapper
 from gradslide.results.costs import Costs
 
@@ -18,67 +18,64 @@ _DOUBLE = np.dtype(np.float64).itemsize
 class Counted(Wrapper):
     """The same network, with every exchange entered into `costs` and on the timeline. Observations stay free.
 
-    What rides on exchanges is counted in floats when it is posted; on the timeline its few bytes are neglected.
+    Piggybacked reductions are counted in floats when they start; on the timeline their few bytes are neglected.
     """
 
     def __init__(self, network: Network, costs: Costs, timeline: Timeline | None = None) -> None:
         super().__init__(network)
-        self._costs = costs
+        self.is_local = self._network.is_local
+        self._spent = costs
         self._timeline = timeline
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         return self._exchanged(1, v, encoding, lambda: self._network.combine(v, weights, encoding))
 
-    @property
-    def is_together(self) -> bool:
-        return self._network.is_together
+    def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
+        return self._exchanged(exchanges, v, None, lambda: self._network.batch(exchanges, v, compute))
 
-    def at_once(self, exchanges: int, v: Array, work: Callable[[], Done]) -> Done:
-        return self._exchanged(exchanges, v, None, lambda: self._network.at_once(exchanges, v, work))
-
-    def _exchanged(self, exchanges: int, v: Array, encoding: Compressor | None, work: Callable[[], Done]) -> Done:
-        # A lone agent has nobody to talk to.
+    def _exchanged(self, exchanges: int, v: Array, encoding: Compressor | None, compute: Callable[[], Done]) -> Done:
+        # A lone agent has no neighbours.
         if self.m == 1:
-            return work()
-        costs = self._costs
-        started = costs.now()
-        costs.rounds += exchanges
-        floats = self._network.exchange_size(v, encoding)
-        costs.floats_sent += exchanges * floats
+            return compute()
+        spent, costs = self._spent, self.costs
+        started = spent.now()
+        spent.rounds += exchanges
+        floats = costs.exchange_floats(v, encoding)
+        spent.floats_sent += exchanges * floats
         if self._timeline is not None:
             self._timeline.exchange(floats / self._messages * v.dtype.itemsize, exchanges)
-        result = work()
-        costs.pace.add_exchanges(exchanges, costs.now() - started)
+        result = compute()
+        spent.pace.add_exchanges(exchanges, spent.now() - started)
         return result
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         values = to_numpy(values)
-        self._control(self._network.control_rounds(reduction), values.nbytes / len(values))
-        return super().agree(values, reduction)
+        self._control(self.costs.control_rounds(reduction), values.nbytes / len(values))
+        return self._network.agree(values, reduction)
 
-    def post(self, values: Array, reduction: Reduction) -> None:
-        self._costs.floats_sent += self._network.post_size(values, reduction)
-        super().post(values, reduction)
+    def start_reduce(self, values: Array, reduction: Reduction) -> None:
+        self._spent.floats_sent += self.costs.reduce_floats(values, reduction)
+        self._network.start_reduce(values, reduction)
 
-    def survey(self, values: Array, work_out: WorkOut) -> Array:
-        answer = super().survey(values, work_out)
-        rounds, floats = self._network.survey_rounds, self._network.survey_size(values, answer)
-        self._costs.floats_sent += floats
+    def survey(self, values: Array, compute: Compute) -> Array:
+        answer = self._network.survey(values, compute)
+        rounds, floats = self.costs.survey_rounds, self.costs.survey_floats(values, answer)
+        self._spent.floats_sent += floats
         # Spread evenly over the rounds.
         self._control(rounds, floats / max(1, self._messages * rounds) * _DOUBLE)
         return answer
 
     def norm_bound(self) -> float:
-        self._control(self._network.norm_rounds, _DOUBLE)
-        return super().norm_bound()
+        self._control(self.costs.norm_rounds, _DOUBLE)
+        return self._network.norm_bound()
 
     @property
     def _messages(self) -> int:
-        """Of one exchange."""
+        """Of one exchange, of all agents."""
         return 2 * len(self.graph.edges)
 
     def _control(self, rounds: int, size: float) -> None:
         """Rounds in which every agent sends so many bytes."""
-        self._costs.control_rounds += rounds
+        self._spent.control_rounds += rounds
         if self._timeline is not None:
             self._timeline.exchange(size, rounds)

@@ -9,7 +9,7 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import dot, is_numpy, like
 from gradslide._support.errors import unknown_name
 from gradslide._support.types import Array
-from gradslide.network.base import Network
+from gradslide.network.protocol import Network
 
 # Entries of an array from which on columns are looked at a few at a time, but no fewer than these.
 _LARGE, _NARROWEST = 1 << 16, 16
@@ -91,18 +91,18 @@ class _NodeForm:
     def _columns(self, x: Array) -> Iterator[Array]:
         """x, a few columns at a time where it is so large that more arrays of its size would be felt; not where other
         processes would have to take as many steps."""
-        if not (self._network.is_together and is_numpy(x)):
+        if not (self._network.is_local and is_numpy(x)):
             return iter((x,))
         width = max(_NARROWEST, _LARGE // max(1, len(x)))
         return (x[:, first : first + width] for first in range(0, x.shape[1], width))
 
     def _centred(self, v: Array) -> Array:
         """v less its mean over all agents: an observation."""
-        return v - like(self._network.observe(v, "sum") / self._network.m, v)
+        return v - like(self._network.session.observe(v, "sum") / self._network.m, v)
 
     def _inner(self, a: Array, b: Array) -> float:
         """<a, b> over all agents, in double precision: an observation."""
-        return float(self._network.observe(dot(a, b), "sum"))
+        return float(self._network.session.observe(dot(a, b), "sum"))
 
 
 class Incidence(_NodeForm):

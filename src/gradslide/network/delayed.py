@@ -5,8 +5,8 @@ import time
 from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network, Reduction, WorkOut
 from gradslide.network.compressors import Compressor
+from gradslide.network.protocol import Compute, Network, Reduction
 from gradslide.network.wrapper import Wrapper
 
 
@@ -23,13 +23,13 @@ class Delayed(Wrapper):
         return super().combine(v, weights, encoding)
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
-        time.sleep(self._seconds * self._network.control_rounds(reduction))
+        time.sleep(self._seconds * self.costs.control_rounds(reduction))
         return super().agree(values, reduction)
 
-    def survey(self, values: Array, work_out: WorkOut) -> Array:
-        time.sleep(self._seconds * self._network.survey_rounds)
-        return super().survey(values, work_out)
+    def survey(self, values: Array, compute: Compute) -> Array:
+        time.sleep(self._seconds * self.costs.survey_rounds)
+        return super().survey(values, compute)
 
     def norm_bound(self) -> float:
-        time.sleep(self._seconds * self._network.norm_rounds)
+        time.sleep(self._seconds * self.costs.norm_rounds)
         return super().norm_bound()

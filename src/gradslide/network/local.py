@@ -1,19 +1,42 @@
 """All agents in one process, as rows of one array: a simulation that counts what a real network would spend."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import array_api_compat as compat
 import numpy as np
-from array_api_compat import array_namespace
 
 from gradslide._support.arrays import checked_device, is_numpy, sparse_like, to_numpy
+from gradslide._support.errors import kind_of, require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Done, Reduction, WorkOut
-from gradslide.network.compressors import Compressor
-from gradslide.network.exact_sums import exact_sum
-from gradslide.network.on_graph import OnGraph, require_reduction
+from gradslide.network.collectives import exact_sum, reduced
+from gradslide.network.costs import CostModel, NormSource
+from gradslide.network.piggyback import Piggybacking
+from gradslide.network.protocol import Compute, Reduction
+
+
+class OnGraph(Piggybacking):
+    """A network over a known graph, whose costs are those of all agents, wherever they live."""
+
+    agents: Sequence[int]
+
+    def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
+        name = type(self).__name__
+        require(isinstance(graph, Graph), f"{name} needs a graph", kind_of(graph), "for example gs.Graph.ring(10)")
+        super().__init__()
+        self.graph = graph
+        self.m = graph.m
+        self.laplacian: Array = graph.laplacian
+        self._exact_norm = exact_norm
+        norm: NormSource = "known" if exact_norm else "flooded"
+        self.costs = CostModel(graph, 2 * len(graph.edges), 2 * (graph.m - 1), graph.m - 1, norm)
+
+    def __repr__(self) -> str:
+        return repr(self.graph)
+
+    def norm_bound(self) -> float:
+        return self.graph.laplacian_norm if self._exact_norm else self.graph.norm_bound
 
 
 class Local(OnGraph):
@@ -25,52 +48,33 @@ class Local(OnGraph):
     of NumPy's.
     """
 
-    is_together: ClassVar[bool] = True
+    is_local: ClassVar[bool] = True
 
     def __init__(self, graph: Graph, *, exact_norm: bool = True, device: Any = None) -> None:
         super().__init__(graph, exact_norm=exact_norm)
+        self.agents = range(graph.m)
         self.device = None if device is None else checked_device(device)
         self._cast: dict[tuple[int, str, str], Any] = {}
 
-    @property
-    def agents(self) -> range:
-        return range(self.m)
-
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
-        self._move()
+    def _combine(self, v: Array, weights: Array) -> Array:
+        if is_numpy(v) and weights.dtype == v.dtype:
+            return weights @ v
         return self._as(weights, v) @ v
 
-    def at_once(self, exchanges: int, v: Array, work: Callable[[], Done]) -> Done:
-        self._move(exchanges)
-        return work()
-
-    def survey(self, values: Array, work_out: WorkOut) -> Array:
-        return work_out(self.graph, to_numpy(values))
+    def survey(self, values: Array, compute: Compute) -> Array:
+        return compute(self.graph, to_numpy(values))
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
-        # Decisions hang on it, and must be the same wherever the agents live.
+        # Decisions depend on it, and must be the same wherever the agents live.
         values = to_numpy(values)
         if reduction == "sum" and values.dtype.kind == "f":
             return exact_sum(values, self.m, np.asarray, np.asarray)
         return reduced(values, reduction)
 
-    def observe(self, values: Array, reduction: Reduction) -> Array:
-        return reduced(values, reduction)
-
     def _as(self, weights: Array, v: Array) -> Array:
-        """The weights in v's precision, so that float32 stays float32, and where v is."""
-        if is_numpy(v) and weights.dtype == v.dtype:
-            return weights
+        """The weights in v's precision, so that float32 stays float32, and on v's device."""
         key = (id(weights), str(v.dtype), str(compat.device(v)))
         if key not in self._cast:
-            # The original is kept beside its copy: its id stays taken as long as the entry lives.
+            # The original is stored beside its copy: its id stays taken as long as the entry lives.
             self._cast[key] = (weights, sparse_like(weights, v))
         return self._cast[key][1]
-
-
-def reduced(values: Array, reduction: Reduction) -> Array:
-    """One value from the rows of all agents, among NumPy's arrays."""
-    require_reduction(reduction)
-    xp = np if is_numpy(values) else array_namespace(values)
-    reduce = xp.max if reduction == "max" else xp.any if reduction == "or" else xp.sum
-    return reduce(values, axis=0) if xp is np else to_numpy(reduce(values, axis=0))

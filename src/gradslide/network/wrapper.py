@@ -1,123 +1,105 @@
 """A network around another one."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from gradslide._support.errors import InputError, kind_of
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Done, Network, Reduction, WorkOut
 from gradslide.network.compressors import Compressor
 from gradslide.network.local import Local
+from gradslide.network.protocol import Compute, Done, Network, Reduction, Session
 
 
 class Wrapper:
-    """Passes everything on; subclasses change what they are about. An exchange must be one of the network within: what
-    rides along moves there."""
+    """Forwards all operations to the network within; subclasses override those that they change.
+
+    An exchange of a wrapper is one of the network within, which moves the piggybacked reductions on.
+    """
+
+    # A wrapper that does something with every exchange cannot do several at once.
+    is_local: bool = False
 
     def __init__(self, network: Network | Graph) -> None:
         if not (isinstance(network, Graph) or hasattr(network, "combine")):
             rule = f"{type(self).__name__} needs a network"
             raise InputError(rule, kind_of(network), "for example gs.network.Local(graph)")
         self._network: Network = Local(network) if isinstance(network, Graph) else network
+        self.graph, self.m, self.agents = self._network.graph, self._network.m, self._network.agents
+        self.laplacian = self._network.laplacian
+        self.costs = self._network.costs
 
-    def begin(self) -> None:
-        self._network.begin()
-
-    def memory(self) -> Any:
-        return self._network.memory()
-
-    def recall(self, memory: Any) -> None:
-        self._network.recall(memory)
-
-    def saved(self) -> None:
-        self._network.saved()
+    @property
+    def session(self) -> Session:
+        return self._network.session
 
     def __repr__(self) -> str:
         """As the network within: a wrapper that changes what arrives says so."""
         return repr(self._network)
 
-    @property
-    def graph(self) -> Graph:
-        return self._network.graph
-
-    @property
-    def m(self) -> int:
-        return self._network.m
-
-    @property
-    def agents(self) -> Sequence[int]:
-        return self._network.agents
-
-    @property
-    def laplacian(self) -> Array:
-        return self._network.laplacian
-
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         return self._network.combine(v, weights, encoding)
 
-    @property
-    def is_together(self) -> bool:
-        """Not where a wrapper has something to do with every exchange."""
-        return False
-
-    def at_once(self, exchanges: int, v: Array, work: Callable[[], Done]) -> Done:
-        return self._network.at_once(exchanges, v, work)
+    def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
+        return self._network.batch(exchanges, v, compute)
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return self._network.agree(values, reduction)
 
-    def post(self, values: Array, reduction: Reduction) -> None:
-        self._network.post(values, reduction)
+    def start_reduce(self, values: Array, reduction: Reduction) -> None:
+        self._network.start_reduce(values, reduction)
 
-    def arrived(self, reduction: Reduction | None = None) -> list[Array]:
-        return self._network.arrived(reduction)
+    def completed(self, reduction: Reduction | None = None) -> list[Array]:
+        return self._network.completed(reduction)
 
-    def post_size(self, values: Array, reduction: Reduction) -> int:
-        return self._network.post_size(values, reduction)
-
-    def survey(self, values: Array, work_out: WorkOut) -> Array:
-        return self._network.survey(values, work_out)
-
-    @property
-    def survey_rounds(self) -> int:
-        return self._network.survey_rounds
-
-    def survey_size(self, values: Array, answer: Array) -> int:
-        return self._network.survey_size(values, answer)
+    def survey(self, values: Array, compute: Compute) -> Array:
+        return self._network.survey(values, compute)
 
     def norm_bound(self) -> float:
         return self._network.norm_bound()
 
-    @property
-    def norm_rounds(self) -> int:
-        return self._network.norm_rounds
 
-    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
-        return self._network.exchange_size(v, encoding)
-
-    def control_rounds(self, reduction: Reduction) -> int:
-        return self._network.control_rounds(reduction)
-
-    def observe(self, values: Array, reduction: Reduction) -> Array:
-        return self._network.observe(values, reduction)
-
-    def settle(self, wish: int) -> int:
-        return self._network.settle(wish)
+class StatefulWrapper(Wrapper, ABC):
+    """A wrapper with state of its own, which begins, is saved and resumes with that of the network within."""
 
     @property
-    def sees_all(self) -> bool:
-        return self._network.sees_all
+    def session(self) -> Session:
+        return cast(Session, _StatefulSession(self, self._network.session))
 
-    @property
-    def place(self) -> tuple[int, int]:
-        return self._network.place
+    @abstractmethod
+    def _begin(self) -> None:
+        """Forget earlier runs."""
 
-    def gather(self, rows: Array) -> Array:
-        return self._network.gather(rows)
+    @abstractmethod
+    def _checkpoint(self) -> tuple[Any, ...]:
+        """The state: arrays, numbers, strings, tuples and lists."""
 
-    def aside(self) -> Network:
-        return self._network.aside()
+    @abstractmethod
+    def _resume(self, *state: Any) -> None:
+        """Go on from what `_checkpoint` returned."""
+
+
+class _StatefulSession:
+    """The session of the network within, but for the wrapper's state."""
+
+    def __init__(self, wrapper: StatefulWrapper, session: Session) -> None:
+        self._wrapper, self._session = wrapper, session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def begin(self) -> None:
+        self._session.begin()
+        self._wrapper._begin()
+
+    def checkpoint(self) -> Any:
+        return *self._wrapper._checkpoint(), self._session.checkpoint()
+
+    def resume(self, state: Any) -> None:
+        *own, within = state
+        self._wrapper._resume(*own)
+        self._session.resume(within)
 
 
 def wrappers(network: Network) -> Iterator[Wrapper]:

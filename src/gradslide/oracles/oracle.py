@@ -9,7 +9,7 @@ from gradslide._support.errors import InputError, StreamEnded, StreamError, Wait
 from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import require_shape
-from gradslide.network.timeline import Timeline
+from gradslide.network.clock import Timeline
 from gradslide.oracles.base import Sampler
 from gradslide.results.costs import Costs
 from gradslide.results.pace import Pace

@@ -246,9 +246,9 @@ def test_restarts_and_an_unknown_L_cost_control_rounds():
     graph, problem, stop = gs.Graph.random(7, 3, seed=2), small_problem(), gs.Stop(iterations=10)
     network = gs.network.Local(graph)
     known = gs.solve(problem, graph, gs.AcceleratedTracking(restart=True, step_size=0.1), stop=stop).costs
-    assert known.control_rounds == 10 * network.control_rounds("sum") > 0
+    assert known.control_rounds == 10 * network.costs.control_rounds("sum") > 0
     found = gs.solve(problem, graph, gs.AcceleratedTracking(), stop=stop).costs
-    assert found.control_rounds == network.control_rounds("max") == graph.diameter
+    assert found.control_rounds == network.costs.control_rounds("max") == graph.diameter
 
 
 def test_a_run_that_goes_on_later_gives_the_same_bits(tmp_path):

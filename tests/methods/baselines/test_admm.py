@@ -175,7 +175,7 @@ def test_an_iteration_takes_one_exchange():
     assert costs.floats_sent == 13 * 2 * len(graph.edges) * problem.d
     defaults = gs.solve(problem, graph, gs.ADMM(), stop=gs.Stop(iterations=12)).costs
     assert defaults.rounds == 13
-    assert defaults.control_rounds == gs.network.Local(graph).control_rounds("max")
+    assert defaults.control_rounds == gs.network.Local(graph).costs.control_rounds("max")
 
 
 def test_the_gradients_of_the_local_solver_are_counted():

@@ -133,7 +133,7 @@ def test_the_norm_is_found_by_the_agents_unless_it_is_given():
     problem, graph = setting("free", 0.0)
     network, stop = gs.network.Local(graph, exact_norm=False), gs.Stop(iterations=2)
     found = gs.solve(problem, network, gs.DCS(), stop=stop)
-    assert found.costs.control_rounds == network.norm_rounds > 0
+    assert found.costs.control_rounds == network.costs.norm_rounds > 0
     assert found.parameters["A_norm"] == graph.norm_bound
     given = gs.solve(problem, network, gs.DCS(norm=graph.norm_bound), stop=stop)
     assert given.costs.control_rounds == 0

@@ -17,7 +17,7 @@ import gradslide as gs
 from gradslide.experiments import build
 from gradslide.experiments.run import run_spec
 from gradslide.experiments.spec import read_spec
-from gradslide.network.timeline import Timeline
+from gradslide.network.clock import Timeline
 from gradslide.oracles import Oracle
 from gradslide.results.costs import Costs
 

@@ -132,7 +132,7 @@ def test_what_the_defaults_cost():
     costs = gs.solve(problem, graph, gs.DLM(), stop=gs.Stop(iterations=20)).costs
     assert costs.gradients == 20
     assert costs.rounds == 21
-    assert costs.control_rounds == network.control_rounds("max")
+    assert costs.control_rounds == network.costs.control_rounds("max")
 
 
 # ---- how it starts and goes on

@@ -213,7 +213,7 @@ def test_the_default_steps_come_from_16_samples_and_are_counted(mu, batch):
     solution = gs.solve(problem, graph, method, stop=gs.Stop(iterations=10))
     network = gs.network.Local(graph)
     assert solution.costs.samples == 16 + 10 * batch
-    assert solution.costs.control_rounds == network.control_rounds("max") + network.control_rounds("sum")
+    assert solution.costs.control_rounds == network.costs.control_rounds("max") + network.costs.control_rounds("sum")
     assert solution.parameters["step_size"] == pytest.approx(longest if mu == 0 else h * longest)
     a_k = [longest / math.sqrt(k + 1 / h**2) if mu == 0 else 1 / (1 / (h * longest) + mu * k / 2) for k in range(10)]
     states = iterates(problem, graph, method, gs.Stop(iterations=10))

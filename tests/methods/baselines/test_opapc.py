@@ -182,7 +182,7 @@ def test_a_bound_on_the_norm_serves_as_well_and_is_paid_for_once(tmp_path):
     for iterations in (1, 200, 400):
         stop = gs.Stop(iterations=iterations)
         solution = gs.solve(problem, network, gs.OPAPC(L=9.0), stop=stop, checkpoint=tmp_path / "run.npz")
-        assert solution.costs.control_rounds == network.norm_rounds
+        assert solution.costs.control_rounds == network.costs.norm_rounds
     np.testing.assert_allclose(solution.x, np.tile(reference(problem).x, (7, 1)), atol=1e-6)
 
 

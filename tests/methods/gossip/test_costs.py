@@ -91,7 +91,9 @@ def test_sliding_needs_no_graph_and_weighs_all_agents_alike():
     given = gs.AutoPDS(L=5.0, R=0.5)
     assert gs.solve(problem, graph, given, stop=gs.Stop(iterations=3)).costs.control_rounds == 0
     network = gs.network.Local(graph, exact_norm=False)
-    assert gs.solve(problem, network, given, stop=gs.Stop(iterations=3)).costs.control_rounds == network.norm_rounds
+    assert (
+        gs.solve(problem, network, given, stop=gs.Stop(iterations=3)).costs.control_rounds == network.costs.norm_rounds
+    )
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="exact"), 30, record_every=30)
     firsts = [state for state in states if state.k == 1]
     assert firsts

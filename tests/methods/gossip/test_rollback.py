@@ -40,8 +40,8 @@ class InHandfuls(Wrapper):
         super().__init__(network)
         self._waiting = []
 
-    def arrived(self, reduction=None):
-        self._waiting += super().arrived(reduction)
+    def completed(self, reduction=None):
+        self._waiting += super().completed(reduction)
         come, self._waiting = (self._waiting, []) if len(self._waiting) >= 4 else ([], self._waiting)
         return come
 

@@ -357,7 +357,7 @@ def test_seeds_fix_what_happens(name):
     np.testing.assert_array_equal(masks(LINKS[name](GRAPH), 20), seen)
     assert (masks(LINKS[name](GRAPH, seed=1), 20) != seen).any()
     assert (masks(first, 20) != seen).any()
-    first.begin()
+    first.session.begin()
     assert first.delivered.all()
     np.testing.assert_array_equal(masks(first, 20), seen)
 
@@ -366,7 +366,7 @@ def test_what_happens_in_an_exchange_does_not_hang_on_those_before():
     """Without chains, an exchange draws what its number says, whatever was asked for in earlier ones."""
     one, other = network.Lossy(GRAPH, 0.3), network.Lossy(GRAPH, 0.3)
     seen = masks(one, 10)
-    other.recall((7, None, other.memory()[2]))
+    other.session.resume((7, None, other.session.checkpoint()[2]))
     np.testing.assert_array_equal(masks(other, 3), seen[7:])
 
 
@@ -389,18 +389,18 @@ def test_two_of_a_kind_and_two_kinds_draw_apart():
 def test_a_condition_goes_on_from_what_it_remembers(name):
     first = network.Lossy(ALL[name](network.Bursty(GRAPH, 0.2)), 0.1)
     v = rows(GRAPH.m)
-    start = first.memory()
+    start = first.session.checkpoint()
     for _ in range(7):
         first.combine(v, GRAPH.laplacian)
-    memory = first.memory()
+    memory = first.session.checkpoint()
     later = [first.combine(v, GRAPH.laplacian) for _ in range(7)]
     again = network.Lossy(ALL[name](network.Bursty(GRAPH, 0.2)), 0.1)
-    again.recall(memory)
+    again.session.resume(memory)
     np.testing.assert_array_equal([again.combine(v, GRAPH.laplacian) for _ in range(7)], later)
-    first.recall(memory)
+    first.session.resume(memory)
     np.testing.assert_array_equal([first.combine(v, GRAPH.laplacian) for _ in range(7)], later)
     fresh = network.Lossy(ALL[name](network.Bursty(GRAPH, 0.2)), 0.1)
-    first.recall(start)
+    first.session.resume(start)
     for _ in range(5):
         np.testing.assert_array_equal(first.combine(v, GRAPH.laplacian), fresh.combine(v, GRAPH.laplacian))
 
@@ -412,13 +412,13 @@ def test_a_condition_goes_on_from_what_it_remembers(name):
 def test_control_messages_sizes_and_observations_pass(name):
     local = network.Local(GRAPH, exact_norm=False)
     condition, v = ALL[name](local), rows(GRAPH.m)
-    assert condition.exchange_size(v) == local.exchange_size(v) == 2 * len(GRAPH.edges) * 3
+    assert condition.costs.exchange_floats(v) == local.costs.exchange_floats(v) == 2 * len(GRAPH.edges) * 3
     assert condition.norm_bound() == local.norm_bound()
-    assert condition.norm_rounds == local.norm_rounds > 0
+    assert condition.costs.norm_rounds == local.costs.norm_rounds > 0
     for reduction in ("max", "sum"):
-        assert condition.control_rounds(reduction) == local.control_rounds(reduction)
+        assert condition.costs.control_rounds(reduction) == local.costs.control_rounds(reduction)
         np.testing.assert_array_equal(condition.agree(v, reduction), local.agree(v, reduction))
-        np.testing.assert_array_equal(condition.observe(v, reduction), local.observe(v, reduction))
+        np.testing.assert_array_equal(condition.session.observe(v, reduction), local.session.observe(v, reduction))
     assert condition.delivered.all()
 
 
@@ -524,7 +524,6 @@ def test_weights_that_do_not_fit_the_graph_are_refused(weights, words):
 
 
 def test_all_agents_must_be_here():
-    class Part(network.Local):
-        agents = range(3)
-
-    check_message(lambda: network.Lossy(Part(GRAPH), 0.1), ["all agents in one process", "3 of 12"])
+    part = network.Local(GRAPH)
+    part.agents = range(3)
+    check_message(lambda: network.Lossy(part, 0.1), ["all agents in one process", "3 of 12"])

@@ -91,7 +91,7 @@ def test_noise_is_new_in_every_exchange_and_alike_in_every_run():
     second = network.Noisy(GRAPH, 0.5)
     again = [second.combine(v, GRAPH.laplacian) - GRAPH.laplacian @ v for _ in range(2)]
     np.testing.assert_array_equal(again, noise)
-    first.begin()
+    first.session.begin()
     np.testing.assert_array_equal(first.combine(v, GRAPH.laplacian) - GRAPH.laplacian @ v, noise[0])
     other = network.Noisy(GRAPH, 0.5, seed=1)
     assert np.abs(other.combine(v, GRAPH.laplacian) - GRAPH.laplacian @ v - noise[0]).max() > 0.1
@@ -211,7 +211,7 @@ def test_rounding_is_new_in_every_exchange_and_alike_in_every_run():
     results = [first.combine(v, GRAPH.laplacian) for _ in range(3)]
     assert np.abs(results[0] - results[1]).max() > 0.1
     np.testing.assert_array_equal([second.combine(v, GRAPH.laplacian) for _ in range(3)], results)
-    second.begin()
+    second.session.begin()
     np.testing.assert_array_equal(second.combine(v, GRAPH.laplacian), results[0])
     other = network.Compressed(GRAPH, ROUGH, seed=1)
     assert np.abs(other.combine(v, GRAPH.laplacian) - results[0]).max() > 0.1
@@ -221,7 +221,11 @@ def test_a_method_that_encodes_by_itself_is_left_alone():
     v, plain = rows(), network.Local(GRAPH)
     condition = network.Compressed(GRAPH, ROUGH)
     np.testing.assert_array_equal(condition.combine(v, GRAPH.laplacian, TOP), plain.combine(v, GRAPH.laplacian))
-    assert condition.exchange_size(v, TOP) == plain.exchange_size(v, TOP) != condition.exchange_size(v)
+    assert (
+        condition.costs.exchange_floats(v, TOP)
+        == plain.costs.exchange_floats(v, TOP)
+        != condition.costs.exchange_floats(v)
+    )
 
 
 @pytest.mark.parametrize("compressor", [compressors.TopK(share=0.1), compressors.Quantization()])
@@ -229,8 +233,8 @@ def test_a_method_that_encodes_by_itself_is_left_alone():
 def test_floats_are_counted_after_compression(compressor, dtype):
     v = rows(d=100, dtype=dtype)
     condition = network.Lossy(network.Compressed(network.Delayed(GRAPH, 0), compressor), 0.1)
-    assert condition.exchange_size(v) == 2 * len(GRAPH.edges) * compressor.floats(v)
-    assert condition.exchange_size(v) < network.Local(GRAPH).exchange_size(v) / 3
+    assert condition.costs.exchange_floats(v) == 2 * len(GRAPH.edges) * compressor.floats(v)
+    assert condition.costs.exchange_floats(v) < network.Local(GRAPH).costs.exchange_floats(v) / 3
 
 
 def test_only_the_outer_one_of_two_compresses():
@@ -239,7 +243,7 @@ def test_only_the_outer_one_of_two_compresses():
     np.testing.assert_array_equal(
         twice.combine(v, GRAPH.laplacian), network.Compressed(GRAPH, TOP).combine(v, GRAPH.laplacian)
     )
-    assert twice.exchange_size(v) == 2 * len(GRAPH.edges) * TOP.floats(v)
+    assert twice.costs.exchange_floats(v) == 2 * len(GRAPH.edges) * TOP.floats(v)
 
 
 def test_a_lone_agent_keeps_what_it_has():
@@ -291,10 +295,10 @@ def test_they_go_on_from_what_they_remember():
     first, v = make(), rows()
     for _ in range(4):
         first.combine(v, GRAPH.laplacian)
-    memory = first.memory()
+    memory = first.session.checkpoint()
     later = [first.combine(v, GRAPH.laplacian) for _ in range(4)]
     second = make()
-    second.recall(memory)
+    second.session.resume(memory)
     np.testing.assert_array_equal([second.combine(v, GRAPH.laplacian) for _ in range(4)], later)
 
 

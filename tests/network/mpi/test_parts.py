@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide.engine import checkpoints
-from gradslide.network.exact_sums import exact_sum
+from gradslide.network.collectives import exact_sum
 from gradslide.network.mpi.exchange import layout_of
 from gradslide.network.mpi.partition import _candidates, cut, partition
 from gradslide.network.mpi.world import declared_size

@@ -46,8 +46,8 @@ def test_a_sum_goes_up_the_tree_and_down(name):
     tree, local = Tree(graph), network.Local(graph)
     ways = [OverTree(tree, i, values[i]) for i in range(graph.m)]
     floats = passed(graph, ways)
-    assert ways[0].step == local.control_rounds("sum")
-    assert floats.sum() == local.post_size(values, "sum")
+    assert ways[0].step == local.costs.control_rounds("sum")
+    assert floats.sum() == local.costs.reduce_floats(values, "sum")
     np.testing.assert_array_equal(floats, [3 * tree.links(i) for i in range(graph.m)])
     assert len({way.values.tobytes() for way in ways}) == 1
     np.testing.assert_allclose(ways[0].values, values.sum(axis=0), rtol=1e-13)
@@ -65,7 +65,7 @@ def test_maxima_and_rows_are_flooded(name):
     graph, values = SOME[name], integers(SOME[name].m)
     local = network.Local(graph)
     floods = [Flood(values[i], graph.diameter_bound) for i in range(graph.m)]
-    assert passed(graph, floods).sum() == local.post_size(values, "max")
+    assert passed(graph, floods).sum() == local.costs.reduce_floats(values, "max")
     assert all(np.array_equal(flood.values, values.max(axis=0)) for flood in floods)
     spreads = [Spread(graph, i, values[i]) for i in range(graph.m)]
     floats = passed(graph, spreads)
@@ -256,12 +256,12 @@ def played(net, rows, agents):
     for step, (posts, asked, agrees) in enumerate(script(np.random.default_rng(5))):
         for number, reduction in enumerate(posts):
             values = rows[agents] + 100 * step + number
-            net.post(values % 2 == 0 if reduction == "or" else values, reduction)
-        given += [(step, result.tolist()) for result in net.arrived(asked)]
+            net.start_reduce(values % 2 == 0 if reduction == "or" else values, reduction)
+        given += [(step, result.tolist()) for result in net.completed(asked)]
         if agrees:
             # Control rounds carry nothing that rides.
             net.agree(rows[agents], "max")
-        net.settle(0)
+        net.session.all_reduce_signal(0)
         net.combine(rows[agents], net.laplacian)
     return given
 
@@ -295,12 +295,12 @@ def test_the_norm_is_what_the_centre_found():
     def act(i, net):
         # As if machines differed in the last digits.
         net.graph.__dict__["laplacian_norm"] = 3.0 + i
-        rounds = net.norm_rounds
-        return rounds, net.norm_bound(), net.norm_rounds, net.norm_bound()
+        rounds = net.costs.norm_rounds
+        return rounds, net.norm_bound(), net.costs.norm_rounds, net.norm_bound()
 
     assert all_well(together(SMALL, act)) == [(radius, 3.0 + root, 0, 3.0 + root)] * SMALL.m
     bounds = all_well(
-        together(SMALL, lambda i, net: (net.norm_rounds, net.norm_bound()), lambda i: {"exact_norm": False})
+        together(SMALL, lambda i, net: (net.costs.norm_rounds, net.norm_bound()), lambda i: {"exact_norm": False})
     )
     assert bounds == [(0, SMALL.norm_bound)] * SMALL.m
 
@@ -312,17 +312,20 @@ def test_costs_of_all_agents_are_those_of_the_simulation():
     def sizes(net, v):
         return np.array(
             [
-                net.exchange_size(v),
-                net.exchange_size(v, encoding),
-                *(net.post_size(v, reduction) for reduction in ("sum", "max", "or")),
-                net.survey_size(v, answer),
+                net.costs.exchange_floats(v),
+                net.costs.exchange_floats(v, encoding),
+                *(net.costs.reduce_floats(v, reduction) for reduction in ("sum", "max", "or")),
+                net.costs.survey_floats(v, answer),
             ]
         )
 
-    rounds = [local.survey_rounds, *(local.control_rounds(reduction) for reduction in ("sum", "max", "or"))]
+    rounds = [local.costs.survey_rounds, *(local.costs.control_rounds(reduction) for reduction in ("sum", "max", "or"))]
 
     def act(i, net):
-        assert [net.survey_rounds, *(net.control_rounds(reduction) for reduction in ("sum", "max", "or"))] == rounds
+        assert [
+            net.costs.survey_rounds,
+            *(net.costs.control_rounds(reduction) for reduction in ("sum", "max", "or")),
+        ] == rounds
         return sizes(net, v[[i]])
 
     np.testing.assert_array_equal(sum(all_well(together(GRAPH, act))), sizes(local, v))
@@ -336,7 +339,7 @@ def wished(i, net, wishes):
     told = []
     for step in range(16):
         # A run settles twice in an outer iteration.
-        told.append(max(net.settle(0), net.settle(wishes.get((step, i), 0))))
+        told.append(max(net.session.all_reduce_signal(0), net.session.all_reduce_signal(wishes.get((step, i), 0))))
         net.combine(np.ones((1, 2)), net.laplacian)
     return told
 
@@ -355,9 +358,13 @@ def test_wishes_come_late_but_to_all_at_once_and_are_answered_once():
 
 def test_nobody_sees_all():
     def act(i, net):
-        assert not net.sees_all
-        assert net.place == (0, 1)
-        for refused in (lambda: net.observe(np.ones((1, 1)), "sum"), lambda: net.gather(np.ones((1, 1))), net.aside):
+        assert not net.session.sees_all
+        assert (net.session.rank, net.session.size) == (0, 1)
+        for refused in (
+            lambda: net.session.observe(np.ones((1, 1)), "sum"),
+            lambda: net.session.gather(np.ones((1, 1))),
+            net.session.uncounted,
+        ):
             with pytest.raises(InputError, match="sees nobody's data but its own"):
                 refused()
         with pytest.raises(InputError, match="reduction"):

@@ -287,7 +287,7 @@ def test_ctrl_c_for_one_ends_all_at_the_same_iteration(tmp_path):
 
 def test_agents_in_different_places_of_the_algorithm_find_out():
     def act(i, net):
-        net.settle(0)
+        net.session.all_reduce_signal(0)
         if i == 2:
             net.agree(np.ones((1, 2)), "max")
         net.combine(np.ones((1, 2)), net.laplacian)
@@ -301,10 +301,10 @@ def test_agents_in_different_places_of_the_algorithm_find_out():
 
 def test_agents_in_different_outer_iterations_find_out():
     def act(i, net):
-        net.settle(0)
+        net.session.all_reduce_signal(0)
         net.combine(np.ones((1, 2)), net.laplacian)
         if i == 1:
-            net.settle(0)
+            net.session.all_reduce_signal(0)
         net.combine(np.ones((1, 2)), net.laplacian)
 
     errors = together(gs.Graph.path(2), act, lambda i: {"deadline": 2.0})

@@ -85,6 +85,7 @@ def run_agent(
             checkpoint=checkpoint,
         )
         with network:
+            network.session.connect()
             _log.info("knows the network: agent %d of %d, %r", network.agents[0], network.m, network.graph)
             listener.started(spec.name, network.graph, repr(agent.problem), None)
             solution = solve(

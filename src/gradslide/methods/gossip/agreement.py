@@ -75,13 +75,13 @@ class Late:
 
     def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
         network = context.network
-        network.post(trial.facts, "sum")
+        network.start_reduce(trial.facts, "sum")
         done = accepted(s, trial)
         done = on_trail(s, done) if inner.follows_lagrangian else done
         memory = replace(done.memory, posted=(*done.memory.posted, (done.course, done.k)))
         L, ends, unstable = done.L, False, 0
-        ahead = math.ceil(network.control_rounds("sum") / max(memory.K, trial.moved.T))
-        for sums in network.arrived("sum"):
+        ahead = math.ceil(network.costs.control_rounds("sum") / max(memory.K, trial.moved.T))
+        for sums in network.completed("sum"):
             facts = Facts(*sums.tolist())
             (course, k), posted = memory.posted[0], memory.posted[1:]
             memory = replace(memory, posted=posted)
@@ -127,10 +127,10 @@ class NoSums:
 
     def judge(self, context: Context, plan: Plan, inner: Inner, s: State, trial: Trial, attempts: int) -> State:
         network = context.network
-        network.post(own_curvatures(context, trial.facts, s.L)[:, None], "max")
+        network.start_reduce(own_curvatures(context, trial.facts, s.L)[:, None], "max")
         done = accepted(s, trial)
         memory, L = done.memory, done.L
-        for (L_r,) in network.arrived("max"):
+        for (L_r,) in network.completed("max"):
             memory = replace(memory, L_seen=max(memory.L_seen, float(L_r)))
             L = heard_maximum(L, self.rules, float(L_r))
         done = replace(done, L=L, memory=memory)

@@ -247,7 +247,7 @@ class AutoPDS(Method):
 
     def _agreement(self, context: Context, memory: Memory) -> str:
         """Late sums cost gradients: where these are dear, sums at once cost less."""
-        rounds = context.network.control_rounds("sum")
+        rounds = context.network.costs.control_rounds("sum")
         is_cheap = rounds <= _CHEAP * (memory.balance + memory.K)
         return "exact" if self.agreement == "late" and is_cheap else self.agreement
 

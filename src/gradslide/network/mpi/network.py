@@ -1,9 +1,7 @@
 """Agents on the processes of MPI, each of which owns a block of them."""
 
 import os
-from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,13 +9,13 @@ import scipy.sparse as sp
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Reduction, WorkOut
-from gradslide.network.compressors import Compressor
-from gradslide.network.exact_sums import exact_sum
+from gradslide.network.collectives import exact_sum, require_reduction
+from gradslide.network.local import OnGraph
 from gradslide.network.mpi.company import company_of, mpi_library
 from gradslide.network.mpi.exchange import Exchange, Wait, layout_of
 from gradslide.network.mpi.partition import partition
-from gradslide.network.on_graph import OnGraph, require_reduction
+from gradslide.network.piggyback import InOneRun
+from gradslide.network.protocol import Compute, Network, Reduction
 
 if TYPE_CHECKING:
     from mpi4py import MPI as Library
@@ -46,26 +44,22 @@ class MPI(OnGraph):
         require(comm.size <= graph.m, rule, f"{graph.m} agents, {comm.size} processes", "start fewer processes")
         self._company = company_of(comm, timeout)
         self._comm = self._company.comm
-        self._is_aside = False
+        self._is_observing = False
         self._wait = Wait(self._is_crowded())
         self._require_same_graph()
         owner = self._company.told(partition(graph, comm.size) if comm.rank == 0 else np.empty(0, dtype=np.int64))
         self._layout = layout_of(graph, owner, comm.rank)
+        self.agents = tuple(self._layout.agents.tolist())
         self._counts = np.bincount(owner, minlength=comm.size).tolist()
         self._exchange = Exchange(self._company, self._layout, self._counts, self._wait)
         self._weights: dict[tuple[int, str], Any] = {}
 
-    @cached_property
-    def agents(self) -> Sequence[int]:
-        return tuple(self._layout.agents.tolist())
-
     @property
-    def place(self) -> tuple[int, int]:
-        return self._comm.rank, self._comm.size
+    def session(self) -> "MPISession":
+        return MPISession(self)
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
-        self._move()
-        self._company.enter(is_round=not self._is_aside)
+    def _combine(self, v: Array, weights: Array) -> Array:
+        self._company.enter(is_round=not self._is_observing)
         inside, border = self._parts(weights, v.dtype)
         if self._comm.size == 1:
             return inside @ v
@@ -79,9 +73,6 @@ class MPI(OnGraph):
         return result
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
-        return self.observe(values, reduction)
-
-    def observe(self, values: Array, reduction: Reduction) -> Array:
         require_reduction(reduction)
         values = np.asarray(values)
         if reduction == "or":
@@ -92,32 +83,14 @@ class MPI(OnGraph):
             return self._reduced(np.sum(values, axis=0), self._library.SUM)
         return exact_sum(values, self.m, self._largest, lambda sums: self._reduced(sums, self._library.SUM))
 
-    def survey(self, values: Array, work_out: WorkOut) -> Array:
-        rows = self.gather(np.asarray(values, dtype=np.float64))
-        answer = np.asarray(work_out(self.graph, rows), dtype=np.float64) if self._comm.rank == 0 else np.empty(0)
+    def survey(self, values: Array, compute: Compute) -> Array:
+        rows = self.session.gather(np.asarray(values, dtype=np.float64))
+        answer = np.asarray(compute(self.graph, rows), dtype=np.float64) if self._comm.rank == 0 else np.empty(0)
         return self._company.told(answer)
 
     def norm_bound(self) -> float:
         """That of the first process: machines may differ in the last digit."""
         return float(self._company.told(np.array([super().norm_bound()] if self._comm.rank == 0 else []))[0])
-
-    def settle(self, wish: int) -> int:
-        return int(self._reduced(np.array([wish], dtype=np.int64), self._library.MAX)[0])
-
-    def gather(self, rows: Array) -> Array:
-        self._company.enter()
-        rows = np.ascontiguousarray(rows)
-        width = rows[0].size
-        everything = np.empty((self.m, *rows.shape[1:]), dtype=rows.dtype)
-        self._comm.Allgatherv(rows, (everything, [width * count for count in self._counts]))
-        ordered = np.empty_like(everything)
-        ordered[self._exchange.everybody] = everything
-        return ordered
-
-    def aside(self) -> Self:
-        other = super().aside()
-        other._is_aside = True
-        return other
 
     def _parts(self, weights: Array, dtype: Any) -> tuple[Array, Array]:
         """The rows of agents without neighbours elsewhere, on the rows here; and those of the others, on what is around
@@ -162,7 +135,7 @@ class MPI(OnGraph):
         differs = not np.array_equal(mark, self._company.told(mark))
         rule = "all processes must have the same graph"
         # All refuse, or none: the others would wait for those that do.
-        require(self.settle(differs) == 0, rule, repr(self.graph), "give random ones the same seed")
+        require(self.session.all_reduce_signal(differs) == 0, rule, repr(self.graph), "give random ones the same seed")
 
     def _is_crowded(self) -> bool:
         """Whether there are more processes than cores on this machine."""
@@ -170,6 +143,42 @@ class MPI(OnGraph):
         crowded = host.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else True
         host.Free()
         return crowded
+
+
+class MPISession(InOneRun):
+    """The session of one process among those of MPI."""
+
+    _network: MPI
+
+    @property
+    def rank(self) -> int:
+        return int(self._network._comm.rank)
+
+    @property
+    def size(self) -> int:
+        return int(self._network._comm.size)
+
+    def observe(self, values: Array, reduction: Reduction) -> Array:
+        return self._network.agree(values, reduction)
+
+    def all_reduce_signal(self, signal: int) -> int:
+        return int(self._network._reduced(np.array([signal], dtype=np.int64), self._network._library.MAX)[0])
+
+    def gather(self, rows: Array) -> Array:
+        network = self._network
+        network._company.enter()
+        rows = np.ascontiguousarray(rows)
+        width = rows[0].size
+        everything = np.empty((network.m, *rows.shape[1:]), dtype=rows.dtype)
+        network._comm.Allgatherv(rows, (everything, [width * count for count in network._counts]))
+        ordered = np.empty_like(everything)
+        ordered[network._exchange.everybody] = everything
+        return ordered
+
+    def uncounted(self) -> Network:
+        other = super().uncounted()
+        cast(MPI, other)._is_observing = True
+        return other
 
 
 def _renumbered(rows: Sparse, agents: Array, m: int) -> Sparse:

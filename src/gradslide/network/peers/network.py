@@ -1,6 +1,6 @@
 """One agent in a process of its own, that knows its neighbours and what they tell it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import OneByOne, Reduction, WorkOut
 from gradslide.network.compressors import Compressor
+from gradslide.network.costs import CostModel, NormSource
 from gradslide.network.peers.discovery import discover
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import KeyPair
@@ -23,13 +23,14 @@ from gradslide.network.peers.riders import Rider, Riders
 from gradslide.network.peers.rounds import Rounds
 from gradslide.network.peers.surroundings import Surroundings
 from gradslide.network.peers.tree import Tree
+from gradslide.network.protocol import Compute, Done, Reduction
 
 
 class Diverged(ArithmeticError):
     """The method of this agent left the finite numbers. Nothing of that is sent."""
 
 
-class Peers(OneByOne):
+class Peers:
     """The network as one agent sees it, over encrypted links to its neighbours. Use it as a context manager: neighbours
     then learn that this agent is done, or what went wrong.
 
@@ -46,8 +47,7 @@ class Peers(OneByOne):
     what rides along. An exchange involves all neighbours, also those that there is nothing to say to.
     """
 
-    sees_all: ClassVar[bool] = False
-    place: ClassVar[tuple[int, int]] = (0, 1)
+    is_local: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Peers(OneByOne):
         self._found: Surroundings | None = None
         self._riders = Riders()
         self._norm: float | None = None
+        self._costs: CostModel | None = None
         self._row: tuple[Array, Array, list[int]] | None = None
 
     def __repr__(self) -> str:
@@ -103,12 +104,32 @@ class Peers(OneByOne):
     # The graph
 
     @property
+    def session(self) -> "PeersSession":
+        return PeersSession(self)
+
+    @property
     def _around(self) -> Surroundings:
-        # No cached_property: before Python 3.12 its lock would keep agents in other threads from answering.
         if self._found is None:
-            self._found = self._discovered()
-            self._rounds.is_common_so_far()
+            remedy = "call network.session.connect() first; solve does so itself"
+            raise InputError("an agent knows the network once it is connected", "no connection yet", remedy)
         return self._found
+
+    def _connect(self) -> None:
+        # No cached_property: before Python 3.12 its lock would keep agents in other threads from answering.
+        if self._found is not None:
+            return
+        self._found = self._discovered()
+        self._rounds.is_common_so_far()
+        graph, tree, own = self._found.graph, self._found.tree, self._found.own
+        norm: NormSource = "broadcast" if self._exact_norm else "known"
+        self._costs = CostModel(graph, self._found.degree, tree.links(own), tree.children(own), norm)
+
+    @property
+    def costs(self) -> CostModel:
+        """What operations cost this agent."""
+        _ = self._around
+        assert self._costs is not None
+        return self._costs
 
     def _discovered(self) -> Surroundings:
         place = Place(0, Purpose.DISCOVERY, 0)
@@ -142,6 +163,9 @@ class Peers(OneByOne):
         return self.graph.laplacian
 
     # Exchanges
+
+    def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
+        raise NotImplementedError("exchanges are done one by one here")
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         v = np.asarray(v)
@@ -193,20 +217,20 @@ class Peers(OneByOne):
         self._travel(Purpose.SUM if reduction == "sum" else Purpose.MAXIMUM, rider.passage)
         return rider.result
 
-    def post(self, values: Array, reduction: Reduction) -> None:
+    def start_reduce(self, values: Array, reduction: Reduction) -> None:
         values = np.asarray(values, dtype=np.float64) if reduction == "sum" else values
-        self._riders.post(Rider.of(values, reduction, self._around))
+        self._riders.start(Rider.of(values, reduction, self._around))
 
-    def arrived(self, reduction: Reduction | None = None) -> list[Array]:
-        return self._riders.arrived(reduction)
+    def completed(self, reduction: Reduction | None = None) -> list[Array]:
+        return self._riders.completed(reduction)
 
-    def survey(self, values: Array, work_out: WorkOut) -> Array:
+    def survey(self, values: Array, compute: Compute) -> Array:
         around, values = self._around, np.asarray(values)
         spreading = around.spreading(values.ravel().astype(np.float64))
         self._travel(Purpose.SURVEY, spreading)
         rows = spreading.rows().astype(values.dtype).reshape(around.graph.m, *values.shape[1:])
         # All work it out, to know how long it is; all take what the centre found.
-        answer = np.asarray(work_out(around.graph, rows), dtype=np.float64)
+        answer = np.asarray(compute(around.graph, rows), dtype=np.float64)
         announcing = around.announcing(answer.ravel())
         self._travel(Purpose.SURVEY, announcing)
         return announcing.values.reshape(answer.shape)
@@ -220,42 +244,55 @@ class Peers(OneByOne):
             is_root = around.own == around.tree.root
             announcing = around.announcing(np.array([around.graph.laplacian_norm if is_root else 0.0]))
             self._travel(Purpose.NORM, announcing)
-            self._norm = float(announcing.values[0])
+            self._set_norm(float(announcing.values[0]))
+        assert self._norm is not None
         return self._norm
 
-    def settle(self, wish: int) -> int:
-        self._rounds.end_opening()
-        return self._riders.settle(wish, self._around)
+    def _set_norm(self, norm: float | None) -> None:
+        self._norm = norm
+        self.costs.norm = "broadcast" if self._exact_norm and norm is None else "known"
 
-    # Costs, of this agent
 
-    @property
-    def norm_rounds(self) -> int:
-        """None once it is known, or if the graph alone tells."""
-        return self._around.tree.height if self._exact_norm and self._norm is None else 0
+class PeersSession:
+    """The session of one agent among peers: it sees no data but its own."""
 
-    @property
-    def survey_rounds(self) -> int:
-        return self.graph.diameter_bound + self._around.tree.height
+    rank: ClassVar[int] = 0
+    size: ClassVar[int] = 1
+    sees_all: ClassVar[bool] = False
 
-    def control_rounds(self, reduction: Reduction) -> int:
-        return self._around.rounds(reduction)
+    def __init__(self, network: Peers) -> None:
+        self._network = network
 
-    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
-        return self._around.degree * int(v.size if encoding is None else encoding.floats(v))
+    def connect(self) -> None:
+        """Open the links to all neighbours, and find out the graph with them.
 
-    def post_size(self, values: Array, reduction: Reduction) -> int:
-        around, numbers = self._around, int(np.asarray(values).size)
-        if reduction == "sum":
-            return around.tree.links(around.own) * numbers
-        return around.rounds(reduction) * around.degree * numbers
+        An agent that resumes from a checkpoint knows the graph from there, and opens its links in `resume`.
+        """
+        self._network._connect()
 
-    def survey_size(self, values: Array, answer: Array) -> int:
-        around = self._around
-        flooded = 2 * len(around.graph.edges) + around.graph.m * int(np.asarray(values).size)
-        return around.degree * flooded + around.tree.children(around.own) * int(answer.size)
+    def begin(self) -> None:
+        self._network._riders = Riders()
+        self._network._rounds.begin()
 
-    # What is not to be had
+    def checkpoint(self) -> Any:
+        network = self._network
+        return {**network._rounds.memory(), "riders": network._riders.memory(), "norm": network._norm}
+
+    def resume(self, state: Any) -> None:
+        network = self._network
+        network._riders = Riders.from_memory(state["riders"], network._around)
+        network._set_norm(state["norm"])
+        network._rounds.recall(state)
+
+    def checkpointed(self) -> None:
+        self._network._rounds.saved()
+
+    def close(self, reason: str = "") -> None:
+        self._network.close(reason)
+
+    def all_reduce_signal(self, signal: int) -> int:
+        self._network._rounds.end_opening()
+        return self._network._riders.settle(signal, self._network._around)
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
         self._refuse("observations")
@@ -263,29 +300,12 @@ class Peers(OneByOne):
     def gather(self, rows: Array) -> Array:
         self._refuse("the rows of all agents")
 
-    def aside(self) -> NoReturn:
+    def uncounted(self) -> NoReturn:
         self._refuse("a view of the whole network")
 
     def _refuse(self, what: str) -> NoReturn:
         remedy = "use agree for what all agents are to know"
         raise InputError("an agent among peers sees nobody's data but its own", f"a wish for {what}", remedy)
-
-    # Runs
-
-    def begin(self) -> None:
-        self._riders = Riders()
-        self._rounds.begin()
-
-    def memory(self) -> Any:
-        return {**self._rounds.memory(), "riders": self._riders.memory(), "norm": self._norm}
-
-    def recall(self, memory: Any) -> None:
-        self._riders = Riders.from_memory(memory["riders"], self._around)
-        self._norm = memory["norm"]
-        self._rounds.recall(memory)
-
-    def saved(self) -> None:
-        self._rounds.saved()
 
 
 def _riding(passages: Sequence[Passage], receiver: int) -> Array:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.network.base import Reduction
-from gradslide.network.on_graph import require_reduction
+from gradslide.network.collectives import require_reduction
 from gradslide.network.peers.passages import Flood, OverTree, Passage, Wish, is_over
 from gradslide.network.peers.surroundings import Surroundings
+from gradslide.network.protocol import Reduction
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Riders:
         passages: list[Passage] = [rider.passage for rider in self._posts]
         return [passage for passage in (*passages, *self._wishes) if not is_over(passage)]
 
-    def post(self, rider: Rider) -> None:
+    def start(self, rider: Rider) -> None:
         self._posts.append(rider)
 
-    def arrived(self, reduction: Reduction | None) -> list[Array]:
+    def completed(self, reduction: Reduction | None) -> list[Array]:
         def is_known(rider: Rider) -> bool:
             return is_over(rider.passage) and reduction in (None, rider.reduction)
 

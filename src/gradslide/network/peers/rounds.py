@@ -137,7 +137,7 @@ class Rounds:
 def _network_memory(checkpoint: Path) -> dict[str, Any]:
     """What this network gave as its memory when the checkpoint was written."""
     memory = checkpoint_memory(checkpoint)
-    found = memory["setting"]["network"]
+    found = memory.get("environment", memory.get("setting"))["network"]
     rule = f"checkpoint {checkpoint} must be one of an agent among peers"
     require(isinstance(found, dict) and "opening" in found, rule, "that of another network", "give another path")
     return dict(found)

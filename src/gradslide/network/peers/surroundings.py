@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Reduction
 from gradslide.network.peers.passages import Flood, OverTree, Spread
 from gradslide.network.peers.tree import Tree
+from gradslide.network.protocol import Reduction
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ counted as if all messages were sent, whether they arrive or not. Control messag
 what rides on exchanges) are taken to be repeated until they arrive: they pass, and are counted once.
 """
 
-from gradslide.network.conditions.bursty import Bursty
-from gradslide.network.conditions.compressed import Compressed
-from gradslide.network.conditions.lossy import Lossy
-from gradslide.network.conditions.noisy import Noisy
-from gradslide.network.conditions.sleeping import Sleeping
-from gradslide.network.conditions.stragglers import Stragglers
-from gradslide.network.conditions.varying import Varying
+from gradslide.network.faults.bursty import Bursty
+from gradslide.network.faults.compressed import Compressed
+from gradslide.network.faults.lossy import Lossy
+from gradslide.network.faults.noisy import Noisy
+from gradslide.network.faults.sleeping import Sleeping
+from gradslide.network.faults.stragglers import Stragglers
+from gradslide.network.faults.varying import Varying
 
 __all__ = ["Bursty", "Compressed", "Lossy", "Noisy", "Sleeping", "Stragglers", "Varying"]

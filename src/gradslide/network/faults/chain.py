@@ -4,7 +4,7 @@ import numpy as np
 
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
-from gradslide.network.conditions.chances import draws, level
+from gradslide.network.faults.chances import draws, level
 
 
 class Chain:

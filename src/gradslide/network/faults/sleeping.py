@@ -4,10 +4,10 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network
-from gradslide.network.conditions.chain import Chain
-from gradslide.network.conditions.condition import require_share
-from gradslide.network.conditions.links import Links
+from gradslide.network.faults.chain import Chain
+from gradslide.network.faults.fault import require_share
+from gradslide.network.faults.links import Links
+from gradslide.network.protocol import Network
 
 
 class Sleeping(Links):

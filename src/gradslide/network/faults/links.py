@@ -7,14 +7,14 @@ import numpy as np
 from gradslide._support.errors import unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network
 from gradslide.network.compressors import Compressor
-from gradslide.network.conditions.condition import Condition
-from gradslide.network.conditions.pattern import Pattern
+from gradslide.network.faults.fault import Fault
+from gradslide.network.faults.pattern import Pattern
+from gradslide.network.protocol import Network
 from gradslide.network.wrapper import wrappers
 
 
-class Links(Condition, ABC):
+class Links(Fault, ABC):
     """Agents use their own value in the place of one that does not arrive."""
 
     def __init__(self, network: Network | Graph, seed: int, **shown: object) -> None:
@@ -28,8 +28,8 @@ class Links(Condition, ABC):
         from u to v and that from v to u. All, before the first."""
         return ~self._lost.reshape(2, -1).T
 
-    def begin(self) -> None:
-        super().begin()
+    def _begin(self) -> None:
+        super()._begin()
         self._lost = np.zeros_like(self._lost)
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
@@ -60,7 +60,7 @@ class Directed(Links):
         """Which links, or which of their directions, fail: (`_independent`,)."""
 
 
-def lost_within(condition: Condition) -> Array | None:
+def lost_within(fault: Fault) -> Array | None:
     """The messages that the links inside lost in the last exchange; None without such links."""
-    masks = [inner._lost for inner in wrappers(condition._network) if isinstance(inner, Links)]
+    masks = [inner._lost for inner in wrappers(fault._network) if isinstance(inner, Links)]
     return np.any(masks, axis=0) if masks else None

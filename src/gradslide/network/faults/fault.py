@@ -1,4 +1,4 @@
-"""What all conditions share: seeded randomness by exchange, and a memory."""
+"""What all faults share: seeded randomness by exchange, and state."""
 
 import zlib
 from typing import Any
@@ -8,11 +8,11 @@ import numpy as np
 from gradslide._support.errors import require, require_number
 from gradslide._support.randomness import Streams
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network
-from gradslide.network.wrapper import Wrapper, wrappers
+from gradslide.network.protocol import Network
+from gradslide.network.wrapper import StatefulWrapper, wrappers
 
 
-class Condition(Wrapper):
+class Fault(StatefulWrapper):
     """Counts exchanges; `_next` gives the random numbers of the next one. `shown`: parameters, for the repr."""
 
     def __init__(self, network: Network | Graph, seed: int, **shown: object) -> None:
@@ -28,16 +28,14 @@ class Condition(Wrapper):
         self._exchange = 0
         self._state: Any = None
 
-    def begin(self) -> None:
-        super().begin()
+    def _begin(self) -> None:
         self._exchange, self._state = 0, None
 
-    def memory(self) -> Any:
-        return self._exchange, self._state, super().memory()
+    def _checkpoint(self) -> tuple[Any, ...]:
+        return self._exchange, self._state
 
-    def recall(self, memory: Any) -> None:
-        self._exchange, self._state, inner = memory
-        super().recall(inner)
+    def _resume(self, *state: Any) -> None:
+        self._exchange, self._state = state
 
     def __repr__(self) -> str:
         shown = [repr(self._network), *(f"{name}={value!r}" for name, value in self._shown.items())]

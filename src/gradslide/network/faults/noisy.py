@@ -3,14 +3,14 @@
 from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network
 from gradslide.network.compressors import Compressor
-from gradslide.network.conditions.condition import Condition
-from gradslide.network.conditions.links import lost_within
-from gradslide.network.conditions.pattern import Pattern
+from gradslide.network.faults.fault import Fault
+from gradslide.network.faults.links import lost_within
+from gradslide.network.faults.pattern import Pattern
+from gradslide.network.protocol import Network
 
 
-class Noisy(Condition):
+class Noisy(Fault):
     """Every message that arrives does so with Gaussian noise of standard deviation `sigma` in each entry, for each
     receiver its own. Sums over the agents are not kept.
 

@@ -6,11 +6,11 @@ import numpy as np
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network
-from gradslide.network.conditions.chain import Chain
-from gradslide.network.conditions.chances import draws, level
-from gradslide.network.conditions.condition import require_share
-from gradslide.network.conditions.links import Directed
+from gradslide.network.faults.chain import Chain
+from gradslide.network.faults.chances import draws, level
+from gradslide.network.faults.fault import require_share
+from gradslide.network.faults.links import Directed
+from gradslide.network.protocol import Network
 
 
 class Bursty(Directed):

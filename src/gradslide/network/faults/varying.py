@@ -8,9 +8,9 @@ import numpy as np
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph, edge_pairs
-from gradslide.network.base import Network
-from gradslide.network.conditions.chain import Chain
-from gradslide.network.conditions.links import Links
+from gradslide.network.faults.chain import Chain
+from gradslide.network.faults.links import Links
+from gradslide.network.protocol import Network
 
 
 class Varying(Links):

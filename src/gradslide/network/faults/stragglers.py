@@ -8,10 +8,10 @@ import numpy as np
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network
-from gradslide.network.conditions.chances import draws, level
-from gradslide.network.conditions.condition import require_share
-from gradslide.network.conditions.links import Links
+from gradslide.network.faults.chances import draws, level
+from gradslide.network.faults.fault import require_share
+from gradslide.network.faults.links import Links
+from gradslide.network.protocol import Network
 
 
 class Stragglers(Links):

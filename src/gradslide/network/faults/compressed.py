@@ -1,16 +1,18 @@
 """Messages that are made smaller on the way."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gradslide._support.errors import kind_of, require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.base import Network
 from gradslide.network.compressors import Compressor
-from gradslide.network.conditions.condition import Condition
+from gradslide.network.faults.fault import Fault
+from gradslide.network.protocol import Network
 
 
-class Compressed(Condition):
+class Compressed(Fault):
     """Every message is compressed, without the method knowing.
 
     Agents compare compressed values, their own as well: (W v)_i becomes rowsum_i v_i + sum_j w_ij (C_j - C_i), so that
@@ -26,6 +28,7 @@ class Compressed(Condition):
         require(made, rule, kind_of(compressor), "for example gs.compressors.TopK(share=0.1)")
         super().__init__(network, seed, compressor=compressor)
         self._compressor = compressor
+        self.costs = replace(self.costs, encoding=compressor)
 
     def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
         random = self._next()
@@ -34,6 +37,3 @@ class Compressed(Condition):
         compressed = self._compressor.compress(v, random)
         row_sums = (weights @ np.ones(weights.shape[1])).astype(v.dtype)
         return super().combine(compressed, weights, self._compressor) + row_sums[:, None] * (v - compressed)
-
-    def exchange_size(self, v: Array, encoding: Compressor | None = None) -> int:
-        return super().exchange_size(v, self._compressor if encoding is None else encoding)

@@ -1,0 +1,72 @@
+"""Reductions over the rows of all agents, among them sums that are the same for every order of summation.
+
+Every number is cut into two pieces on grids so coarse that sums of the pieces are exact, and exact sums have no order
+(Demmel, Nguyen, "Parallel reproducible summation", 2015). The remainder is below the rounding of any plain sum.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._support.arrays import is_numpy, to_numpy
+from gradslide._support.errors import unknown_name
+from gradslide._support.types import Array
+
+_PIECES = 2
+# Bits of a double, less the one that a rounded sum may need.
+_BITS = 52
+# Beyond this the grids themselves would overflow.
+_HUGE = 2.0**900
+_BLOCK = 1 << 14
+
+Reduce = Callable[[Array], Array]
+
+
+def exact_sum(values: Array, count: int, largest: Reduce, add: Reduce) -> Array:
+    """Sum over the rows of all processes, in double precision, rounded to that of the values.
+
+    Parameters
+    ----------
+    values : array of shape (rows here, ...)
+    count : int
+        Rows in all processes.
+    largest, add : callable
+        The entrywise maximum, and sum, over all processes.
+    """
+    # Blocks of rows that stay in the cache.
+    rows = max(1, _BLOCK // max(1, int(values[:1].size)))
+    starts = range(0, len(values), rows)
+    size = np.zeros(values.shape[1:])
+    for start in starts:
+        size = np.maximum(size, np.max(np.abs(values[start : start + rows]), axis=0))
+    # Not a number counts as infinite: no maximum over processes would show it for certain.
+    size = largest(np.where(np.isfinite(size), size, np.inf))
+    is_plain = ~(size <= _HUGE)
+    exponent = np.frexp(np.where(is_plain, 0.0, size))[1]
+    room = int(count).bit_length() + 1
+    grids = [np.where(is_plain, 0.0, np.ldexp(1.5, exponent + k * (room - _BITS) + room)) for k in range(_PIECES)]
+    pieces = np.zeros((_PIECES, *values.shape[1:]))
+    for start in starts:
+        rest = values[start : start + rows].astype(np.float64)
+        for number, grid in enumerate(grids):
+            piece = (rest + grid) - grid
+            pieces[number] += np.sum(piece, axis=0)
+            with np.errstate(invalid="ignore"):
+                rest = np.where(is_plain, 0.0, rest - piece)
+    first, second = add(pieces)
+    return np.asarray(first + second, dtype=values.dtype)
+
+
+def reduced(values: Array, reduction: str) -> Array:
+    """Reduce the rows of all agents to one array of NumPy's."""
+    require_reduction(reduction)
+    xp = np if is_numpy(values) else array_namespace(values)
+    reduce = xp.max if reduction == "max" else xp.any if reduction == "or" else xp.sum
+    return reduce(values, axis=0) if xp is np else to_numpy(reduce(values, axis=0))
+
+
+def require_reduction(reduction: str) -> None:
+    """Refuse an unknown reduction."""
+    if reduction not in ("max", "or", "sum"):
+        raise unknown_name("reduction", reduction, ["max", "or", "sum"])

@@ -1,0 +1,75 @@
+"""What each operation of a network costs, in rounds and floats."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
+from gradslide.network.compressors import Compressor
+
+NormSource = Literal["known", "flooded", "broadcast"]
+
+
+@dataclass
+class CostModel:
+    """Rounds and floats that operations of a network cost to agents that talk to their neighbours only.
+
+    Floats are those that leave the counted agents: all of them, or the one that a process knows about.
+
+    Parameters
+    ----------
+    graph : Graph
+        Which agents are linked.
+    messages : int
+        Messages that the counted agents send in one exchange.
+    sum_messages : int
+        Messages that they send for a sum, up the tree and down.
+    broadcast_messages : int
+        Messages that they send when an answer of the root goes down the tree.
+    norm : {"known", "flooded", "broadcast"}
+        How agents find the norm bound: they know it; or one exchange and a flooded maximum; or the root tells it.
+    encoding : Compressor, optional
+        What messages of exchanges are compressed with, unless the method itself compressed them.
+    """
+
+    graph: Graph
+    messages: int
+    sum_messages: int
+    broadcast_messages: int
+    norm: NormSource = "known"
+    encoding: Compressor | None = None
+
+    def control_rounds(self, reduction: str) -> int:
+        """Exchanges of a reduction: up and down the tree for sums, flooding for max and or."""
+        return 2 * self.graph.radius_center()[1] if reduction == "sum" else self.graph.diameter_bound
+
+    def exchange_floats(self, v: Array, encoding: Compressor | None = None) -> int:
+        """Floats of one exchange of v, which the method compressed with `encoding`."""
+        encoding = self.encoding if encoding is None else encoding
+        return self.messages * (math.prod(v.shape[1:]) if encoding is None else encoding.floats(v))
+
+    def reduce_floats(self, values: Array, reduction: str) -> int:
+        """Floats of a piggybacked reduction, over all exchanges that carry it."""
+        messages = self.sum_messages if reduction == "sum" else self.control_rounds(reduction) * self.messages
+        return messages * math.prod(np.shape(values)[1:])
+
+    @property
+    def survey_rounds(self) -> int:
+        """Exchanges of a survey: a flood, and down the tree."""
+        return self.graph.diameter_bound + self.graph.radius_center()[1]
+
+    def survey_floats(self, values: Array, answer: Array) -> int:
+        """Floats of a survey: edges, weights unless all are 1, and values by flooding; the answer down the tree."""
+        per_edge = 2 if np.all(self.graph.weights == 1) else 3
+        flooded = len(self.graph.edges) * per_edge + self.graph.m * math.prod(np.shape(values)[1:])
+        return int(self.messages * flooded + self.broadcast_messages * answer.size)
+
+    @property
+    def norm_rounds(self) -> int:
+        """Exchanges of `norm_bound`."""
+        if self.norm == "flooded":
+            return 1 + self.control_rounds("max")
+        return self.graph.radius_center()[1] if self.norm == "broadcast" else 0

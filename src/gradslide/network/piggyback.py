@@ -1,0 +1,135 @@
+"""Reductions that are piggybacked on exchanges, on networks all of whose agents belong to one run."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from gradslide._support.arrays import to_numpy
+from gradslide._support.types import Array
+from gradslide.network.collectives import reduced
+from gradslide.network.compressors import Compressor
+from gradslide.network.costs import CostModel
+from gradslide.network.protocol import Done, Network, Reduction
+
+_FINAL = ("combine", "batch", "start_reduce", "completed")
+
+
+class _Pending(NamedTuple):
+    """A result, and the exchange after which all agents know it."""
+
+    due: int
+    reduction: Reduction
+    result: Array
+
+
+class Piggybacking(ABC):
+    """A network on which every exchange moves the piggybacked reductions on.
+
+    Results are computed when a reduction starts, and given out when neighbours alone would have carried them to all
+    agents. Subclasses implement `_combine`; they cannot override `combine` or `batch`, so that no exchange is left
+    out.
+    """
+
+    is_local: ClassVar[bool] = False
+    costs: CostModel
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if overridden := [name for name in _FINAL if name in vars(cls)]:
+            raise TypeError(f"{cls.__name__} overrides {overridden[0]}; implement _combine, which combine calls")
+
+    def __init__(self) -> None:
+        self._exchanges = 0
+        self._pending: list[_Pending] = []
+
+    @property
+    def session(self) -> "InOneRun":
+        return InOneRun(self)
+
+    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+        self._exchanges += 1
+        return self._combine(v, weights)
+
+    def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
+        if not self.is_local:
+            raise NotImplementedError("exchanges are done one by one here")
+        self._exchanges += exchanges
+        return compute()
+
+    def start_reduce(self, values: Array, reduction: Reduction) -> None:
+        values = to_numpy(values)
+        values = values.astype(np.float64, copy=False) if reduction == "sum" else values
+        result = np.asarray(self.agree(values, reduction))
+        # All agents know the same: nobody changes it.
+        result.flags.writeable = False
+        self._pending.append(_Pending(self._exchanges + self.costs.control_rounds(reduction), reduction, result))
+
+    def completed(self, reduction: Reduction | None = None) -> list[Array]:
+        results, pending = [], []
+        for each in self._pending:
+            if each.due <= self._exchanges and reduction in (None, each.reduction):
+                results.append(each.result)
+            else:
+                pending.append(each)
+        self._pending = pending
+        return results
+
+    @abstractmethod
+    def _combine(self, v: Array, weights: Array) -> Array:
+        """One exchange."""
+
+    @abstractmethod
+    def agree(self, values: Array, reduction: Reduction) -> Array: ...
+
+
+class InOneRun:
+    """The session of a network in one process that sees all agents."""
+
+    sees_all: ClassVar[bool] = True
+
+    def __init__(self, network: Piggybacking) -> None:
+        self._network = network
+
+    @property
+    def rank(self) -> int:
+        return 0
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def connect(self) -> None:
+        return
+
+    def begin(self) -> None:
+        self._network._exchanges, self._network._pending = 0, []
+
+    def checkpoint(self) -> Any:
+        return self._network._exchanges, list(self._network._pending)
+
+    def resume(self, state: Any) -> None:
+        self._network._exchanges, pending = state
+        self._network._pending = [_Pending(*each) for each in pending]
+
+    def checkpointed(self) -> None:
+        return
+
+    def close(self, reason: str = "") -> None:
+        return
+
+    def observe(self, values: Array, reduction: Reduction) -> Array:
+        return reduced(values, reduction)
+
+    def gather(self, rows: Array) -> Array:
+        return rows
+
+    def all_reduce_signal(self, signal: int) -> int:
+        return signal
+
+    def uncounted(self) -> Network:
+        other = copy.copy(self._network)
+        other._exchanges, other._pending = 0, []
+        return cast(Network, other)
