@@ -13,7 +13,7 @@ from saddle_problems import constrained_case, saddle_case
 
 import gradslide as gs
 from gradslide.engine.observers import Balance
-from gradslide.network.wrapper import StatefulWrapper
+from gradslide.network.wrapper import Wrapper
 from gradslide.results.costs import Costs
 
 METHODS = {
@@ -31,7 +31,21 @@ GRAPHS = {
 }
 
 
-class Failing(StatefulWrapper):
+class Restarting:
+    """The session within, which restarts the failures when a run begins."""
+
+    def __init__(self, session, failing):
+        self._session, self._failing = session, failing
+
+    def __getattr__(self, name):
+        return getattr(self._session, name)
+
+    def begin(self):
+        self._session.begin()
+        self._failing.restart()
+
+
+class Failing(Wrapper):
     """Links that are not heard over: an agent takes its own value for a missing one.
 
     directed: pairs (i, j), where i does not hear j. share: of the exchanges in which that is so. until: the first
@@ -42,14 +56,12 @@ class Failing(StatefulWrapper):
         super().__init__(graph)
         self._directed, self._share, self._until = directed, share, until
 
-    def _begin(self):
+    @property
+    def session(self):
+        return Restarting(super().session, self)
+
+    def restart(self):
         self._random, self._exchange = np.random.default_rng(0), 0
-
-    def _checkpoint(self):
-        raise NotImplementedError
-
-    def _resume(self, *state):
-        raise NotImplementedError
 
     def combine(self, v, weights, encoding=None):
         self._exchange += 1
