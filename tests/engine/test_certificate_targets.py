@@ -13,7 +13,7 @@ from certificate_cases import ALL_DUE, FREE, METHOD, RING, Case, make_case, make
 
 import gradslide as gs
 from gradslide.engine.stopping import Checks
-from gradslide.methods.sliding import State
+from gradslide.methods.pds import State
 from gradslide.network.collectives import reduced
 from gradslide.network.coupling import Dual
 from gradslide.theory import certificates as proof

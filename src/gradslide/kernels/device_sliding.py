@@ -11,7 +11,7 @@ import numpy as np
 from gradslide._support.arrays import sparse_like
 from gradslide._support.types import Array, Sparse, Tensor
 from gradslide.kernels.sets import Sets
-from gradslide.kernels.sliding import Point, Results, Steps
+from gradslide.kernels.sliding import Buffers, Point, Results, Steps
 
 # Two buffers take turns, and every second iteration sums up: after two all begins anew.
 _TURN = 8
@@ -56,15 +56,8 @@ class DeviceSlider:
     def without(self, work: Callable[[], Any]) -> Any:
         return work()
 
-    def slide(
-        self,
-        at: Point,
-        steps: Steps,
-        bars: Sequence[Array] | None = None,
-        share: float = 1.0,
-        spare: Sequence[Array] = (),
-    ) -> Results:
-        """As `Slider.slide`; nothing is overwritten."""
+    def slide(self, at: Point, steps: Steps, buffers: Buffers | None = None) -> Results:
+        """Run all iterations, as `Slider.slide`; nothing is overwritten."""
         x, x_before, _, w, y = at
         T, alpha_1 = len(steps.etas), float(steps.alphas[0])
         ahead, last, w_new, anchor, sums = self._buffers(x, w)
@@ -79,9 +72,9 @@ class DeviceSlider:
         # w = Lap s, for its mean as well: no agent has to ask its neighbours for that.
         w_mean = (self._matrix @ s_mean).to(w.dtype)
         means = (s_mean, w_mean)
-        if bars is not None:
-            means = tuple(bar + share * (mean - bar) for bar, mean in zip(bars, means, strict=True))
-        return Results(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means, ())
+        if buffers is not None:
+            means = tuple(bar + buffers.share * (mean - bar) for bar, mean in zip(buffers.bars, means, strict=True))
+        return Results(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means)
 
     def _buffers(self, x: Tensor, w: Tensor) -> Any:
         """Always in the same place, where kernels were recorded."""

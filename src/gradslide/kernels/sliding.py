@@ -1,6 +1,6 @@
 """The inner iterations of primal-dual sliding by compiled code: where it can be had, and when it pays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,8 +42,22 @@ class Point(NamedTuple):
     y: Array
 
 
+class Buffers(NamedTuple):
+    """Arrays to overwrite, beside x_before, s and w of the starting point.
+
+    bars: the averages of s and w so far, of which the new means are to have this share. x, x_mean: where these results
+    go. scratch: for anything in between.
+    """
+
+    bars: tuple[Array, Array]
+    share: float
+    x: Array
+    x_mean: Array
+    scratch: Array
+
+
 class Results(NamedTuple):
-    """Where they led; the mean of x over them; averages into which those of s and w were taken; arrays left over."""
+    """Where the iterations led; the mean of x over them; the averages of s and w."""
 
     x: Array
     x_before: Array
@@ -52,7 +66,6 @@ class Results(NamedTuple):
     x_mean: Array
     s_bar: Array
     w_bar: Array
-    spare: Sequence[Array]
 
 
 class Slider:
@@ -76,24 +89,20 @@ class Slider:
         """Do the same by the plain path."""
         return self._startup.without(work)
 
-    def slide(
-        self,
-        at: Point,
-        steps: Steps,
-        bars: tuple[Array, Array] | None = None,
-        share: float = 1.0,
-        spare: Sequence[Array] = (),
-    ) -> Results:
-        """bars: the averages of s and w so far, which are overwritten, and of which the new means are to have this
-        share; none: the means alone. spare: arrays that nobody needs any more, maybe some of `at` among them, to put
-        results into."""
+    def slide(self, at: Point, steps: Steps, buffers: Buffers | None = None) -> Results:
+        """Run all iterations. Without buffers nothing is overwritten, and s_bar and w_bar are the means alone."""
         at = Point(*(_writable(each) for each in at))
-        outlet = _Outlet(spare, at)
-        if bars is None:
+        if buffers is None:
+            x, x_before, s, w, y = at
             # From zero, a share of 1 is the mean to the bit.
-            bars, share = (outlet.zeros(at.s), outlet.zeros(at.w)), 1.0
-        bars = (_writable(bars[0]), _writable(bars[1]))
-        found = (self._tiles if self._sets.are_separable else self._sweeps)(at, steps, bars, share, outlet)
+            bars = (np.zeros_like(s), np.zeros_like(w))
+            at = Point(x, x_before.copy(), s.copy(), w.copy(), y)
+            buffers = Buffers(bars, 1.0, *(np.empty_like(x) for _ in range(3)))
+        else:
+            s_bar, w_bar = map(_writable, buffers.bars)
+            x, x_mean, scratch = map(_writable, buffers[2:])
+            buffers = Buffers((s_bar, w_bar), buffers.share, x, x_mean, scratch)
+        found = (self._tiles if self._sets.are_separable else self._sweeps)(at, steps, buffers)
         self._startup.mark(self._code().stats.cache_path)
         return found
 
@@ -103,40 +112,32 @@ class Slider:
         kind: Any = tiles if self._sets.are_separable else sweeps
         return kind.incidence if self._is_incidence else kind.laplacian
 
-    def _tiles(self, at: Point, steps: Steps, bars: tuple[Array, Array], share: float, outlet: "_Outlet") -> Results:
+    def _tiles(self, at: Point, steps: Steps, buffers: Buffers) -> Results:
         from gradslide.kernels import tiles
 
-        results = Results(
-            x_before=outlet.in_place(at.x_before),
-            s=outlet.in_place(at.s),
-            w=outlet.in_place(at.w),
-            x=outlet.like(at.x),
-            x_mean=outlet.like(at.x),
-            s_bar=bars[0],
-            w_bar=bars[1],
-            spare=outlet.spare,
-        )
+        share = buffers.share
+        results = Results(buffers.x, at.x_before, at.s, at.w, buffers.x_mean, *buffers.bars)
         panels = self._code()
-        given, found = tuple(map(_flat, at)), tuple(map(_flat, results[:-1]))
+        given, found = tuple(map(_flat, at)), tuple(map(_flat, results))
         parameters = steps.cast(self._dtype)
         own_sets = any(len(each) > self._d for each in self._sets.intervals)
 
         def work(k: int, first: int, end: int) -> None:
-            buffers = tiles.buffers(len(at.x), own_sets, self._dtype, at.s.dtype)
-            panels(first, end, self._d, self._graph, self._sets.intervals, given, found, share, buffers, parameters)
+            own = tiles.buffers(len(at.x), own_sets, self._dtype, at.s.dtype)
+            panels(first, end, self._d, self._graph, self._sets.intervals, given, found, share, own, parameters)
 
         side_by_side(work, shares(-(-self._d // tiles.LANES), thread_count()))
         return results
 
-    def _sweeps(self, at: Point, steps: Steps, bars: tuple[Array, Array], share: float, outlet: "_Outlet") -> Results:
+    def _sweeps(self, at: Point, steps: Steps, buffers: Buffers) -> Results:
         T, m = len(steps.etas), len(at.x)
-        u = outlet.in_place(at.x_before)
+        u, s, w, x, u_next = at.x_before, at.s, at.w, buffers.x, buffers.scratch
         np.subtract(at.x, at.x_before, out=u)
         u *= float(steps.alphas[0])
         u += at.x
-        s, w, x = outlet.copy(at.s), outlet.copy(at.w), outlet.copy(at.x)
-        sums = [outlet.zeros(each) for each in (x, s, w)]
-        u_next = outlet.like(u)
+        x[...] = at.x
+        buffers.x_mean[...] = 0
+        sums = [buffers.x_mean, np.zeros_like(s), np.zeros_like(w)]
         sets = (*self._sets.intervals, self._sets.origin)
         fixed, state = (_flat(at.x), _flat(at.y)), tuple(map(_flat, (x, s, w, *sums)))
         parameters = steps.cast(self._dtype)
@@ -171,41 +172,14 @@ class Slider:
                     side_by_side(partial(go, phase, t, t + 1), shares(m, threads))
         for each in sums:
             each /= T
-        for bar, mean in zip(bars, sums[1:], strict=True):
+        for bar, mean in zip(buffers.bars, sums[1:], strict=True):
             mean -= bar
-            mean *= share
+            mean *= buffers.share
             bar += mean
-        return Results(x, u if T % 2 == 0 else u_next, s, w, sums[0], *bars, outlet.spare)
-
-
-class _Outlet:
-    """Arrays to put results into: spare ones first. What is read from is only overwritten in its own place."""
-
-    def __init__(self, spare: Sequence[Array], at: Point) -> None:
-        usable = [each for each in spare if each.flags.writeable and each.flags.c_contiguous]
-        self._read = [each for each in usable if any(each is other for other in at)]
-        self.spare = [each for each in usable if not any(each is other for other in at)]
-
-    def in_place(self, array: Array) -> Array:
-        """The array itself, if it is spare."""
-        return array if any(each is array for each in self._read) else self.like(array)
-
-    def copy(self, array: Array) -> Array:
-        result = self.in_place(array)
-        if result is not array:
-            result[...] = array
-        return result
-
-    def zeros(self, array: Array) -> Array:
-        result = self.like(array)
-        result[...] = 0
-        return result
-
-    def like(self, array: Array) -> Array:
-        for k, each in enumerate(self.spare):
-            if each.dtype == array.dtype and each.shape == array.shape:
-                return self.spare.pop(k)
-        return np.empty(array.shape, dtype=array.dtype)
+        if T % 2:
+            # x_before must not be the scratch, which others write to.
+            u[...] = u_next
+        return Results(x, u, s, w, sums[0], *buffers.bars)
 
 
 def _writable(array: Array) -> Array:

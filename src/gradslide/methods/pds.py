@@ -1,27 +1,230 @@
-"""Primal-dual sliding with exact gradients: Algorithm 1/2 and Theorem 1 of Lan, Ouyang, Zhou, "Graph topology
-invariant gradient and sampling complexity for decentralized and stochastic optimization"."""
+"""Primal-dual sliding with exact gradients: Algorithm 1 and Theorem 1 of
 
-from dataclasses import dataclass
+G. Lan, Y. Ouyang, Y. Zhou, "Graph topology invariant gradient and sampling complexity for decentralized and stochastic
+optimization".
 
-from gradslide.methods import defaults, sliding
-from gradslide.methods.base import Context, as_floats, look, require_coupling
-from gradslide.methods.sliding import Sliding, State
+The outer iterations are `PDS.step`, the inner ones `inner_loop`; their parameters are the rows of
+`gradslide.theory.schedules`. Arrays hold one row per agent. With an operator in place of a network, the same lines are
+Algorithm 5.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._support.arrays import copied, is_numpy
+from gradslide._support.types import Array
+from gradslide.kernels.device_sliding import DeviceSlider, has_kernels
+from gradslide.kernels.sets import sets_of
+from gradslide.kernels.sliding import Buffers, Point, Slider, Steps
+from gradslide.methods import defaults
+from gradslide.methods.base import Context, Copied, Method, as_floats, average, look, require_coupling, unvalued
+from gradslide.network.coupling import COUPLINGS, Dual
 from gradslide.theory import schedules
+from gradslide.theory.certificates import DualEvidence
+from gradslide.theory.schedules import Row, Schedule
+
+
+@dataclass
+class Gradients:
+    """The last gradient y_k and the average of all, each with ft_i*(y_i) for the certificate; updated in place.
+
+    The conjugates are NaN where no lower bound can be computed.
+    """
+
+    y: Array
+    conjugate: Array
+    y_bar: Array
+    conjugate_bar: Array
+
+    @classmethod
+    def start(cls, y: Array) -> "Gradients":
+        unknown = unvalued(y).conjugate
+        return cls(y, unknown, array_namespace(y).zeros_like(y), unknown)
+
+    def add(self, y: Array, conjugate: Array, row: Row) -> None:
+        self.y, self.conjugate = y, conjugate
+        self.y_bar = average(self.y_bar, y, row.weight, out=self.y_bar)
+        self.conjugate_bar = conjugate if row.k == 1 else average(self.conjugate_bar, conjugate, row.weight)
+
+
+@dataclass(frozen=True)
+class State(Copied):
+    """The state after k outer iterations; no two fields share an array.
+
+    Attributes
+    ----------
+    x, x_prev : Array
+        x_k and x_{k-1}.
+    x_before : Array
+        The inner iterate before x_k.
+    x_hat, x_under, x_bar : Array
+        The average over the last inner loop, the point of the last gradient, and the average over all outer iterations.
+    gradients : Gradients
+        The gradients so far.
+    y_is_known, y_stays : bool
+        Whether the next gradient is the last one; whether it is the same everywhere (f is linear).
+    dual, dual_bar : Dual
+        The dual variable, and its average over all outer iterations.
+    samples : int
+        Samples per agent that were drawn, where gradients are sampled.
+    sigma : float or None
+        The root of their variance, as far as it is known.
+    """
+
+    k: int
+    schedule: Schedule
+    x: Array
+    x_prev: Array
+    x_before: Array
+    x_hat: Array
+    x_under: Array
+    x_bar: Array
+    gradients: Gradients
+    y_is_known: bool
+    y_stays: bool
+    dual: Dual
+    dual_bar: Dual
+    samples: int = 0
+    sigma: float | None = None
+
+    @property
+    def y(self) -> Array:
+        """The last gradient y_k."""
+        return self.gradients.y
+
+    @classmethod
+    def start(
+        cls,
+        context: Context,
+        schedule: Schedule,
+        *,
+        y: Array | None = None,
+        y_stays: bool = False,
+        samples: int = 0,
+        sigma: float | None = None,
+    ) -> "State":
+        """Return the state before the first outer iteration; y: the gradient at x_0, if it is known already."""
+        x, dual = context.x0, context.coupling.start(context.x0, context.s0)
+        return cls(
+            k=0,
+            schedule=schedule,
+            x=copied(x),
+            x_prev=copied(x),
+            x_before=copied(x),
+            x_hat=copied(x),
+            x_under=copied(x),
+            x_bar=copied(x),
+            gradients=Gradients.start(array_namespace(x).zeros_like(x) if y is None else y),
+            y_is_known=y is not None,
+            y_stays=y_stays,
+            dual=Dual(copied(dual.s), copied(dual.w)),
+            dual_bar=Dual(copied(dual.s), copied(dual.w)),
+            samples=samples,
+            sigma=sigma,
+        )
+
+    def restarted(self) -> "State":
+        """Return the state at the start of a new stage, which begins at the averages."""
+        x, dual = self.x_bar, self.dual_bar
+        return replace(
+            self,
+            x=copied(x),
+            x_prev=copied(x),
+            x_before=copied(x),
+            x_hat=copied(x),
+            x_under=copied(x),
+            dual=Dual(copied(dual.s), copied(dual.w)),
+        )
+
+    def next(self, row: Row, x_under: Array, inner: "InnerResult") -> "State":
+        """Return the state after outer iteration k. x_bar takes the place of the old x_under."""
+        return replace(
+            self,
+            k=self.k + 1,
+            x=inner.x,
+            x_prev=self.x,
+            x_before=inner.x_before,
+            x_hat=inner.x_hat,
+            x_under=x_under,
+            x_bar=average(self.x_bar, inner.x_hat, row.weight, out=self.x_under),
+            y_is_known=self.y_stays,
+            dual=inner.dual,
+            dual_bar=inner.dual_bar,
+            samples=self.samples + row.c,
+        )
+
+
+class Sliding(Method):
+    """What PDS and SPDS share: the inner loop, the outputs and their multipliers."""
+
+    proves: ClassVar[bool] = True
+    keeps: ClassVar[tuple[str, ...]] = ("average",)
+
+    def prepare(self, context: Context) -> "InnerLoop":
+        """Return the inner loop, compiled if the graph and the domain allow it."""
+        return fastest_inner_loop(context)
+
+    def output(self, state: State) -> dict[str, Array]:
+        return {"average": state.x_bar, "hat": state.x_hat, "last": state.x}
+
+    def dual(self, state: State) -> dict[str, Array]:
+        """Return the multipliers of each output; on a network in node form, A^T z = Lap s."""
+        return {"average": state.dual_bar.s, "hat": state.dual.s, "last": state.dual.s}
+
+    def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:
+        """Return the averages, and the last outer iteration."""
+        g = state.gradients
+        return (
+            DualEvidence(g.y_bar, g.conjugate_bar, state.dual_bar),
+            DualEvidence(g.y, g.conjugate, state.dual, averaged=0),
+        )
+
+    def invariant(self, state: State) -> Array:
+        return state.dual.w
 
 
 @dataclass(frozen=True, kw_only=True)
 class PDS(Sliding):
-    """Primal-dual sliding for min sum_i f_i(x), x in X, with the schedule of Theorem 1.
+    r"""Primal-dual sliding for min sum_i f_i(x), x in X, with the schedule of Theorem 1.
 
-    Assumes ft_i convex and L-smooth. After N outer iterations, N gradients per agent were used, and f(x_bar) -
-    f* <= min{2/N^2, lambda^(N - Delta)} 4 L V(x_0, x*) (`eq:fest_T`; within a stage for mu > 0), whatever the
-    network.
+    One gradient per agent and outer iteration, whatever the network; T_k inner iterations exchange vectors.
 
-    L: smoothness of every ft_i (default: the largest of the losses' constants). R: balances ||z*|| against the
-    distance to x*; Theorem 1's choice is (||z*|| + 1) / (4 sqrt(V(x_0, x*))) (default: estimated from the
-    gradients at x_0). coupling: "incidence" (1 exchange per inner iteration) or "laplacian" (2, as in the
-    paper). norm: ||A||, if known. growth: for mu > 0, how much T_k may grow past Delta before a new stage
-    starts at the average.
+    Parameters
+    ----------
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    R : float, optional
+        Balances \|\|z*\|\| against the distance to x*. Theorem 1's choice is
+        (\|\|z*\|\| + 1) / (4 sqrt(V(x_0, x*))). Default: estimated from the gradients at x_0.
+    coupling : {"incidence", "laplacian"}
+        The matrix A: one exchange per inner iteration, or two as in the paper's experiments.
+    norm : float, optional
+        \|\|A\|\|, if it is known. Default: computed by the agents.
+    growth : float
+        For mu > 0: how much T_k may grow past Delta before a new stage starts at the average.
+
+    Notes
+    -----
+    Assumes that every ft_i is convex and L-smooth. After N outer iterations, N gradients per agent
+    were used, and (eq:fest_T; within a stage for mu > 0)
+
+        f(x_bar) - f* <= min{2/N^2, lambda^(N - Delta)} 4 L V(x_0, x*).
+
+    Outputs are "average" (x_bar, which has this guarantee), "hat" and "last".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.eye(4), [1.0, 2.0, 3.0, 4.0], agents=4)
+    >>> problem = gs.Problem(loss, domain=gs.domains.Box(0.0, 5.0))
+    >>> solution = gs.solve(problem, gs.Graph.ring(4), gs.PDS(), stop=gs.Stop(iterations=50))
+    >>> solution.costs.gradients
+    51
     """
 
     L: float | None = None
@@ -48,15 +251,181 @@ class PDS(Sliding):
         is_linear = L == 0
         L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
         schedule = schedules.theorem_1(L=L, mu=context.problem.mu, A_norm=A_norm, R=R, growth=self.growth)
-        return sliding.start(context, schedule, y=y, y_stays=is_linear)
+        return State.start(context, schedule, y=y, y_stays=is_linear)
 
     def step(self, context: Context, state: State) -> State:
+        """Outer iteration k of Algorithm 1; the arrays of `state` are overwritten."""
         row = state.schedule.row(state.k + 1)
-        s = sliding.restart(state) if row.k == 1 and row.stage > 0 else state
-        y = s.y if s.y_is_known else None
-        return sliding.outer_iteration(context, s, row, lambda x_under: look(context, x_under, y))
+        s = state.restarted() if row.k == 1 and row.stage > 0 else state
+        x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
+        x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
+        del x_tilde  # its memory serves the gradient
+        y, conjugate = look(context, x_under, s.y if s.y_is_known else None)  # eq:yk_agent
+        s.gradients.add(y, conjugate, row)
+        inner = context.prepared(context, s.x, s.x_before, s.dual, y, row, Workspace.of(s, row))
+        return s.next(row, x_under, inner)
 
     def parameters(self, state: State) -> dict[str, float]:
-        """What was given or found: all that `schedules.theorem_1` takes."""
+        """Return what was given or found: all that `schedules.theorem_1` takes."""
         s = state.schedule
         return {"L": s.L, "R": s.R, "A_norm": s.A_norm, "mu": s.mu, "growth": self.growth}
+
+
+class InnerParams(Protocol):
+    """The parameters of the inner iterations t = 1, ..., T of an outer one: a `Row`, for example.
+
+    alpha is the same from t = 2 on; eta takes several t at once, too.
+    """
+
+    @property
+    def p(self) -> float: ...
+
+    @property
+    def T(self) -> int: ...
+
+    @property
+    def q(self) -> float: ...
+
+    def alpha(self, t: int) -> float: ...
+
+    def eta(self, t: Any) -> Any: ...
+
+
+class Workspace(NamedTuple):
+    """Arrays that an inner loop may overwrite, beside its x_before and dual.
+
+    Attributes
+    ----------
+    dual_bar : Dual
+        The average of the duals so far, into which that of the inner loop is taken.
+    weight : float
+        The weight of the inner loop in that average.
+    x, x_hat, scratch : Array
+        Where x and x_hat may be put, and one array for anything in between.
+    """
+
+    dual_bar: Dual
+    weight: float
+    x: Array
+    x_hat: Array
+    scratch: Array
+
+    @classmethod
+    def of(cls, s: State, row: Row) -> "Workspace":
+        """Return what outer iteration k no longer needs of the state before it."""
+        return cls(s.dual_bar, row.weight, x=s.x_prev, x_hat=s.x_hat, scratch=s.x_under)
+
+
+class InnerResult(NamedTuple):
+    """x_k, the inner iterate before it, z_k, x_hat_k, and the average of the duals.
+
+    Without a workspace that is the average over the inner loop alone, z_hat_k.
+    """
+
+    x: Array
+    x_before: Array
+    dual: Dual
+    x_hat: Array
+    dual_bar: Dual
+
+
+InnerLoop = Callable[[Context, Array, Array, Dual, Array, InnerParams, Workspace | None], InnerResult]
+
+
+def inner_loop(
+    context: Context,
+    x: Array,
+    x_before: Array,
+    dual: Dual,
+    y: Array,
+    row: InnerParams,
+    workspace: Workspace | None = None,
+) -> InnerResult:
+    """Run the inner iterations of Algorithm 1 (of Algorithm 3, with v_k as y).
+
+    Parameters
+    ----------
+    context : Context
+        The domain and the coupling.
+    x, x_before : Array
+        x_{k-1} and the inner iterate before it.
+    dual : Dual
+        z_{k-1}.
+    y : Array
+        The gradient at x_under_k, which stays.
+    row : InnerParams
+        T_k, p_k, q_k, alpha_k^t and eta_k^t.
+    workspace : Workspace, optional
+        The average of the duals so far; a compiled loop also uses its arrays.
+
+    Returns
+    -------
+    InnerResult
+        x_k, z_k and averages.
+    """
+    domain, coupling, mu = context.domain, context.coupling, context.problem.mu
+    fixed = row.p * domain.grad_nu(x) - y
+    x_sum, s_sum, w_sum = 0 * x, 0 * dual.s, 0 * dual.w
+    for t in range(1, row.T + 1):
+        u = x + row.alpha(t) * (x - x_before)  # eq:tukt_agent
+        dual = coupling.ascend(dual, u, row.q)  # eq:zkt_agent
+        theta = row.eta(t) * domain.grad_nu(x) + fixed - coupling.pull(dual)
+        x, x_before = domain.prox(theta, mu + row.eta(t) + row.p), x  # eq:xkt_agent
+        x_sum += x
+        s_sum, w_sum = s_sum + dual.s, w_sum + dual.w
+    x_hat, dual_bar = x_sum / row.T, Dual(s_sum / row.T, w_sum / row.T)
+    if workspace is not None:
+        pairs = zip(workspace.dual_bar, dual_bar, strict=True)
+        dual_bar = Dual(*(average(bar, new, workspace.weight) for bar, new in pairs))
+    return InnerResult(x, x_before if row.T > 1 else copied(x_before), dual, x_hat, dual_bar)
+
+
+def fastest_inner_loop(context: Context) -> InnerLoop:
+    """Return `inner_loop`, or compiled code that gives the same bits, if it knows the graph and the domain.
+
+    It is chosen when a run begins, since a device may have to be waited for.
+    """
+    coupling, network, x = context.coupling, context.network, context.x0
+    if not (type(coupling) in COUPLINGS.values() and network.is_local):
+        return inner_loop
+    sets = sets_of(context.domain)
+    if sets is None:
+        return inner_loop
+    if is_numpy(x):
+        return _Compiled(Slider(network.laplacian, coupling.name, sets, context.problem.d, context.problem.dtype))
+    if coupling.name == "incidence" and sets.are_separable and has_kernels(x):
+        return _Compiled(DeviceSlider(network.laplacian, sets, x))
+    return inner_loop
+
+
+class _Compiled:
+    """`inner_loop` by a kernel, once that is worthwhile."""
+
+    def __init__(self, kernel: Slider | DeviceSlider) -> None:
+        self._kernel = kernel
+
+    def __call__(
+        self,
+        context: Context,
+        x: Array,
+        x_before: Array,
+        dual: Dual,
+        y: Array,
+        row: InnerParams,
+        workspace: Workspace | None = None,
+    ) -> InnerResult:
+        if not self._kernel.pays(row.T):
+            return self._kernel.without(lambda: inner_loop(context, x, x_before, dual, y, row, workspace))
+        t = np.arange(1, row.T + 1)
+        etas = row.eta(t)
+        alphas = np.where(t == 1, row.alpha(1), row.alpha(2))
+        steps = Steps(row.p, 1 / row.q, alphas, etas, context.problem.mu + etas + row.p)
+        buffers = None if workspace is None else Buffers(*workspace)
+        found = context.network.batch(
+            row.T * context.coupling.exchanges,
+            x,
+            lambda: self._kernel.slide(Point(x, x_before, *dual, y), steps, buffers),
+        )
+        return InnerResult(
+            found.x, found.x_before, Dual(found.s, found.w), found.x_mean, Dual(found.s_bar, found.w_bar)
+        )

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from gradslide._support.errors import InputError, kind_of, require, require_number
-from gradslide._support.types import Array
-from gradslide.methods import defaults, sliding
-from gradslide.methods.base import Context, Look, as_floats, require_coupling, unvalued
-from gradslide.methods.sliding import Sliding, State
+from gradslide.methods import defaults
+from gradslide.methods.base import Context, as_floats, require_coupling, unvalued
+from gradslide.methods.pds import Sliding, State, Workspace
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.theory import guarantees, schedules
 from gradslide.theory.schedules import Sampled
@@ -105,19 +104,21 @@ class SPDS(Sliding):
             schedule = schedule.with_samples(left)
         if self.R is None:
             schedule = replace(schedule, R=max(schedule.R, defaults.mixing_R(context, schedule)))
-        return sliding.start(context, schedule, samples=probed, sigma=sigma)
+        return State.start(context, schedule, samples=probed, sigma=sigma)
 
     def step(self, context: Context, state: State) -> State:
-        row = state.schedule.row(state.k + 1)
-
-        def v(x_under: Array) -> Look:
-            v = context.oracle.sampled_gradient(x_under, state.samples, row.c)  # eq:vki
-            if row.k < self.iterations(state):
-                # They are collected while the inner loop communicates.
-                context.oracle.draw_ahead(state.samples + row.c, state.schedule.row(row.k + 1).c)
-            return unvalued(v)
-
-        return sliding.outer_iteration(context, state, row, v)
+        """Outer iteration k of Algorithm 3; the arrays of `state` are overwritten."""
+        s, row = state, state.schedule.row(state.k + 1)
+        x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
+        x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
+        del x_tilde  # its memory serves the gradient
+        v = context.oracle.sampled_gradient(x_under, s.samples, row.c)  # eq:vki
+        if row.k < self.iterations(s):
+            # The next samples are collected while the inner loop communicates.
+            context.oracle.draw_ahead(s.samples + row.c, s.schedule.row(row.k + 1).c)
+        s.gradients.add(*unvalued(v), row)
+        inner = context.prepared(context, s.x, s.x_before, s.dual, v, row, Workspace.of(s, row))
+        return s.next(row, x_under, inner)
 
     def iterations(self, state: State) -> int:
         assert isinstance(state.schedule, Sampled)

@@ -13,8 +13,6 @@ from gradslide._support.arrays import dot
 from gradslide._support.errors import require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev
-from gradslide.kernels.device_sliding import DeviceSlider
-from gradslide.kernels.sliding import Slider
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Look, Method, as_floats
 from gradslide.methods.gossip.agreement import AGREEMENTS, require_agreement
@@ -25,7 +23,7 @@ from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide
 from gradslide.methods.gossip.opening import opened
 from gradslide.methods.gossip.plan import Plan
 from gradslide.methods.gossip.state import Memory, State
-from gradslide.methods.slides import slider_of
+from gradslide.methods.pds import InnerLoop, fastest_inner_loop
 from gradslide.methods.steps import check_positive, is_common, is_free
 from gradslide.theory.certificates import DualEvidence
 
@@ -45,7 +43,7 @@ class Prepared(NamedTuple):
     """The inner loop, the plan for the network, gradient and conjugate at x_0, and the first L."""
 
     inner: Inner
-    slider: Slider | DeviceSlider | None
+    loop: InnerLoop | None
     plan: Plan
     look: Look
     L: float
@@ -115,8 +113,8 @@ class AutoPDS(Method):
     def prepare(self, context: Context) -> Prepared:
         inner = self._chosen(context)
         needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
-        slider = slider_of(context) if isinstance(inner, Slide) else None
-        return Prepared(inner, slider, *opened(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima))
+        loop = fastest_inner_loop(context) if isinstance(inner, Slide) else None
+        return Prepared(inner, loop, *opened(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima))
 
     def init(self, context: Context) -> State:
         inner, _, plan, (y, conjugate), L = context.prepared

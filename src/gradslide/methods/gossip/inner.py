@@ -11,7 +11,6 @@ from gradslide.methods.base import Context, average
 from gradslide.methods.gossip.plan import Plan
 from gradslide.methods.gossip.state import Moved, State, Weights
 from gradslide.methods.gossip.sums import squares
-from gradslide.methods.slides import slide
 from gradslide.methods.steps import proximal
 from gradslide.network.coupling import Dual
 
@@ -173,7 +172,7 @@ class Slide:
         T = self._slides(s, b, p * b)
         q = self._theta(s) * T / b
         row = _Row(p, T, q, s.b_before * T / (b * s.T_before), context.problem.mu)
-        x, x_before, dual, x_hat, mean, _ = slide(context, s.x, s.x_before, s.dual, y, row)
+        x, x_before, dual, x_hat, mean = context.prepared.loop(context, s.x, s.x_before, s.dual, y, row)
         # Lap x_hat, but for where the extrapolation began: no exchange is spent on it.
         gap = (dual.w - s.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
         x_bar = average(s.x_bar, x_hat, b / S)
