@@ -180,7 +180,7 @@ plot = false
 """
     spec = tmp_path / "both.toml"
     spec.write_text(text)
-    assert exit_code("compare", spec, "--out", tmp_path / "out", "--quiet") == 0
+    assert exit_code("compare", spec, "--out", tmp_path / "out", "--quiet", "-j", 1) == 0
     document = only_document(tmp_path / "out")
     assert document["kind"] == "comparison"
     assert [group["name"].split("; ")[1] for group in document["curves"]] == ["ring", "star"]

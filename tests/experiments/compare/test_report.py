@@ -527,7 +527,7 @@ def test_the_table_is_printed_and_the_files_are_named(printed):
 def test_json_is_all_there_is_on_stdout(printed, capsys):
     folder, _ = printed
     spec = write_comparison(folder, "json.toml", method=OWN_NAME)
-    assert exit_code("compare", spec, "--json", "--out", folder / "out") == 0
+    assert exit_code("compare", spec, "--json", "-j", 1, "--out", folder / "out") == 0
     said = strict_json(capsys.readouterr().out)
     assert said == strict_json((folder / "out" / "comparison.json").read_text())
     assert {line["method"] for line in said["blocks"][0]["lines"]} == {"pds", "NIDS [2019]"}
@@ -540,7 +540,8 @@ def test_json_is_all_there_is_on_stdout(printed, capsys):
 
 def test_quiet_prints_nothing(printed, capsys):
     folder, _ = printed
-    assert exit_code("compare", write_comparison(folder, "q.toml", method=OWN_NAME), "-q", "-o", folder / "out") == 0
+    spec = write_comparison(folder, "q.toml", method=OWN_NAME)
+    assert exit_code("compare", spec, "-q", "-j", 1, "-o", folder / "out") == 0
     assert capsys.readouterr() == ("", "")
 
 

@@ -1,6 +1,7 @@
 """`gradslide reproduce table2`: what is tuned with other draws than it reports, and what published counts imply."""
 
 import copy
+from functools import wraps
 
 import pytest
 from reproductions import BUILT_IN, NETWORKS, bench, reproduced, without_processes, without_runs
@@ -43,8 +44,21 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(folder):
-    return reproduced(folder, reproduce, SPEC)
+def seen():
+    """The runs of SPDS that were made."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def made(folder, seen):
+    @wraps(perform_spds)
+    def recorded(task):
+        seen.append(task)
+        return perform_spds(task)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "perform_spds", recorded)
+        return reproduced(folder, reproduce, SPEC)
 
 
 def test_every_row_has_the_papers_line_and_one_of_each_block(made):
@@ -82,11 +96,7 @@ def test_what_a_row_says_is_what_solve_does(made):
     assert first["loss"] <= loss_level(BUILT_IN, 10, 60.0)
 
 
-def test_nothing_is_tuned_with_what_is_reported(tmp_path, monkeypatch):
-    without_processes(monkeypatch)
-    seen = []
-    monkeypatch.setattr(experiment, "perform_spds", lambda task: seen.append(task) or perform_spds(task))
-    made = reproduce(bench(tmp_path), copy.deepcopy(SPEC))
+def test_nothing_is_tuned_with_what_is_reported(made, seen):
     trials = {task.draw for task in seen if task.block == "(ii)"} - set(range(SPEC["draws"]))
     reported = [task for task in seen if task.draw in range(SPEC["draws"])]
     assert trials == set(SPEC["tuned"]["draws"])
