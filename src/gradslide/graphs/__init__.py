@@ -1,4 +1,6 @@
-"""Who is linked with whom: `Graph`, topologies, spectrum, distances, mixing matrices, Chebyshev polynomials of them.
+"""Networks of agents as graphs.
 
-What belongs here follows from the graph alone. How messages travel along its edges belongs in `network`.
+Here belong `Graph` with its topologies, Laplacian, spectrum and distances, the mixing matrices of
+`gs.mixing`, and polynomials in them. Everything is computed from the graph alone: sending messages
+along its edges belongs in `network`.
 """

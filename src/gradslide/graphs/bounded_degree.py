@@ -1,4 +1,4 @@
-"""Random connected graphs whose maximum degree is exactly the one asked for."""
+"""Random connected graphs with an exact maximum degree."""
 
 from itertools import combinations
 
@@ -14,7 +14,7 @@ _EXCHANGES = 2_000  # failed random exchanges before a draw is given up
 
 
 def random_pairs(m: int, max_degree: int, seed: Seed, edges: int | None) -> Array:
-    """Pairs of a random spanning tree under the degree cap, plus random edges up to `edges`."""
+    """Draw a random spanning tree under the degree cap, plus random edges up to `edges`."""
     require(m >= 2, "a random graph needs at least two agents", f"m = {m}", "use Graph.path(1) for a lone agent")
     require(
         (2 if m > 2 else 1) <= max_degree < m,
@@ -31,7 +31,7 @@ def random_pairs(m: int, max_degree: int, seed: Seed, edges: int | None) -> Arra
     )
     rng = generator(seed)
     for _ in range(_ATTEMPTS):
-        draw = _Draw(m, max_degree, rng)
+        draw = _PartialGraph(m, max_degree, rng)
         if draw.fill(count):
             return rng.permutation(m)[np.array(sorted(draw.edges))]
     raise InputError(
@@ -56,7 +56,7 @@ def default_edges(m: int, max_degree: int) -> int:
     return min(max(erdos_renyi, int(min(1.5 * m, 0.75 * cap)), m - 1), cap)
 
 
-class _Draw:
+class _PartialGraph:
     """A graph under construction: node 0 is the hub that attains the maximum degree."""
 
     def __init__(self, m: int, max_degree: int, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Averaging over a network in fewer exchanges than plain mixing takes: polynomials in the mixing matrix."""
+"""Accelerated averaging: polynomials in the mixing matrix or the Laplacian."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,27 @@ _ROUNDING = 1e-9
 
 
 def fast_mix(mix: Exchange, v: Array, K: int, second: float) -> Array:
-    """FastMix: v+ = (1 + e) W v - e v_-, K times, with K exchanges; the mean stays (Liu, Morse, Annu. Rev. Control 35,
-    2011).
+    """FastMix: apply v+ = (1 + e) W v - e v_- K times, with K exchanges; the mean is preserved.
 
-    mix: v -> W v, where W has no negative eigenvalue. second: its second largest one, which e follows from. What is
-    left of the disagreement falls like (1 - sqrt(1 - second))^K in the end; few exchanges may even magnify it.
+    Parameters
+    ----------
+    mix : callable
+        v -> W v, where W has no negative eigenvalue.
+    v : ndarray, shape (m, d)
+        The values of the agents.
+    K : int
+        Number of exchanges.
+    second : float
+        Second largest eigenvalue of W, which determines e.
+
+    Returns
+    -------
+    ndarray, shape (m, d)
+
+    Notes
+    -----
+    Liu, Morse, Annu. Rev. Control 35, 2011. The disagreement eventually decreases like
+    (1 - sqrt(1 - second))^K; few exchanges may increase it.
     """
     root = math.sqrt(max(0.0, 1 - second**2))
     e = (1 - root) / (1 + root)
@@ -27,33 +43,49 @@ def fast_mix(mix: Exchange, v: Array, K: int, second: float) -> Array:
 
 
 def fast_mix_exchanges(second: float) -> int:
-    """ceil(sqrt(chi)) with chi = 1/(1 - second), and a tenth more on large networks.
+    """Return ceil(sqrt(chi)) with chi = 1/(1 - second), and a tenth more on large networks.
 
-    FastMix then has no eigenvalue below -1/3, past which y = x + theta (x - x_-) with theta near 1 drives the agents
-    apart: ceil(sqrt(chi)) falls short of that from chi = 2,000 on.
+    FastMix then has no eigenvalue below -1/3, beyond which y = x + theta (x - x_-) with theta near
+    1 increases the disagreement. ceil(sqrt(chi)) is too small for that from chi = 2,000 on.
     """
     root = math.sqrt(1 / (1 - second))
     return max(1, math.ceil(root - _ROUNDING), math.ceil(1.1 * root - 1))
 
 
 def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> Array:
-    """C v with C = I - T_K(c2 (I - c3 Lap))/T_K(c2), T_K the Chebyshev polynomial, with K exchanges (Scaman et al.,
-    ICML 2017).
+    """Return C v with C = I - T_K(c2 (I - c3 Lap))/T_K(c2), T_K Chebyshev's; K exchanges.
 
-    multiply: v -> Lap v. least, most: the smallest eigenvalue of Lap but 0, and the largest; then c2 = (most + least)/
-    (most - least), c3 = 2/(most + least). C has the kernel of Lap; its other eigenvalues lie between 11/15 and
-    19/15 where K >= sqrt(most/least), and between 2/5 and 8/5 where K is that root rounded down.
+    Parameters
+    ----------
+    multiply : callable
+        v -> Lap v.
+    v : ndarray, shape (m, d)
+        The values of the agents.
+    K : int
+        Degree of the polynomial.
+    least, most : float
+        Smallest nonzero and largest eigenvalue of Lap; c2 = (most + least)/(most - least) and
+        c3 = 2/(most + least).
+
+    Returns
+    -------
+    ndarray, shape (m, d)
+
+    Notes
+    -----
+    Scaman et al., ICML 2017. C has the kernel of Lap. Its other eigenvalues lie between 11/15 and
+    19/15 if K >= sqrt(most/least), and between 2/5 and 8/5 if K is that root rounded down.
     """
     return 0 * v if most == 0 else v - _polynomial(multiply, v, K, least=least, most=most)[0]
 
 
 def chebyshev_exchanges(condition: float) -> int:
-    """floor(sqrt(chi)) with chi = most/least."""
+    """Return floor(sqrt(chi)) with chi = most/least, at least 1."""
     return max(1, math.floor(math.sqrt(condition) + _ROUNDING))
 
 
 def chebyshev_rounds(factor: float, *, least: float, most: float) -> int:
-    """Exchanges after which v - C v is smaller than v by this factor, but for its mean."""
+    """Return after how many exchanges v - C v, without its mean, is smaller than v by a factor."""
     if factor <= 1 or most == 0:
         return 0
     if _are_alike(least, most):
@@ -62,10 +94,24 @@ def chebyshev_rounds(factor: float, *, least: float, most: float) -> int:
 
 
 def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
-    """(u, q) with u = v - N q, K exchanges: a Chebyshev polynomial in N, damped so that I - (v -> u) has no eigenvalue
-    above 1 and none below 0.
+    """Return (u, q) with u = v - N q: a damped Chebyshev polynomial in N; K exchanges.
 
-    multiply: v -> N v. least, most: the eigenvalues between which u is to be small, most at least the largest of N.
+    The damping keeps the eigenvalues of v -> v - u between 0 and 1.
+
+    Parameters
+    ----------
+    multiply : callable
+        v -> N v.
+    v : ndarray, shape (m, d)
+        The values of the agents.
+    K : int
+        Number of exchanges.
+    least, most : float
+        Eigenvalues of N between which u is to be small; `most` is at least the largest.
+
+    Returns
+    -------
+    u, q : ndarray, shape (m, d)
     """
     if K == 1 or _are_alike(least, most):
         q = v / most
@@ -76,8 +122,10 @@ def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most
 
 
 def _polynomial(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
-    """(u, q) with u = v - N q = T_K(c2 (I - c3 N)) v/T_K(c2), K exchanges, or one where all eigenvalues are
-    alike, which is exact then."""
+    """(u, q) with u = v - N q = T_K(c2 (I - c3 N)) v/T_K(c2).
+
+    K exchanges, or one where all eigenvalues are equal, which is exact then.
+    """
     middle, half = (most + least) / 2, (most - least) / 2
     q = step = v / middle
     moved = -multiply(q)

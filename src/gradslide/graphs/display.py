@@ -26,7 +26,7 @@ _FACTS = {
 
 
 class Drawable(Protocol):
-    """What a drawing needs of a graph."""
+    """The parts of a graph that a drawing uses."""
 
     @property
     def m(self) -> int: ...
@@ -39,14 +39,14 @@ class Drawable(Protocol):
 
 
 def in_words(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a graph for people; a bound on what is known is left out."""
+    """Name the facts of a graph in words; leave out a bound where the exact value is known."""
     known = facts.get("diameter") is not None
     shown = {name: value for name, value in facts.items() if not (known and name == "diameter_bound")}
     return {_FACTS.get(name, name.replace("_", " ")): value for name, value in shown.items()}
 
 
 def plot_graph(graph: Drawable, values: Any = None, *, label: str = "", title: str = "") -> Any:
-    """The network, nodes coloured by degree, or by one value for each."""
+    """Plot the network; the color of a node is its degree, or its entry of `values`."""
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(7.2, 6.0), layout="constrained")
     nodes = draw_network(axis, graph, values)
@@ -56,7 +56,7 @@ def plot_graph(graph: Drawable, values: Any = None, *, label: str = "", title: s
 
 
 def layout(graph: Drawable) -> tuple[Any, dict[int, Any]]:
-    """The network as networkx has it, and a place in the plane for each agent, always the same."""
+    """Return the networkx graph and a fixed position for each agent."""
     rule = f"a drawing can show {DRAWABLE:,} agents"
     require(graph.m <= DRAWABLE, rule, f"{graph.m:,}", "draw a smaller network")
     import networkx as nx

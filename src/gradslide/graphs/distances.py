@@ -11,7 +11,7 @@ _GATHER_WORDS = 4_000_000  # bounds the memory of one bit-parallel step (32 MB)
 
 
 def hop_distances(adjacency: Sparse, source: int) -> Array:
-    """Number of hops from `source` to every node."""
+    """Return the number of hops from `source` to every node."""
     from scipy.sparse.csgraph import breadth_first_order
 
     order, predecessor = breadth_first_order(adjacency, source)
@@ -29,7 +29,7 @@ def hop_distances(adjacency: Sparse, source: int) -> Array:
 
 
 def eccentricities(adjacency: Sparse) -> Array:
-    """Exact eccentricity of every node, by breadth-first search from 64 sources per machine word."""
+    """Return all eccentricities, by breadth-first search from 64 sources per machine word."""
     m = adjacency.shape[0]
     closed = sp.csr_array(adjacency + sp.eye_array(m, format="csr"))
     starts, members = closed.indptr[:-1], closed.indices
@@ -51,7 +51,7 @@ def eccentricities(adjacency: Sparse) -> Array:
 
 @dataclass(frozen=True)
 class Extent:
-    """What is known of a graph's size in hops: diameter_low <= diameter <= diameter_high."""
+    """Bounds of a graph's size in hops: diameter_low <= diameter <= diameter_high."""
 
     center: int
     radius: int  # eccentricity of `center`
@@ -60,7 +60,7 @@ class Extent:
 
 
 def exact_extent(adjacency: Sparse) -> Extent:
-    """Centre, radius and diameter from all eccentricities."""
+    """Compute center, radius and diameter from all eccentricities."""
     all_hops = eccentricities(adjacency)
     center = int(all_hops.argmin())
     diameter = int(all_hops.max())
@@ -68,7 +68,7 @@ def exact_extent(adjacency: Sparse) -> Extent:
 
 
 def estimated_extent(adjacency: Sparse, searches: int = 48) -> Extent:
-    """Bounds from a few breadth-first searches (double sweeps, then bounding as Takes and Kosters do)."""
+    """Bound the diameter by breadth-first searches: double sweeps, then Takes and Kosters."""
     m = adjacency.shape[0]
     if (np.diff(adjacency.indptr) == 2).all():  # a connected 2-regular graph is a ring
         return Extent(0, m // 2, m // 2, m // 2)

@@ -1,4 +1,4 @@
-"""The network of agents: an undirected, connected graph with its Laplacian, spectrum and distances."""
+"""The network of agents: an undirected, connected graph."""
 
 import hashlib
 import operator
@@ -31,11 +31,41 @@ Pairs: TypeAlias = Array | Iterable[Sequence[int]]
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Graph:
-    """An undirected, connected graph, without loops or parallel edges, on the agents 0 .. m-1; immutable.
+    """An undirected, connected graph on the agents 0, ..., m-1, without loops or parallel edges.
 
-    m: number of agents.
-    edges: pairs (e, 2), in any order and orientation; kept sorted with u < v.
-    weights: positive weights (e,) of the edges, ones by default. The Laplacian is the weighted one.
+    Graphs are immutable. Equal graphs have equal hashes.
+
+    Parameters
+    ----------
+    m : int
+        Number of agents.
+    edges : array_like of int, shape (e, 2), or iterable of pairs
+        The edges, in any order and orientation.
+    weights : array_like of float, shape (e,), optional
+        Positive weights of the edges, 1 by default. They enter the Laplacian.
+
+    Attributes
+    ----------
+    m : int
+        Number of agents.
+    edges : ndarray of int, shape (e, 2)
+        The edges, sorted, with u < v in each row.
+    weights : ndarray, shape (e,)
+        The weights, in the order of `edges`.
+
+    Raises
+    ------
+    InputError
+        If the graph is not connected, or an edge is a loop, repeated or out of range.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> graph = gs.Graph.ring(6)
+    >>> graph.diameter, graph.degrees.tolist()
+    (3, [2, 2, 2, 2, 2, 2])
+    >>> gs.Graph(3, [(0, 1), (1, 2)], weights=[1.0, 0.5])
+    Graph(m=3, edges=2, max_degree=2, weighted)
     """
 
     m: int
@@ -65,14 +95,43 @@ class Graph:
 
     @classmethod
     def from_edges(cls, m: int, pairs: Pairs, weights: npt.ArrayLike | None = None) -> "Graph":
-        """m agents joined by the given pairs; weights in the same order."""
+        """Build a graph from pairs of agents.
+
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+        pairs : array_like of int, shape (e, 2), or iterable of pairs
+            The edges.
+        weights : array_like of float, shape (e,), optional
+            Weights in the same order, 1 by default.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> import gradslide as gs
+        >>> gs.Graph.from_edges(4, [(0, 1), (1, 2), (2, 3)])
+        Graph(m=4, edges=3, max_degree=2)
+        """
         return cls(m, pairs, weights)
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str | None = None) -> "Graph":
-        """An undirected networkx graph; agents are numbered in its order of nodes.
+        """Build a graph from an undirected networkx graph.
 
-        weight: name of the edge attribute that holds the weights; None for ones.
+        Parameters
+        ----------
+        graph : networkx.Graph
+            Its nodes become the agents 0, 1, ..., in the order of iteration.
+        weight : str, optional
+            Name of the edge attribute that holds the weights; by default all weights are 1.
+
+        Returns
+        -------
+        Graph
         """
         require(
             hasattr(graph, "is_directed"), "graph must be a networkx graph", kind_of(graph), "or use Graph.from_edges"
@@ -96,7 +155,17 @@ class Graph:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Graph":
-        """Read an edge list: "u v" or "u v weight" per line, agents counted from 0, # starts a comment."""
+        """Read an edge list from a text file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            One edge per line: "u v" or "u v weight". Agents are counted from 0; # starts a comment.
+
+        Returns
+        -------
+        Graph
+        """
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -128,72 +197,130 @@ class Graph:
 
     @classmethod
     def ring(cls, m: int) -> "Graph":
-        """A cycle of m agents."""
+        """Return a cycle of m agents."""
         return cls(m, topologies.ring(count(m)))
 
     @classmethod
     def path(cls, m: int) -> "Graph":
-        """m agents in a row."""
+        """Return m agents in a row."""
         return cls(m, topologies.path(count(m)))
 
     @classmethod
     def star(cls, m: int) -> "Graph":
-        """Agent 0 joined to all others."""
+        """Return a star: agent 0 is joined to all others."""
         return cls(m, topologies.star(count(m)))
 
     @classmethod
     def complete(cls, m: int) -> "Graph":
-        """Every agent joined to every other."""
+        """Return the complete graph on m agents."""
         return cls(m, topologies.complete(count(m)))
 
     @classmethod
     def grid(cls, rows: int, cols: int) -> "Graph":
-        """A rectangle of agents, each joined to those left, right, above and below; row by row."""
+        """Return a grid of rows x cols agents, numbered row by row."""
         return cls(count(rows, "rows") * count(cols, "cols"), topologies.grid(rows, cols))
 
     @classmethod
     def torus(cls, rows: int, cols: int) -> "Graph":
-        """A grid whose opposite sides are joined."""
+        """Return a grid whose opposite sides are joined."""
         return cls(count(rows, "rows") * count(cols, "cols"), topologies.torus(rows, cols))
 
     @classmethod
     def hypercube(cls, dimension: int) -> "Graph":
-        """2^dimension agents; neighbours differ in one binary digit."""
+        """Return the hypercube on 2^dimension agents; neighbours differ in one binary digit."""
         dimension = count(dimension, "dimension", least=0)
         require(dimension <= 20, "dimension must be at most 20", dimension, "2^20 agents are a million")
         return cls(2**dimension, topologies.hypercube(dimension))
 
     @classmethod
     def regular(cls, m: int, degree: int, seed: Seed = 0) -> "Graph":
-        """A random connected graph in which every agent has `degree` neighbours."""
+        """Draw a random connected graph in which every agent has the same number of neighbours.
+
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+        degree : int
+            Number of neighbours of every agent; m * degree must be even.
+        seed : int or numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        Graph
+        """
         return cls(m, topologies.regular(count(m), count(degree, "degree", least=0), seed))
 
     @classmethod
     def small_world(cls, m: int, neighbours: int = 4, rewire: float = 0.1, seed: Seed = 0) -> "Graph":
-        """Watts-Strogatz: a ring, each agent joined to its `neighbours` nearest, edges rewired at random.
+        """Draw a Watts-Strogatz graph: a ring whose edges are rewired at random.
 
-        rewire: probability that an edge is rewired.
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+        neighbours : int
+            Each agent is joined to so many nearest agents on the ring; even.
+        rewire : float
+            Probability that an edge is rewired.
+        seed : int or numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        Graph
         """
         return cls(m, topologies.small_world(count(m), count(neighbours, "neighbours"), rewire, seed))
 
     @classmethod
     def geometric(cls, m: int, radius: float | None = None, seed: Seed = 0) -> "Graph":
-        """Random points of the unit square, joined where they are at most `radius` apart.
+        """Draw random points of the unit square and join those that are close to each other.
 
-        radius: None for sqrt(2 log m / (pi m)), drawn again until connected; a given one is refused where it
-        does not connect.
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+        radius : float, optional
+            Largest distance of neighbours. By default sqrt(2 log m / (pi m)), and points are drawn
+            again until the graph is connected. With a given radius, a graph that is not connected
+            is an error.
+        seed : int or numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        Graph
         """
         return cls(m, topologies.geometric(count(m), radius, seed))
 
     @classmethod
     def random(cls, m: int, max_degree: int, seed: Seed = 0, edges: int | None = None) -> "Graph":
-        """A random connected graph whose maximum degree is exactly `max_degree`.
+        """Draw a random connected graph with a given maximum degree.
 
-        A hub gets max_degree random neighbours, every other agent is attached to a random one with spare
-        capacity, then random edges follow.
+        A hub gets `max_degree` random neighbours, every other agent is attached to a random one
+        with spare capacity, then random edges are added.
 
-        edges: how many in all; by default as many as an Erdos-Renyi graph whose median maximum degree is
-        max_degree has, but at least min(1.5 m, three quarters of m max_degree / 2).
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+        max_degree : int
+            The maximum degree, which is attained.
+        seed : int or numpy.random.Generator
+            Source of randomness.
+        edges : int, optional
+            Number of edges. By default as many as an Erdos-Renyi graph with median maximum degree
+            `max_degree` has, but at least min(1.5 m, 3/4 m max_degree / 2).
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> import gradslide as gs
+        >>> gs.Graph.random(100, max_degree=4, seed=0)
+        Graph(m=100, edges=150, max_degree=4)
         """
         most = None if edges is None else count(edges, "edges", least=0)
         return cls(m, bounded_degree.random_pairs(count(m), count(max_degree, "max_degree"), seed, most))
@@ -202,12 +329,12 @@ class Graph:
 
     @cached_property
     def degrees(self) -> Array:
-        """Number of neighbours of each agent (m,)."""
+        """Number of neighbours of each agent, shape (m,)."""
         return _frozen(np.bincount(self.edges.ravel(), minlength=self.m))
 
     @cached_property
     def weighted_degrees(self) -> Array:
-        """Sum of the weights at each agent (m,)."""
+        """Sum of the weights at each agent, shape (m,)."""
         return _frozen(np.bincount(self.edges.ravel(), np.repeat(self.weights, 2), minlength=self.m).astype(float))
 
     @cached_property
@@ -219,24 +346,27 @@ class Graph:
 
     @cached_property
     def laplacian(self) -> Sparse:
-        """CSR matrix (m, m): weighted degrees minus adjacency."""
+        """Laplacian as a CSR matrix (m, m): weighted degrees minus adjacency."""
         return _frozen(sp.csr_array(sp.diags_array(self.weighted_degrees) - self.adjacency))
 
     @cached_property
     def incidence(self) -> Sparse:
-        """CSR matrix B (m, e): each column has sqrt(w) at u, -sqrt(w) at v; B B^T is the Laplacian."""
+        """Incidence matrix B, CSR (m, e): each column has sqrt(w) at u and -sqrt(w) at v.
+
+        B B^T is the Laplacian.
+        """
         e = len(self.edges)
         root = np.sqrt(self.weights)
         rows, cols = self.edges.T.ravel(), np.tile(np.arange(e), 2)
         return _frozen(sp.csr_array((np.concatenate([root, -root]), (rows, cols)), shape=(self.m, e)))
 
     def neighbours(self, agent: int) -> Array:
-        """The agents joined to this one, ascending."""
+        """Return the neighbours of an agent in ascending order."""
         require(0 <= agent < self.m, f"agent must be between 0 and {self.m - 1}", agent, "agents count from 0")
         return self.adjacency.indices[self.adjacency.indptr[agent] : self.adjacency.indptr[agent + 1]]
 
     def scaled(self, factor: float) -> "Graph":
-        """The same links, all weights multiplied; what is known of the spectrum is kept."""
+        """Return the same graph with all weights, and cached eigenvalues, multiplied by a factor."""
         new = replace(self, weights=factor * self.weights)
         known = {name: self.__dict__[name] for name in _EXTREMES if name in self.__dict__}
         new.__dict__.update({name: factor * value for name, value in known.items()})
@@ -245,7 +375,7 @@ class Graph:
     # Spectrum
 
     def spectrum(self) -> Array:
-        """All eigenvalues of the Laplacian, ascending (m up to 2,000)."""
+        """Return all eigenvalues of the Laplacian in ascending order; for m up to 2,000."""
         require(
             self.m <= _EXACT,
             f"the whole spectrum needs m <= {_EXACT}",
@@ -260,14 +390,17 @@ class Graph:
 
     @cached_property
     def laplacian_norm(self) -> float:
-        """lmax of the Laplacian: exact to rounding up to m = 1,000, else from above within 1e-4 relative."""
+        """Largest eigenvalue of the Laplacian.
+
+        Exact to rounding up to m = 1,000. For larger graphs an upper bound within 1e-4 relative.
+        """
         if self.m <= _DENSE:
             return float(self._eigenvalues[-1])
         return spectrum.largest_eigenvalue(self.laplacian, self.norm_bound)
 
     @cached_property
     def algebraic_connectivity(self) -> float:
-        """l2, the smallest non-zero eigenvalue of the Laplacian; infinite for a lone agent."""
+        """Smallest nonzero eigenvalue of the Laplacian; infinite for one agent."""
         if self.m == 1:
             return float("inf")
         if self.m <= _DENSE:
@@ -276,12 +409,15 @@ class Graph:
 
     @property
     def condition(self) -> float:
-        """lmax / l2 (1 for a lone agent)."""
+        """Ratio of `laplacian_norm` to `algebraic_connectivity`; 1 for one agent."""
         return 1.0 if self.m == 1 else self.laplacian_norm / self.algebraic_connectivity
 
     @cached_property
     def norm_bound(self) -> float:
-        """Largest sum of weighted degrees over an edge: bounds lmax; found by one exchange and a max."""
+        """Upper bound of `laplacian_norm`: the largest sum of weighted degrees over an edge.
+
+        Agents find it with one exchange and one maximum.
+        """
         return float(self.weighted_degrees[self.edges].sum(axis=1).max(initial=0.0))
 
     @cached_property
@@ -298,7 +434,11 @@ class Graph:
 
     @property
     def diameter(self) -> int:
-        """Most hops between two agents; for m > 2,000 refused where a few searches do not settle it."""
+        """Largest number of hops between two agents.
+
+        For m > 2,000 a few breadth-first searches bound it; where they do not determine it,
+        InputError is raised: use `diameter_bound`.
+        """
         low, high = self._extent.diameter_low, self._extent.diameter_high
         require(
             low == high,
@@ -310,11 +450,19 @@ class Graph:
 
     @property
     def diameter_bound(self) -> int:
-        """An upper bound on the diameter, at most twice it; exact wherever `diameter` is."""
+        """Upper bound of the diameter, at most twice as large; exact where `diameter` is."""
         return self._extent.diameter_high
 
     def radius_center(self) -> tuple[int, int]:
-        """Root of a shallow breadth-first tree, and the tree's depth: the shallowest for m <= 2,000."""
+        """Find the root of a shallow breadth-first tree.
+
+        Returns
+        -------
+        root : int
+            An agent; for m <= 2,000 the center of the graph.
+        depth : int
+            Depth of the tree from there; for m <= 2,000 the radius of the graph.
+        """
         return self._extent.center, self._extent.radius
 
     # Identity
@@ -336,8 +484,21 @@ class Graph:
         return f"Graph(m={self.m}, edges={len(self.edges)}, max_degree={self.degrees.max()}{weighted})"
 
     def plot(self, values: Array | None = None, *, label: str = "", title: str = "") -> Any:
-        """A drawing of up to 2,000 agents, coloured by degree, or by one number for each; a matplotlib figure. label:
-        what the numbers are."""
+        """Draw up to 2,000 agents.
+
+        Parameters
+        ----------
+        values : array_like, shape (m,), optional
+            One number per agent, shown as its color; by default the degree.
+        label : str
+            Label of the color bar.
+        title : str
+            Title of the figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from gradslide._support.plotting import shown_once
         from gradslide.graphs.display import plot_graph
 
@@ -348,7 +509,7 @@ class Graph:
         return facts_html(repr(self), in_words(self.describe()))
 
     def describe(self) -> dict[str, int | float | None]:
-        """Facts to print; diameter is None where only its bound is known, l2 for a lone agent."""
+        """Return the figures of the graph by name: size, degrees, diameter and eigenvalues."""
         known = self._extent.diameter_low == self._extent.diameter_high
         return {
             "m": self.m,
@@ -374,7 +535,7 @@ def _frozen(array: Any) -> Any:
 
 
 def count(value: Any, name: str = "m", least: int = 1) -> int:
-    """A whole number that is large enough."""
+    """Return a whole number that is at least `least`; refuse anything else."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -384,7 +545,7 @@ def count(value: Any, name: str = "m", least: int = 1) -> int:
 
 
 def edge_pairs(edges: Any, m: int) -> Array:
-    """Pairs (e, 2) with u < v, in range and without loops."""
+    """Return edges as an array (e, 2) with u < v; refuse loops and agents out of range."""
     given = edges if isinstance(edges, np.ndarray) else list(edges)
     try:
         pairs = np.asarray(given) if len(given) else np.empty((0, 2), dtype=np.int64)
@@ -409,7 +570,7 @@ def edge_pairs(edges: Any, m: int) -> Array:
 
 
 def edge_weights(weights: Any, e: int) -> Array:
-    """Positive, finite weights (e,), ones by default."""
+    """Return positive, finite weights (e,), ones by default."""
     if weights is None:
         return np.ones(e)
     try:

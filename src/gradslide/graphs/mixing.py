@@ -1,4 +1,7 @@
-"""Mixing matrices W: weighted averages of oneself and one's neighbours. W is symmetric and its rows sum to 1."""
+"""Mixing matrices W, with which agents average with their neighbours.
+
+W is symmetric, its rows sum to 1, and W_ij is nonzero only where i and j are neighbours.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +18,20 @@ __all__ = ["Mixing", "best_constant", "laplacian", "metropolis", "spectral_gaps"
 
 @dataclass(frozen=True)
 class Mixing:
-    """W = I - Lap of the links, which are weighted with the W_ij."""
+    """A mixing matrix W = I - Lap, with Lap the Laplacian of a graph weighted by the W_ij.
+
+    Parameters
+    ----------
+    links : Graph
+        The graph, weighted with the off-diagonal entries W_ij.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> W = gs.mixing.metropolis(gs.Graph.ring(4))
+    >>> W.matrix.toarray()[0].round(3).tolist()
+    [0.333, 0.333, 0.0, 0.333]
+    """
 
     links: Graph
 
@@ -29,22 +45,22 @@ class Mixing:
 
     @property
     def second(self) -> float:
-        """The second largest eigenvalue (0 for a lone agent)."""
+        """Second largest eigenvalue; 0 for one agent."""
         return 0.0 if self.links.m == 1 else 1 - self.links.algebraic_connectivity
 
     @property
     def least(self) -> float:
-        """The smallest eigenvalue (1 for a lone agent)."""
+        """Smallest eigenvalue; 1 for one agent."""
         return 1 - self.links.laplacian_norm
 
     @property
     def spectral_gap(self) -> float:
-        """1 - max(|second|, |least|): averaging errs by a factor of 1 less this per exchange."""
+        """1 - max(|second|, |least|): an exchange reduces the disagreement by 1 minus this factor."""
         return 1.0 if self.links.m == 1 else 1 - max(abs(self.second), abs(self.least))
 
     @cached_property
     def lazy(self) -> "Mixing":
-        """(I + W)/2, whose eigenvalues are not negative; W itself where its own are not."""
+        """(I + W)/2, which has no negative eigenvalue; W itself where W has none."""
         # On large graphs the largest eigenvalue of a Laplacian is known to about 1e-4, from above.
         return self if self.least >= -1e-3 else Mixing(self.links.scaled(0.5))
 
@@ -54,15 +70,38 @@ class Mixing:
 
 @lru_cache(maxsize=64)
 def metropolis(graph: Graph) -> Mixing:
-    """W_ij = 1/(1 + max(deg_i, deg_j)): neighbours need to know each other's degrees and nothing else. The graph's own
-    weights do not count."""
+    """Return Metropolis weights W_ij = 1/(1 + max(deg_i, deg_j)).
+
+    Neighbours need to know each other's degree only. The graph's own weights are ignored.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network.
+
+    Returns
+    -------
+    Mixing
+    """
     degrees = graph.degrees[graph.edges]
     return Mixing(replace(graph, weights=1 / (1.0 + degrees.max(axis=1, initial=0))))
 
 
 @lru_cache(maxsize=64)
 def laplacian(graph: Graph, norm: float | None = None) -> Mixing:
-    """W = I - Lap/norm, with no negative eigenvalue. norm: lmax of the Laplacian, or a bound on it."""
+    """Return W = I - Lap/norm, which has no negative eigenvalue.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network; its weights enter Lap.
+    norm : float, optional
+        The largest eigenvalue of Lap or an upper bound; by default `graph.laplacian_norm`.
+
+    Returns
+    -------
+    Mixing
+    """
     if norm is not None and graph.m > 1:
         require_number("norm", norm, "leave it out for the exact one", above=0)
     return _scaled(graph, graph.laplacian_norm if norm is None else norm)
@@ -70,7 +109,21 @@ def laplacian(graph: Graph, norm: float | None = None) -> Mixing:
 
 @lru_cache(maxsize=64)
 def best_constant(graph: Graph) -> Mixing:
-    """W = I - 2 Lap/(lmax + l2): the largest spectral gap with one weight for all links (Xiao, Boyd 2004)."""
+    """Return W = I - 2 Lap/(lmax + l2), with the largest spectral gap for equal edge weights.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network.
+
+    Returns
+    -------
+    Mixing
+
+    Notes
+    -----
+    Xiao, Boyd, "Fast linear iterations for distributed averaging", Syst. Control Lett. 53, 2004.
+    """
     return _scaled(graph, (graph.laplacian_norm + graph.algebraic_connectivity) / 2 if graph.m > 1 else 1.0)
 
 
@@ -86,11 +139,11 @@ MIXINGS: dict[str, Callable[..., Mixing]] = {
 
 
 def spectral_gaps(graph: Graph) -> dict[str, float]:
-    """Of each mixing matrix, by name."""
+    """Return the spectral gap of each mixing matrix, by name."""
     return {name: make(graph).spectral_gap for name, make in MIXINGS.items()}
 
 
 def require_mixing(name: str) -> None:
-    """Refuse a mixing matrix that there is none of."""
+    """Refuse an unknown name of a mixing matrix."""
     if name not in MIXINGS:
         raise unknown_name("mixing", name, MIXINGS)

@@ -13,14 +13,14 @@ _BASIS = 40  # Lanczos vectors kept
 
 
 def all_eigenvalues(laplacian: Sparse) -> Array:
-    """Every eigenvalue, ascending; the first one is zero exactly."""
+    """Return every eigenvalue in ascending order; the first is exactly zero."""
     values = np.linalg.eigvalsh(laplacian.toarray())
     values[0] = 0.0
     return np.maximum(values, 0.0)
 
 
 def largest_eigenvalue(laplacian: Sparse, norm_bound: float) -> float:
-    """lmax by Lanczos; the residual is added so that it is not below the truth, up to `norm_bound`."""
+    """Return lmax by Lanczos iteration plus its residual, at most `norm_bound`: from above."""
     from scipy.sparse.linalg import eigsh
 
     value, vector = eigsh(laplacian, k=1, which="LA", v0=_start(laplacian), ncv=_BASIS, tol=_TOLERANCE)
@@ -29,11 +29,24 @@ def largest_eigenvalue(laplacian: Sparse, norm_bound: float) -> float:
 
 
 def second_eigenvalue(laplacian: Sparse, norm_bound: float, width: int) -> float:
-    """l2, the algebraic connectivity.
+    """Return l2, the algebraic connectivity.
 
-    width: nodes in the widest level of a breadth-first search. A narrow graph (ring, grid) or one that is
-    nearly a tree has a tiny l2 and a sparse factorisation: there the inverse is used. Others (expanders)
-    would fill the factors but have a larger l2: there Lanczos works on the Laplacian itself.
+    A narrow graph (ring, grid) or one that is nearly a tree has a tiny l2 and a sparse
+    factorization: there the inverse is used. Others (expanders) would fill the factors but have a
+    larger l2: there Lanczos iteration works on the Laplacian itself.
+
+    Parameters
+    ----------
+    laplacian : scipy.sparse.csr_array
+        The Laplacian of a connected graph.
+    norm_bound : float
+        Upper bound of its largest eigenvalue.
+    width : int
+        Number of nodes in the widest level of a breadth-first search.
+
+    Returns
+    -------
+    float
     """
     m = laplacian.shape[0]
     edges = (laplacian.nnz - m) // 2
@@ -93,7 +106,7 @@ def _conjugate_gradients(laplacian: Sparse) -> Callable[[Array], Array]:
 
 
 def _by_inverse(laplacian: Sparse, solve: Callable[[Array], Array]) -> float:
-    """1 / lmax of the pseudo-inverse, whose small eigenvalues lie close together where l2 is tiny."""
+    """1 / lmax of the pseudo-inverse, whose small eigenvalues cluster where l2 is tiny."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     def pseudo_inverse(b: Array) -> Array:
@@ -106,6 +119,6 @@ def _by_inverse(laplacian: Sparse, solve: Callable[[Array], Array]) -> float:
 
 
 def _start(laplacian: Sparse) -> Array:
-    """A fixed start vector without a constant part: the same graph gives the same figures."""
+    """A fixed start vector without a constant part: the same graph gives the same eigenvalues."""
     start = np.random.default_rng(0).standard_normal(laplacian.shape[0])
     return start - start.mean()

@@ -1,4 +1,4 @@
-"""Edge lists of named networks. Each function returns the pairs (e, 2) of a graph on nodes 0 .. m-1."""
+"""Edge lists of named networks: pairs (e, 2) of a graph on the nodes 0, ..., m-1."""
 
 from collections.abc import Callable
 
@@ -13,24 +13,29 @@ _DRAWS = 100  # attempts at a connected draw before giving up
 
 
 def path(m: int) -> Array:
+    """Nodes in a row."""
     nodes = np.arange(m)
     return np.column_stack([nodes[:-1], nodes[1:]])
 
 
 def ring(m: int) -> Array:
+    """A cycle."""
     # Rings of one and two nodes are paths: closing them would add a loop or a second edge.
     return path(m) if m < 3 else np.vstack([path(m), [[0, m - 1]]])
 
 
 def star(m: int) -> Array:
+    """Node 0 joined to all others."""
     return np.column_stack([np.zeros(m - 1, dtype=np.int64), np.arange(1, m)])
 
 
 def complete(m: int) -> Array:
+    """All pairs."""
     return np.column_stack(np.triu_indices(m, k=1))
 
 
 def grid(rows: int, cols: int) -> Array:
+    """A grid, numbered row by row."""
     nodes = np.arange(rows * cols).reshape(rows, cols)
     across = np.column_stack([nodes[:, :-1].ravel(), nodes[:, 1:].ravel()])
     down = np.column_stack([nodes[:-1].ravel(), nodes[1:].ravel()])
@@ -38,6 +43,7 @@ def grid(rows: int, cols: int) -> Array:
 
 
 def torus(rows: int, cols: int) -> Array:
+    """A grid whose opposite sides are joined."""
     nodes = np.arange(rows * cols).reshape(rows, cols)
     wraps = [grid(rows, cols)]
     if cols > 2:
@@ -48,12 +54,14 @@ def torus(rows: int, cols: int) -> Array:
 
 
 def hypercube(dimension: int) -> Array:
+    """Nodes that differ in one binary digit are joined."""
     nodes = np.arange(2**dimension)
     faces = [np.column_stack([low, low | 1 << k]) for k in range(dimension) for low in [nodes[nodes >> k & 1 == 0]]]
     return np.vstack([np.empty((0, 2), dtype=np.int64), *faces])
 
 
 def regular(m: int, degree: int, seed: Seed) -> Array:
+    """A random connected graph of constant degree."""
     require(
         0 <= degree < m and m * degree % 2 == 0,
         "degree must be below m with m * degree even",
@@ -85,6 +93,7 @@ def _draw_regular(m: int, degree: int, rng: np.random.Generator) -> Array:
 
 
 def small_world(m: int, neighbours: int, rewire: float, seed: Seed) -> Array:
+    """A Watts-Strogatz graph."""
     require(
         2 <= neighbours < m and neighbours % 2 == 0,
         "neighbours must be even, at least 2 and below m",
@@ -104,6 +113,7 @@ def small_world(m: int, neighbours: int, rewire: float, seed: Seed) -> Array:
 
 
 def geometric(m: int, radius: float | None, seed: Seed) -> Array:
+    """Random points of the unit square, joined where their distance is at most `radius`."""
     from scipy.spatial import KDTree
 
     require(radius is None or radius > 0, "radius must be positive", radius, "leave it out for one that connects")
@@ -126,7 +136,7 @@ def _first_connected(m: int, draw: Callable[[], Array]) -> Array:
 
 
 def components(m: int, pairs: Array) -> int:
-    """Number of connected components."""
+    """Return the number of connected components."""
     from scipy.sparse.csgraph import connected_components
 
     links = sp.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(m, m))
