@@ -16,5 +16,8 @@ Tensor: TypeAlias = Any
 # Anything that becomes a floating dtype: "float32", np.float64, np.dtype("f8").
 DType: TypeAlias = npt.DTypeLike
 
-# A parameter that users give as a number or an array, and that is an array once it is bound to a problem.
+# A device of PyTorch, CuPy or JAX, or its name for PyTorch; None stands for NumPy.
+Device: TypeAlias = Any
+
+# A parameter that users give as a number or an array; an array once it is bound to a problem.
 Parameter: TypeAlias = Array | float

@@ -18,7 +18,19 @@ from gradslide.domains.parameters import Fit, checked, share
 
 @dataclass(frozen=True, eq=False)
 class Halfspace(Euclidean):
-    """<a, x> <= b. a: (d,) or (m, d), not zero; b: a number or (m,). Bound, a has length 1."""
+    """The half-space <a, x> <= b.
+
+    Once bound, a has length 1.
+
+    Parameters
+    ----------
+    a : array_like
+        Normal direction, not zero: (d,) or (m, d).
+    b : array_like
+        A number or (m,).
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+    """
 
     a: Array
     b: Parameter
@@ -37,10 +49,10 @@ class Halfspace(Euclidean):
         size = length(a)
         return {**super().bind_fields(fit), "a": (a / size).astype(fit.dtype), "b": (b / size).astype(fit.dtype)}
 
-    def project(self, v: Array) -> Array:
-        xp = array_namespace(v)
-        excess = xp.vecdot(v, self.a)[:, None] - self.b
-        return v - at_least(excess, 0) * self.a
+    def project(self, x: Array) -> Array:
+        xp = array_namespace(x)
+        excess = xp.vecdot(x, self.a)[:, None] - self.b
+        return x - at_least(excess, 0) * self.a
 
     def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
@@ -51,9 +63,24 @@ class Halfspace(Euclidean):
 
 @dataclass(frozen=True, eq=False)
 class Affine(Euclidean):
-    """A x = b. A: (p, d) or (m, p, d); b: (p,) or (m, p). Redundant rows are allowed if they agree.
+    """The affine set A x = b.
 
-    Bound, A has orthonormal rows (and zero rows in place of redundant ones) that describe the same set.
+    Redundant rows are allowed if they agree. Once bound, A has orthonormal rows (and zero rows in
+    place of redundant ones) that describe the same set.
+
+    Parameters
+    ----------
+    A : array_like
+        Matrix of shape (p, d) or (m, p, d).
+    b : array_like
+        Right-hand side of shape (p,) or (m, p).
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+
+    Raises
+    ------
+    InputError
+        If A x = b has no solution.
     """
 
     A: Array
@@ -87,8 +114,8 @@ class Affine(Euclidean):
         A = to_numpy(self.A)
         return bool(np.all(np.sum(A * A, axis=(1, 2)) > self.d - 0.5))
 
-    def project(self, v: Array) -> Array:
-        return v - self._pull(self._apply(v) - self.b)
+    def project(self, x: Array) -> Array:
+        return x - self._pull(self._apply(x) - self.b)
 
     def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
@@ -109,7 +136,7 @@ class Affine(Euclidean):
 
 
 def orthonormal_rows(A: Array, b: Array, eps: float) -> tuple[Array, Array]:
-    """Q and c with Q x = c just where A x = b, for stacks of A; refuses a system without a solution."""
+    """Return Q and c such that Q x = c exactly where A x = b, for stacks of A."""
     U, singular, Q = np.linalg.svd(A, full_matrices=False)
     kept = singular > max(A.shape[1:]) * eps * singular[:, :1]
     coefficients = (b[:, None, :] @ U)[:, 0, :] * kept
@@ -121,6 +148,6 @@ def orthonormal_rows(A: Array, b: Array, eps: float) -> tuple[Array, Array]:
 
 
 def is_rounding(residual: Array, whole: Array) -> Array:
-    """Whether what is left of a vector is no more than rounding, (m, 1)."""
+    """Return whether what is left of a vector is no more than rounding, shape (m, 1)."""
     eps = array_namespace(whole).finfo(whole.dtype).eps
     return length(residual) <= 10 * whole.shape[-1] * eps * length(whole)

@@ -18,6 +18,8 @@ from gradslide.domains.simplex import project_on_simplex
 
 @dataclass(frozen=True, eq=False)
 class _Ball(Euclidean):
+    """A ball of some norm around an origin."""
+
     radius: Parameter
     origin: Parameter = field(default=0.0, kw_only=True)
 
@@ -45,13 +47,33 @@ class _Ball(Euclidean):
 
 @dataclass(frozen=True, eq=False)
 class L2Ball(_Ball):
-    """|x - origin|_2 <= radius. radius: a number or (m,); origin: a number, (d,) or (m, d)."""
+    """The Euclidean ball, |x - origin|_2 <= radius.
+
+    Parameters
+    ----------
+    radius : array_like
+        A number or (m,), nonnegative.
+    origin : array_like
+        Center of the ball: a number, (d,) or (m, d); 0 with a penalty.
+    penalty : L1, GroupL1 or ElasticNet, optional
+        The penalty r.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> ball = gs.domains.L2Ball(1.0).bind(m=1, d=2, dtype=float)
+    >>> ball.project(np.array([[3.0, 4.0]])).round(6).tolist()
+    [[0.6, 0.8]]
+    """
 
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, GroupL1, ElasticNet)
 
-    def project(self, v: Array) -> Array:
-        xp = array_namespace(v)
-        offset = v - self.origin
+    def project(self, x: Array) -> Array:
+        xp = array_namespace(x)
+        offset = x - self.origin
         distance = length(offset)
         outside = distance > self.radius
         factor = xp.where(outside, self.radius / xp.where(outside, distance, 1), 1)
@@ -67,13 +89,25 @@ class L2Ball(_Ball):
 
 @dataclass(frozen=True, eq=False)
 class L1Ball(_Ball):
-    """|x - origin|_1 <= radius. radius: a number or (m,); origin: a number, (d,) or (m, d)."""
+    """The l1 ball, |x - origin|_1 <= radius.
+
+    Parameters
+    ----------
+    radius : array_like
+        A number or (m,), nonnegative.
+    origin : array_like
+        Center of the ball: a number, (d,) or (m, d); 0 with a penalty.
+    penalty : L1 or ElasticNet, optional
+        The penalty r.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+    """
 
     penalties: ClassVar[tuple[type[Penalty], ...]] = (L1, ElasticNet)
 
-    def project(self, v: Array) -> Array:
-        xp = array_namespace(v)
-        offset = v - self.origin
+    def project(self, x: Array) -> Array:
+        xp = array_namespace(x)
+        offset = x - self.origin
         size = xp.abs(offset)
         outside = xp.sum(size, axis=-1, keepdims=True) > self.radius
         on_sphere = xp.sign(offset) * project_on_simplex(size, self.radius)

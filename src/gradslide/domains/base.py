@@ -1,4 +1,4 @@
-"""What every method asks of a domain."""
+"""The interface of domains."""
 
 from __future__ import annotations
 
@@ -13,47 +13,90 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import like
 from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Device, DType
 from gradslide.domains.parameters import Fit, Parameters
 
 
 @dataclass(frozen=True, eq=False)
 class Domain(Parameters, abc.ABC):
-    """(X, nu, r): a closed convex set, a function 1-strongly convex in `norm`, and a penalty.
+    """A closed convex set X, a distance-generating function nu, and a penalty r, for every agent.
 
-    x is (m, d), row i of agent i; every method works on all agents at once. `bind` comes first: the other
-    methods hold for the domain that it returns.
+    nu is 1-strongly convex in `norm`. The Bregman distance is
+    V(a, x) = nu(x) - nu(a) - <grad nu(a), x - a>. Arrays x have shape (m, d), row i belongs to
+    agent i, and every method works on all agents at once. Except for `bind`, methods are those of
+    the bound domain that `bind` returns.
+
+    Attributes
+    ----------
+    m : int
+        Number of agents.
+    d : int
+        Dimension of x_i.
+    dtype : numpy.dtype
+        Floating type of its arrays.
+    weights : ndarray or None
+        Weights of the coordinates in nu, if any: nu(x) = 1/2 sum_j weights_j (x_j - center_j)^2.
+    device : object or None
+        Device of its arrays; None for NumPy.
     """
 
     m: int = field(init=False, repr=False, default=0)
     d: int = field(init=False, repr=False, default=0)
-    dtype: Any = field(init=False, repr=False, default=None)
+    dtype: np.dtype[Any] = field(init=False, repr=False, default=np.dtype(np.float64))
     weights: Array | None = field(init=False, repr=False, default=None)
     """Where coordinates are weighted: nu(x) = 1/2 sum_j weights_j (x_j - center_j)^2."""
-    device: Any = field(init=False, repr=False, default=None)
+    device: Device = field(init=False, repr=False, default=None)
     """Where its arrays are; None for NumPy's."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         rename_hooks(cls, {"_bound": "bind_fields", "_project": "project", "_linear_minimum": "minimize_linear"})
 
-    def bind(self, m: int, d: int, dtype: Any) -> Domain:
-        """The domain checked against m agents in d dimensions, its parameters arrays of a floating dtype."""
+    def bind(self, m: int, d: int, dtype: DType) -> Domain:
+        """Check the domain against a problem and bring its parameters to shape.
+
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+        d : int
+            Dimension of x_i.
+        dtype : dtype_like
+            Floating type: float64 or float32.
+
+        Returns
+        -------
+        Domain
+            The bound domain.
+        """
         dtype = np.dtype(dtype)
         require(dtype.kind == "f", "dtype must be floating", dtype, "use float64 or float32")
         return self.replaced(m=m, d=d, dtype=dtype, **self.bind_fields(Fit(m, d, dtype)))
 
-    def to(self, device: Any) -> Self:
+    def to(self, device: Device) -> Self:
+        """Return the same bound domain with its arrays on a device; None for NumPy."""
         return super().to(device).replaced(device=device)
 
     def take(self, agents: Sequence[int] | Array) -> Domain:
-        """The domain of these agents, in this order."""
+        """Return the domain of some agents, in the given order."""
         chosen = np.asarray(agents, dtype=np.intp)
         return self.rows_of(chosen).replaced(m=len(chosen))
 
     @abc.abstractmethod
     def bind_fields(self, fit: Fit) -> dict[str, Any]:
-        """The parameters, brought to the problem's shapes."""
+        """Bring the parameters to the shapes of a problem. Subclasses override it.
+
+        Parameters
+        ----------
+        fit : Fit
+            `fit.vector(name, value)` gives shape (1, d) or (m, d), `fit.number(name, value)` gives
+            (1, 1) or (m, 1).
+
+        Returns
+        -------
+        dict
+            New values of fields, by name. Extend the result of `super().bind_fields(fit)`.
+        """
 
     @property
     @abc.abstractmethod
@@ -72,49 +115,83 @@ class Domain(Parameters, abc.ABC):
 
     @abc.abstractmethod
     def nu(self, x: Array) -> Array:
-        """nu(x_i), (m,)."""
+        """Return nu(x_i), shape (m,)."""
 
     @abc.abstractmethod
     def grad_nu(self, x: Array) -> Array:
-        """The gradient of nu, (m, d)."""
+        """Return the gradient of nu, shape (m, d)."""
 
     @abc.abstractmethod
     def V(self, a: Array, x: Array) -> Array:
-        """nu(x) - nu(a) - <grad_nu(a), x - a>, (m,)."""
+        """Return the Bregman distance V(a_i, x_i), shape (m,)."""
 
     @abc.abstractmethod
     def r(self, x: Array) -> Array:
-        """The penalty r(x_i), (m,)."""
+        """Return the penalty r(x_i), shape (m,)."""
 
     @abc.abstractmethod
     def prox(self, theta: Array, scale: Array | float) -> Array:
-        """argmin over X of scale nu(x) + r(x) - <theta, x>, (m, d).
+        """Return argmin over X of scale nu(x) + r(x) - <theta, x>.
 
-        scale: positive, a number or (m, 1); 0 is allowed where an elastic net makes r strongly convex.
+        Parameters
+        ----------
+        theta : ndarray, shape (m, d)
+            Linear term.
+        scale : float or ndarray, shape (m, 1)
+            Positive; 0 is allowed where an elastic net makes r strongly convex.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
         """
 
     @abc.abstractmethod
     def linear_minimum(self, c: Array, mu: float = 0.0) -> Array:
-        """min over X of mu nu(x) + r(x) + <c, x>, (m,); -inf where it is unbounded below."""
+        """Return the minimum over X of mu nu(x) + r(x) + <c, x>.
+
+        Parameters
+        ----------
+        c : ndarray, shape (m, d)
+            Linear term.
+        mu : float
+            Weight of nu.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            -inf where it is unbounded below.
+        """
 
     @abc.abstractmethod
     def project(self, x: Array) -> Array:
-        """The point of X nearest to x in the Euclidean norm, as a new array."""
+        """Return the point of X nearest to x in the Euclidean norm, as a new array of shape (m, d)."""
 
     @abc.abstractmethod
     def start(self) -> Array:
-        """The minimiser of nu over X, (m, d)."""
+        """Return the minimizer of nu over X, shape (m, d)."""
 
     @abc.abstractmethod
     def distance_bound(self, x0: Array) -> Array:
-        """An upper bound of max over X of V(x0, x), (m,); inf where X is unbounded."""
+        """Return an upper bound of max over X of V(x0, x), shape (m,); inf where X is unbounded."""
 
     def without_penalty(self) -> Domain:
-        """The same set and nu, with r = 0."""
+        """Return the same set and nu, with r = 0."""
         return self
 
     def contains(self, x: Array, tolerance: float) -> Array:
-        """Whether no coordinate of x_i is further than the tolerance from its projection on X, (m,) bool."""
+        """Check whether each x_i is in X.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            The points.
+        tolerance : float
+            Largest distance of a coordinate from its projection.
+
+        Returns
+        -------
+        ndarray of bool, shape (m,)
+        """
         xp = array_namespace(x)
         return xp.all(xp.abs(x - self.project(x)) <= tolerance, axis=-1)
 
@@ -124,7 +201,7 @@ def in_dtype(scale: Array, other: Array) -> Array: ...
 @overload
 def in_dtype(scale: Array | float, other: Array) -> Array | float: ...
 def in_dtype(scale: Array | float, other: Array) -> Array | float:
-    """A number or array of weights that does not raise the precision of the other, and is where that is."""
+    """Convert a number or weights to the precision and the device of another array."""
     if isinstance(scale, int | float):
         return float(scale)
     return array_namespace(other).astype(like(scale, other), other.dtype, copy=False)

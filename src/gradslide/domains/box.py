@@ -18,7 +18,25 @@ from gradslide.domains.penalties import L1, ElasticNet, Penalty
 
 @dataclass(frozen=True, eq=False)
 class Box(Euclidean):
-    """lo <= x <= hi. lo, hi: a number, (d,) or (m, d); -inf and inf, the defaults, where there is no bound."""
+    """Bounds on each coordinate: lo <= x <= hi.
+
+    Parameters
+    ----------
+    lo, hi : array_like
+        Bounds: a number, (d,) or (m, d); -inf and inf, the defaults, for no bound.
+    penalty : L1 or ElasticNet, optional
+        The penalty r.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> box = gs.domains.Box(-1.0, [1.0, 2.0]).bind(m=1, d=2, dtype=float)
+    >>> box.project(np.array([[5.0, 5.0]])).tolist()
+    [[1.0, 2.0]]
+    """
 
     lo: Parameter = -np.inf
     hi: Parameter = np.inf
@@ -45,9 +63,9 @@ class Box(Euclidean):
     def bounded(self) -> bool:
         return all(bool(np.all(np.isfinite(to_numpy(side)))) for side in (self.lo, self.hi))
 
-    def project(self, v: Array) -> Array:
-        xp = array_namespace(v)
-        return xp.minimum(xp.maximum(v, self.lo), self.hi)
+    def project(self, x: Array) -> Array:
+        xp = array_namespace(x)
+        return xp.minimum(xp.maximum(x, self.lo), self.hi)
 
     def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
@@ -66,7 +84,15 @@ class Box(Euclidean):
 
 @dataclass(frozen=True, eq=False)
 class NonNegative(Box):
-    """x >= 0."""
+    """The nonnegative orthant, x >= 0.
+
+    Parameters
+    ----------
+    penalty : L1 or ElasticNet, optional
+        The penalty r.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+    """
 
     lo: Parameter = field(init=False, repr=False, default=0.0)
     hi: Parameter = field(init=False, repr=False, default=np.inf)

@@ -21,9 +21,14 @@ _NOTHING = 1e12
 
 @dataclass(frozen=True, eq=False)
 class EntropySimplex(Domain):
-    """x >= 0, sum_j x_j = 1, with nu(x) = sum_j x_j log(x_j / center_j), 1-strongly convex in the l1 norm.
+    """The probability simplex with nu(x) = sum_j x_j log(x_j / center_j), 1-strongly convex in l1.
 
-    center: where nu is least, positive and of sum 1, (d,) or (m, d); uniform by default.
+    V is the Kullback-Leibler divergence, and the prox step is a softmax.
+
+    Parameters
+    ----------
+    center : array_like, optional
+        Where nu is smallest: positive, of sum 1, (d,) or (m, d); uniform by default.
     """
 
     center: Array | None = field(default=None, kw_only=True)
@@ -90,7 +95,7 @@ class EntropySimplex(Domain):
         return -mu * (largest[:, 0] + xp.log(xp.sum(xp.exp(exponent - largest), axis=-1)))
 
     def project(self, x: Array) -> Array:
-        """The Euclidean projection, moved inside by a rounding error where it has zeros."""
+        """Return the Euclidean projection, moved inside by a rounding error where it has zeros."""
         xp = array_namespace(x)
         nearest = project_on_simplex(x, 1)
         inside = at_least(nearest, float(xp.finfo(x.dtype).eps) / self.d)
@@ -105,6 +110,8 @@ class EntropySimplex(Domain):
 
 
 def safe_log(x: Array) -> Array:
-    """log x, with x no smaller than the smallest normal number, so that x = 0 gives a finite number."""
+    """Return log x, with x clipped at the smallest normal number, so that x = 0 gives a finite
+    number.
+    """
     xp = array_namespace(x)
     return xp.log(at_least(x, float(xp.finfo(x.dtype).smallest_normal)))

@@ -1,4 +1,4 @@
-"""Domains with nu(x) = 1/2 |x - center|^2: all that follows from a projection and a linear minimum."""
+"""Domains with nu(x) = 1/2 |x - center|^2: everything follows from projection and linear minimum."""
 
 from __future__ import annotations
 
@@ -19,10 +19,19 @@ from gradslide.domains.penalties import GroupL1, Penalty
 
 @dataclass(frozen=True, eq=False)
 class Euclidean(Domain):
-    """A set X with nu(x) = 1/2 |x - center|^2.
+    """A set X with nu(x) = 1/2 |x - center|^2; base class of Euclidean domains.
 
-    penalty: r. Only those are allowed whose prox, followed by the projection on X, is the prox of both.
-    center: where nu is least, a number, (d,) or (m, d).
+    A subclass overrides `project` and `minimize_linear`, and for a bounded set `bounded` and
+    `distance_bound`. Parameters are dataclass fields; name those that may differ between agents in
+    `row_fields`, and bring them to shape in `bind_fields`.
+
+    Parameters
+    ----------
+    penalty : Penalty, optional
+        The penalty r. Allowed are those whose prox, followed by the projection on X, is the prox of
+        both: the class variable `penalties` names them.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
     """
 
     penalty: Penalty | None = field(default=None, kw_only=True)
@@ -47,14 +56,32 @@ class Euclidean(Domain):
         )
 
     def bind_fields(self, fit: Fit) -> dict[str, Any]:
+        """Bring penalty and center to shape; subclasses add their own fields."""
         penalty = None if self.penalty is None else self.penalty.bind(fit)
         return {"penalty": penalty, "center": fit.vector("center", self.center)}
 
     @abc.abstractmethod
     def minimize_linear(self, c: Array) -> Array:
-        """min over X of h(x) + <c, x>, with h the positively homogeneous part of r."""
+        """Return the minimum over X of h(x) + <c, x>. Subclasses override it.
+
+        Parameters
+        ----------
+        c : ndarray, shape (m, d)
+            Linear term.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            -inf where it is unbounded below.
+
+        Notes
+        -----
+        h is the positively homogeneous part of the penalty r, 0 without one. `beyond_penalty(c)` is
+        the part of c that h cannot outweigh.
+        """
 
     def kind(self) -> Hashable:
+        """Return the kind of set and penalty: agents of one kind can be stacked."""
         return type(self), None if self.penalty is None else self.penalty.kind()
 
     @property
@@ -62,7 +89,17 @@ class Euclidean(Domain):
         return 2
 
     def weighted(self, weights: Array) -> Self:
-        """The same set and penalty, with each coordinate's own weight, (d,) or (m, d), in nu."""
+        """Return the same set and penalty, with weighted coordinates in nu.
+
+        Parameters
+        ----------
+        weights : array_like, shape (d,) or (m, d)
+            Positive weights.
+
+        Returns
+        -------
+        Euclidean
+        """
         name = type(self).__name__
         separable = self.separable and not isinstance(self.penalty, GroupL1)
         rule = "coordinates can be weighted in Free, Box and NonNegative, without GroupL1"
@@ -103,9 +140,8 @@ class Euclidean(Domain):
         return self.minimize_linear(c)
 
     def beyond_penalty(self, c: Array) -> Array:
-        """Return the part of c that h cannot outweigh: zero exactly where <c, x> + h(x) >= 0 for all x.
-
-        With it `minimize_linear` takes a penalty into account.
+        """Return the part of c that h cannot outweigh: 0 exactly where <c, x> + h(x) >= 0 for all
+        x.
         """
         return c if self.penalty is None else self.penalty.shrink(c, 1.0)
 
@@ -124,10 +160,10 @@ class Euclidean(Domain):
 
 
 def half_square(v: Array) -> Array:
-    """1/2 |v_i|^2 per agent."""
+    """Return 1/2 |v_i|^2 per agent, shape (m,)."""
     return array_namespace(v).vecdot(v, v) / 2
 
 
 def length(v: Array) -> Array:
-    """|v_i|_2 per agent, (m, 1)."""
+    """Return |v_i|_2 per agent, shape (m, 1)."""
     return array_namespace(v).linalg.vector_norm(v, axis=-1, keepdims=True)

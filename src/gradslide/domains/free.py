@@ -15,7 +15,21 @@ from gradslide.domains.penalties import L1, ElasticNet, GroupL1, Penalty
 
 @dataclass(frozen=True, eq=False)
 class Free(Euclidean):
-    """X = R^d."""
+    """The whole space, X = R^d.
+
+    Parameters
+    ----------
+    penalty : L1, GroupL1 or ElasticNet, optional
+        The penalty r.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.domains.Free(penalty=gs.L1(0.1))
+    Free(penalty=L1(weight=0.1), center=0.0)
+    """
 
     separable: ClassVar[bool] = True
     constrained: ClassVar[bool] = False

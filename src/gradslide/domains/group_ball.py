@@ -16,9 +16,16 @@ from gradslide.domains.penalties import GroupL1
 
 @dataclass(frozen=True, eq=False)
 class GroupBall(Euclidean):
-    """|x_g|_2 <= radius_g for every group g; coordinates in no group are 0.
+    """A Euclidean ball for each group, |x_g|_2 <= radius_g; coordinates in no group are 0.
 
-    radius, groups: as the weight and the groups of `GroupL1`.
+    Parameters
+    ----------
+    radius : array_like
+        A number, or one per group.
+    groups : sequence
+        Index arrays, or one integer label per coordinate, as for `GroupL1`.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
     """
 
     radius: Array
@@ -44,12 +51,12 @@ class GroupBall(Euclidean):
     def bounded(self) -> bool:
         return True
 
-    def project(self, v: Array) -> Array:
-        xp = array_namespace(v)
-        norms = self._norm.norms(v)
+    def project(self, x: Array) -> Array:
+        xp = array_namespace(x)
+        norms = self._norm.norms(x)
         outside = norms > self._norm.weight
         factor = xp.where(outside, self._norm.weight / xp.where(outside, norms, 1), 1)
-        return v * factor[:, self._norm.groups]
+        return x * factor[:, self._norm.groups]
 
     def minimize_linear(self, c: Array) -> Array:
         return -self._norm.value(c)

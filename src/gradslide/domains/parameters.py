@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from gradslide._support.arrays import on_device, to_numpy
 from gradslide._support.errors import InputError, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Device, DType
 
 
 def checked(name: str, value: npt.ArrayLike, *, infinite: bool = False) -> Array:
-    """The value as a float64 array; refuses what is no number, NaN and (unless allowed) infinity."""
+    """Return the value as a float64 array; refuse non-numbers, NaN and (unless allowed) infinity."""
     try:
         numbers = np.asarray(to_numpy(value), dtype=np.float64)
     except (TypeError, ValueError):
@@ -37,24 +37,60 @@ def share(rows: Array) -> Array:
 
 
 def unset() -> Array:
-    """The value of an array field before it is bound."""
+    """Return the value of an array field before it is bound."""
     return np.empty(0)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Brings parameters to the shapes and the dtype of a problem with m agents in d dimensions."""
+    """Brings parameters to the shapes and the dtype of a problem.
+
+    Parameters
+    ----------
+    m : int
+        Number of agents.
+    d : int
+        Dimension of x_i.
+    dtype : dtype
+        Floating type of the problem.
+    """
 
     m: int
     d: int
-    dtype: Any
+    dtype: DType
 
     def vector(self, name: str, value: npt.ArrayLike) -> Array:
-        """A number, (d,) or (m, d) as (1, d) or (m, d)."""
+        """Return one number per coordinate, of shape (1, d) or (m, d).
+
+        Parameters
+        ----------
+        name : str
+            Name of the parameter, for errors.
+        value : array_like
+            A number, or an array of shape (d,) or (m, d).
+
+        Returns
+        -------
+        ndarray
+            One row where all agents share it, else one row per agent.
+        """
         return self._rows(name, value, self.d, f"a number, ({self.d},) or ({self.m}, {self.d})")
 
     def number(self, name: str, value: npt.ArrayLike) -> Array:
-        """A number or (m,) as (1, 1) or (m, 1)."""
+        """Return one number per agent, of shape (1, 1) or (m, 1).
+
+        Parameters
+        ----------
+        name : str
+            Name of the parameter, for errors.
+        value : array_like
+            A number, or an array of shape (m,).
+
+        Returns
+        -------
+        ndarray
+            One row where all agents share it, else one row per agent.
+        """
         values = to_numpy(value)
         return self._rows(name, values[:, None] if values.ndim == 1 else values, 1, f"a number or ({self.m},)")
 
@@ -72,7 +108,9 @@ class Fit:
 
 
 class Parameters:
-    """A frozen set of parameters which, once bound, have a leading axis of agents: 1 where shared, else m."""
+    """A frozen set of parameters that, once bound, have a leading axis of agents: 1 if shared, else
+    m.
+    """
 
     row_fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields with that axis (or which are Parameters themselves, or None)."""
@@ -92,18 +130,18 @@ class Parameters:
         return True
 
     def kind(self) -> Hashable:
-        """What must be equal for two sets of parameters to be stacked into one."""
+        """Return what must be equal for two sets of parameters to be stacked into one."""
         return (type(self),)
 
     def replaced(self, **values: Any) -> Self:
-        """A copy with these fields changed, not checked again."""
+        """Return a copy with these fields changed, without checking them again."""
         new = copy.copy(self)
         for name, value in values.items():
             object.__setattr__(new, name, value)
         return new
 
-    def to(self, device: Any) -> Self:
-        """The same parameters, once bound, on that device (as `arrays.on_device` has it)."""
+    def to(self, device: Device) -> Self:
+        """Return the same bound parameters on a device; None for NumPy."""
 
         def moved(value: Any) -> Any:
             if isinstance(value, Parameters):
@@ -115,7 +153,7 @@ class Parameters:
         return self.replaced(**{name: moved(getattr(self, name)) for name in (*self.row_fields, *self.other_arrays)})
 
     def rows_of(self, agents: Array) -> Self:
-        """The parameters of these agents, in this order."""
+        """Return the parameters of these agents, in this order."""
 
         def pick(value: Any) -> Any:
             if isinstance(value, Parameters):
@@ -126,7 +164,7 @@ class Parameters:
 
     @classmethod
     def _require_alike(cls, singles: Sequence[Self]) -> None:
-        """Refuse to take for one what differs in a field that has no axis of agents."""
+        """Refuse to stack parameters that differ in a field without an axis of agents."""
         for name in cls.__dataclass_fields__.keys() - {*cls.row_fields, *cls.rebound_fields}:
             first, *others = (getattr(single, name) for single in singles)
             if not all(_is_same(first, other) for other in others):
@@ -135,7 +173,7 @@ class Parameters:
 
     @classmethod
     def stack(cls, singles: Sequence[Self]) -> Self:
-        """One set of parameters from those of single agents, all bound and of one kind."""
+        """Stack the bound parameters of single agents, all of one kind."""
         cls._require_alike(singles)
 
         def join(values: list[Any]) -> Any:

@@ -13,12 +13,12 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import at_least, dtype_of, is_numpy, on_device, sparse_like, to_numpy
 from gradslide._support.errors import require
-from gradslide._support.types import Array, Parameter
+from gradslide._support.types import Array, Device, Parameter
 from gradslide.domains.parameters import Fit, Parameters, check_nonnegative, checked, unset
 
 
 class Penalty(Parameters, abc.ABC):
-    """r(x) = h(x) + l2/2 |x|_2^2, where h is convex and positively homogeneous."""
+    """A penalty r(x) = h(x) + l2/2 |x|_2^2, where h is convex and positively homogeneous."""
 
     l2: Parameter = 0.0
 
@@ -29,32 +29,43 @@ class Penalty(Parameters, abc.ABC):
 
     @abc.abstractmethod
     def bind(self, fit: Fit) -> Self:
-        """The penalty with parameters as arrays that fit a problem."""
+        """Return the penalty with parameters as arrays that fit a problem."""
 
     @abc.abstractmethod
     def value(self, x: Array) -> Array:
-        """r(x_i) per agent, (m,)."""
+        """Return r(x_i) per agent, shape (m,)."""
 
     @abc.abstractmethod
     def shrink(self, v: Array, step: Array | float) -> Array:
-        """argmin_x step h(x) + 1/2 |x - v|^2 per agent; step is a number or (m, 1)."""
+        """Return argmin over x of step h(x) + 1/2 |x - v|^2; step is a number or (m, 1)."""
 
 
 def soft_threshold(v: Array, threshold: Array | float) -> Array:
-    """sign(v) max(|v| - threshold, 0)."""
+    """Return sign(v) max(|v| - threshold, 0)."""
     xp = array_namespace(v)
     return v - xp.maximum(xp.minimum(v, threshold), -threshold)
 
 
 def weighted_l1(x: Array, weight: Parameter) -> Array:
-    """sum_j weight_j |x_j| per agent."""
+    """Return sum_j weight_j |x_j| per agent."""
     xp = array_namespace(x)
     return xp.sum(weight * xp.abs(x), axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class L1(Penalty):
-    """r(x) = sum_j weight_j |x_j|. weight: a number, (d,), or (m, d) where agents differ."""
+    """The penalty r(x) = sum_j weight_j |x_j|.
+
+    Parameters
+    ----------
+    weight : array_like
+        Nonnegative: a number, (d,), or (m, d) where agents differ.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> domain = gs.domains.Free(penalty=gs.L1(0.01))
+    """
 
     weight: Parameter
 
@@ -75,7 +86,15 @@ class L1(Penalty):
 
 @dataclass(frozen=True, eq=False)
 class ElasticNet(Penalty):
-    """r(x) = sum_j l1_j |x_j| + l2/2 |x|_2^2. l1: a number, (d,) or (m, d); l2: a number."""
+    """The penalty r(x) = sum_j l1_j |x_j| + l2/2 |x|_2^2.
+
+    Parameters
+    ----------
+    l1 : array_like
+        Nonnegative: a number, (d,) or (m, d).
+    l2 : float
+        Nonnegative. r is strongly convex if it is positive.
+    """
 
     l1: Parameter
     l2: Parameter
@@ -103,11 +122,15 @@ class ElasticNet(Penalty):
 
 @dataclass(frozen=True, eq=False)
 class GroupL1(Penalty):
-    """r(x) = sum_g weight_g |x_g|_2 over disjoint groups of coordinates.
+    """The penalty r(x) = sum_g weight_g |x_g|_2 over disjoint groups of coordinates.
 
-    weight: a number or one per group (in the order of the list, or of the sorted labels).
-    groups: a list of index arrays (coordinates in none of them are not penalised), or one integer label per
-    coordinate, (d,).
+    Parameters
+    ----------
+    weight : array_like
+        Nonnegative: a number, or one per group (in the order of the list, or of the sorted labels).
+    groups : sequence
+        A list of index arrays (coordinates in none of them are not penalized), or one integer label
+        per coordinate, (d,).
     """
 
     weight: Parameter
@@ -166,12 +189,12 @@ class GroupL1(Penalty):
         return v * kept[:, self.groups]
 
     def norms(self, x: Array) -> Array:
-        """|x_g|_2 of every group, (m, groups)."""
+        """Return |x_g|_2 of every group, shape (m, groups)."""
         if is_numpy(x):
             return np.sqrt(np.add.reduceat((x * x)[:, self._order], self._starts, axis=1))
         return array_namespace(x).sqrt((self._sums[dtype_of(x).name] @ (x * x).T).T)
 
-    def to(self, device: Any) -> Self:
+    def to(self, device: Device) -> Self:
         moved = super().to(device)
         if device is None:
             return moved
@@ -181,11 +204,11 @@ class GroupL1(Penalty):
         return moved.replaced(_sums={name: sparse_like(sums, other) for name, other in precisions.items()})
 
     def _index_arrays(self) -> list[Array]:
-        """The groups, where they are given as lists of coordinates; else nothing."""
+        """The groups where they are given as lists of coordinates; else nothing."""
         return [] if np.ndim(self.groups[0]) == 0 else [_integers(group) for group in self.groups]
 
     def _labels(self, d: int) -> tuple[Array, int]:
-        """Group number of each coordinate, and the number of groups given."""
+        """The group number of each coordinate, and the number of groups given."""
         groups = self._index_arrays()
         if not groups:
             labels = _integers(self.groups)

@@ -11,17 +11,29 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import InputError, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.domains.base import Domain
 from gradslide.domains.parameters import Fit, unset
 
 
 @dataclass(frozen=True, eq=False)
 class PerAgent(Domain):
-    """Agent i has domains[i]; all must measure distances in the same norm.
+    """A different domain for each agent; all must have the same norm.
 
-    Agents with the same kind of set and penalty are stacked, and each operation is one call per kind. Where
-    all are of one kind, `bind` returns that stacked domain itself.
+    Agents with the same kind of set and penalty are stacked, and each operation is one call per
+    kind. Where all are of one kind, `bind` returns that stacked domain itself.
+
+    Parameters
+    ----------
+    domains : sequence of Domain
+        The domain of each agent.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> X = gs.domains.PerAgent([gs.domains.L2Ball(1.0), gs.domains.NonNegative()])
+    >>> X.bind(m=2, d=3, dtype=float).bounded
+    False
     """
 
     domains: Sequence[Domain]
@@ -45,7 +57,7 @@ class PerAgent(Domain):
         norms = {domain.norm for domain in self.domains}
         require(len(norms) == 1, "all agents must use one norm", sorted(norms), "do not mix entropy and Euclidean")
 
-    def bind(self, m: int, d: int, dtype: Any) -> Domain:
+    def bind(self, m: int, d: int, dtype: DType) -> Domain:
         rule = "PerAgent must hold one domain for each agent"
         require(len(self.domains) == m, rule, f"{len(self.domains)} for {m} agents", "give m domains")
         singles = [_bind_single(i, domain, d, dtype) for i, domain in enumerate(self.domains)]
@@ -57,7 +69,7 @@ class PerAgent(Domain):
         return self._joined(stacks, members)
 
     def _joined(self, parts: Sequence[Domain], members: Sequence[Array]) -> Domain:
-        """The parts as one domain; the part itself where there is only one."""
+        """Join the parts into one domain; return the part itself where there is only one."""
         parts = [part.replaced(m=len(agents)) for part, agents in zip(parts, members, strict=True)]
         if len(parts) == 1:
             return parts[0]
@@ -73,7 +85,7 @@ class PerAgent(Domain):
 
     @property
     def parts(self) -> tuple[tuple[Domain, Array], ...]:
-        """Once bound: one stacked domain for each kind, with its agents."""
+        """The bound domain of each kind, with the numbers of its agents."""
         return tuple(zip(self._parts, self._members, strict=True))
 
     def take(self, agents: Sequence[int] | Array) -> Domain:
@@ -93,7 +105,9 @@ class PerAgent(Domain):
         raise NotImplementedError("PerAgent binds its parts")
 
     def _each(self, operation: Callable[..., Array], *arguments: Array | float) -> Array:
-        """operation(part, arguments of its agents) for every part, put back in the order of the agents."""
+        """Call operation(part, arguments of its agents) for every part; restore the order of the
+        agents.
+        """
 
         def of(agents: Array, argument: Array | float) -> Array | float:
             if getattr(argument, "ndim", 0) == 0:
@@ -150,7 +164,7 @@ class PerAgent(Domain):
         return self._each(lambda part, x0: part.distance_bound(x0), x0)
 
 
-def _bind_single(i: int, domain: Domain, d: int, dtype: Any) -> Domain:
+def _bind_single(i: int, domain: Domain, d: int, dtype: DType) -> Domain:
     try:
         return domain.bind(1, d, dtype)
     except InputError as error:

@@ -17,7 +17,17 @@ from gradslide.domains.parameters import Fit, checked
 
 @dataclass(frozen=True, eq=False)
 class Simplex(Euclidean):
-    """x >= 0, sum_j x_j = total. total: positive, a number or (m,)."""
+    """The simplex x >= 0, sum_j x_j = total, with Euclidean distances.
+
+    `EntropySimplex` has Kullback-Leibler distances instead, which suit high dimensions.
+
+    Parameters
+    ----------
+    total : array_like
+        A positive number or (m,); 1 by default.
+    center : array_like
+        Where nu is smallest: a number, (d,) or (m, d).
+    """
 
     total: Parameter = 1.0
 
@@ -35,8 +45,8 @@ class Simplex(Euclidean):
     def bounded(self) -> bool:
         return True
 
-    def project(self, v: Array) -> Array:
-        return project_on_simplex(v, self.total)
+    def project(self, x: Array) -> Array:
+        return project_on_simplex(x, self.total)
 
     def minimize_linear(self, c: Array) -> Array:
         xp = array_namespace(c)
