@@ -182,15 +182,17 @@ def test_how_far_apart_agents_are_from_their_targets():
         disagreement=0.3,
         mean_norm=10.0,
     )
-    assert gs.Stop(objective=5.0, residual=0.1).apart(record) == pytest.approx(4)
-    assert gs.Stop(objective=5.0, residual=0.1, disagreement=gs.Relative(1e-3)).apart(record) == pytest.approx(30)
+    assert gs.Stop(objective=5.0, residual=0.1).contraction_needed(record) == pytest.approx(4)
+    assert gs.Stop(objective=5.0, residual=0.1, disagreement=gs.Relative(1e-3)).contraction_needed(
+        record
+    ) == pytest.approx(30)
     for stop in (
         gs.Stop(objective=4.9, residual=0.1),
         gs.Stop(objective=5.0),
         gs.Stop(residual=0.1),
         gs.Stop(objective=5.0, residual=0.1, gap=1.0),
     ):
-        assert stop.apart(record) is None
+        assert stop.contraction_needed(record) is None
 
 
 @pytest.mark.parametrize("factor", [1.5, 30.0, 1e8])

@@ -12,7 +12,7 @@ from problems import GRAPHS as MAKERS
 from saddle_problems import constrained_case, saddle_case
 
 import gradslide as gs
-from gradslide.engine.observers import Balance
+from gradslide.engine.observers import InvariantMonitor
 from gradslide.network.wrapper import Wrapper
 from gradslide.results.costs import Costs
 
@@ -200,9 +200,8 @@ def test_warnings_survive_files(tmp_path):
 
 def test_a_method_that_says_nothing_of_an_invariant_is_left_alone():
     class Silent(gs.NIDS):
-        @property
-        def invariant(self):
-            raise AttributeError
+        def invariant(self, state):
+            return None
 
     assert run(problem_of(6), one_way(GRAPHS["ring"]), Silent(), iterations=30).warnings == ()
 
@@ -361,9 +360,9 @@ def test_a_loss_of_unknown_smoothness_will_do():
 )
 def test_a_sum_is_measured_against_its_parts_and_the_gradients(part, noticed):
     loss = gs.losses.Quadratic(np.ones((4, 1, 1)), np.array([[1.0], [-1.0], [1.0], [-1.0]]))
-    balance = Balance(gs.Problem(loss), gs.network.Local(gs.Graph.ring(4)), Costs())
-    balance.look(np.array([[1.0], [-1.0], [1.0], [-1.0 + 8 * part]]))
-    message = balance.broken(*np.zeros((2, 4, 1)), "it")
+    monitor = InvariantMonitor(gs.Problem(loss), gs.network.Local(gs.Graph.ring(4)), Costs())
+    monitor.observe(np.array([[1.0], [-1.0], [1.0], [-1.0 + 8 * part]]))
+    message = monitor.warning(*np.zeros((2, 4, 1)), "it")
     assert bool(message) == noticed
     if part == 1e-4:
         # 4 by the rows, 4 by the gradients.
@@ -382,19 +381,19 @@ def test_a_sum_is_measured_against_its_parts_and_the_gradients(part, noticed):
 )
 def test_what_counts_as_rounding_grows_with_the_run(spent, part, noticed):
     loss = gs.losses.Quadratic(np.zeros((2, 1, 1), dtype=np.float32), np.zeros((2, 1), dtype=np.float32))
-    balance = Balance(gs.Problem(loss), gs.network.Local(gs.Graph.path(2)), spent)
-    balance.look(np.array([[1.0], [-1.0 + 2 * part]]))
-    assert bool(balance.broken(*np.zeros((2, 2, 1), dtype=np.float32), "it")) == noticed
+    monitor = InvariantMonitor(gs.Problem(loss), gs.network.Local(gs.Graph.path(2)), spent)
+    monitor.observe(np.array([[1.0], [-1.0 + 2 * part]]))
+    assert bool(monitor.warning(*np.zeros((2, 2, 1), dtype=np.float32), "it")) == noticed
 
 
 def test_a_sum_is_measured_against_the_largest_rows_of_the_run():
     loss = gs.losses.Quadratic(np.zeros((2, 1, 1)), np.zeros((2, 1)))
-    balance = Balance(gs.Problem(loss), gs.network.Local(gs.Graph.path(2)), Costs())
+    monitor = InvariantMonitor(gs.Problem(loss), gs.network.Local(gs.Graph.path(2)), Costs())
     for size in (1e6, 1e-3):
-        balance.look(np.array([[size], [-size + 1e-4]]))
-    assert balance.broken(*np.zeros((2, 2, 1)), "it") == ""
-    balance.look(np.array([[1.0], [9.0]]))
-    assert balance.broken(*np.zeros((2, 2, 1)), "it") != ""
+        monitor.observe(np.array([[size], [-size + 1e-4]]))
+    assert monitor.warning(*np.zeros((2, 2, 1)), "it") == ""
+    monitor.observe(np.array([[1.0], [9.0]]))
+    assert monitor.warning(*np.zeros((2, 2, 1)), "it") != ""
 
 
 def test_a_start_far_out_has_larger_roundings():

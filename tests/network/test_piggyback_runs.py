@@ -99,12 +99,12 @@ def test_runs_over_one_network_are_alike():
     np.testing.assert_array_equal(first.x, second.x)
 
 
-def test_a_setting_remembers_its_network_and_its_clock():
+def test_an_environment_remembers_its_network_and_its_clock():
     problem, clock = gs.Problem(loss_of(GRAPH.m)), gs.Clock(gradient=0.5, latency=0.25)
-    first, second = (NetworkEnvironment(problem, network.Local(GRAPH), "incidence", Costs(), clock) for _ in range(2))
+    first, second = (NetworkEnvironment(problem, network.Local(GRAPH), gs.PDS(), Costs(), clock) for _ in range(2))
     first.network.start_reduce(integers(GRAPH.m), "max")
     exchange(first.network)
-    second.recall(first.memory())
+    second.resume(first.checkpoint())
     assert second.timeline.memory()[0].tolist() == [0.25] * GRAPH.m
     exchange(second.network, GRAPH.diameter - 1)
     assert len(second.network.completed()) == 1

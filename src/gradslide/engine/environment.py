@@ -1,20 +1,18 @@
-"""Where a run takes place: the network or operator, what counts its use, what observes it."""
+"""Where a run takes place: the network or operator, the oracle that counts its use, and the observer beneath them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from gradslide._support.arrays import doubles, to_numpy
-from gradslide._support.errors import require
-from gradslide._support.randomness import ForSome
+from gradslide._support.arrays import to_numpy
+from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array
-from gradslide._version import __version__
-from gradslide.engine.observers import Balance, NetworkObserver, Observer, OwnObserver, SaddleObserver
+from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
 from gradslide.engine.stopping import Checks, Relative, Stop
-from gradslide.methods.base import Context, Method
+from gradslide.methods.base import Method
 from gradslide.network import Counted, Local
 from gradslide.network import coupling as couplings
 from gradslide.network.central import Central
@@ -25,192 +23,180 @@ from gradslide.network.operator import Operator
 from gradslide.network.protocol import Network, Reduction
 from gradslide.network.wrapper import Wrapper, wrappers
 from gradslide.oracles import Oracle
-from gradslide.problems.problem import Problem
+from gradslide.problems.problem import Problem, checked_problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.certificate import Certificate
 from gradslide.results.costs import Costs
-from gradslide.theory.certificates import CertificateEvaluator, Traits, Values, traits
+from gradslide.theory.certificates import CertificateEvaluator
 
 _DEFAULT_ITERATIONS = 1000
-# Of a method that is to know by itself when its answer is good enough.
-_TOLERANCE, _APART, _LONGEST = Relative(1e-4), Relative(1e-2), 10_000
+# The default targets and limit of a method that stops itself.
+_TOLERANCE, _DISAGREEMENT, _MOST_ITERATIONS = Relative(1e-4), Relative(1e-2), 10_000
+# The default limits without a network.
+_GRADIENTS, _PRODUCTS = 10_000, 100_000
 
 
-class Environment(Protocol):
-    """`network` and `coupling` count what is asked of them; `observer` looks beneath them.
+class Environment(ABC):
+    """Where a run takes place.
 
-    names: for the solution's settings. fingerprint: what a checkpoint must have in common with this.
+    Attributes
+    ----------
+    network : Network
+        The network; it counts what is asked of it.
+    coupling : Coupling
+        The linear map that couples the x_i, on that network.
+    oracle : Oracle
+        Gradients and values, counted.
+    observer : Observer
+        Looks beneath them, uncounted.
+    names : dict
+        Entries of `Solution.settings`.
+    timeline : Timeline or None
+        The simulated clock, if one runs.
+    uncounted : Network or None
+        The network without counting, if the same exchange always gives the same result.
+    invariant : InvariantMonitor or None
+        Watches what must sum to zero over the agents.
+    compares_outputs : bool
+        Whether any output that reaches the targets will do if none was asked for.
     """
 
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def coupling(self) -> Coupling: ...
-
-    @property
-    def observer(self) -> Observer: ...
-
-    @property
-    def names(self) -> dict[str, str]: ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def timeline(self) -> Timeline | None:
-        """The simulated clock, where one runs."""
-        ...
-
-    @property
-    def quiet(self) -> Network | None:
-        """The network, uncounted, where the same exchange always gives the same; else None."""
-        ...
-
-    def memory(self) -> Any:
-        """What is left of a run outside its method, for one that goes on later."""
-        ...
-
-    def recall(self, memory: Any) -> None:
-        """Go on from what `memory` gave."""
-        ...
-
-    def watch(self, rows: Array) -> None:
-        """Look at what a method says must add up to zero."""
-        ...
-
-    def doubts(self, start: Array, x: Array, method: str, certificate: Certificate | None) -> tuple[str, ...]:
-        """What makes the answer x of a run from start, of which this was proved, doubtful."""
-        ...
-
-    @property
-    def compares_outputs(self) -> bool:
-        """Whether any output that reaches the targets will do, where none was asked for."""
-        ...
-
-    def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
-        """When a run ends that was not told when to end. iterations: of the method's schedule, if it ends.
-        stops_itself: the method has none, and is to end where its answer is good enough."""
-        ...
-
-    def checks(self, stop: Stop, values: Values, start: Array) -> Checks | None:
-        """How the agents decide that these targets hold; None where observations do. values: counted. start: x_0."""
-        ...
-
-    def largest(self, costs: Costs) -> Costs:
-        """The costs, those of the agent that spent most."""
-        ...
-
-    def everybody(self, x: Array) -> dict[str, Any]:
-        """What a solution says of agents elsewhere, too: the mean of all x, and how to get at their rows."""
-        ...
-
-    def dual_start(self, dual: Array) -> Array:
-        """Multipliers of an earlier solution, as the coupling starts from them."""
-        ...
-
-    def multipliers(self, dual: Array) -> Array:
-        """What a method gives as its dual, as a solution shows it."""
-        ...
-
-
-class NetworkEnvironment:
-    """Agents on a network: A x = 0 where they agree."""
-
+    network: Network
+    coupling: Coupling
+    oracle: Oracle
+    observer: Observer
+    names: dict[str, str]
+    timeline: Timeline | None = None
+    uncounted: Network | None = None
+    invariant: InvariantMonitor | None = None
     compares_outputs: ClassVar[bool] = False
+
+    def _open_oracle(self, problem: Problem | Saddle, method: Method, costs: Costs) -> Oracle:
+        """The oracle, with the method's way of sampling if it has one."""
+        sampler, session = None, self.network.session
+        if method.oracle is not None:
+            sampler = method.oracle.open(problem.loss, self.network.agents, method.seed)
+        shared = {"settle": session.all_reduce_signal} if session.sees_all else {}
+        return Oracle(problem.loss, costs, sampler, self.timeline, **shared)
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return what a checkpoint must have in common with this environment."""
+
+    def checkpoint(self) -> Any:
+        """Return what a run that is resumed needs of the network and the clock."""
+        return None
+
+    def resume(self, saved: Any) -> None:
+        """Continue from what `checkpoint` returned."""
+        return
+
+    @abstractmethod
+    def default_stop(self, method: Method, iterations: int | None) -> Stop:
+        """Return when a run ends that was not told; iterations: of the method's schedule, if it ends."""
+
+    def checks(self, stop: Stop, start: Array) -> Checks | None:
+        """Return how the agents decide that targets hold, or None if observations decide; start: x_0."""
+        return None
+
+    @abstractmethod
+    def dual_start(self, dual: Array) -> Array:
+        """Return the multipliers of an earlier solution in the form that the coupling starts from."""
+
+    @abstractmethod
+    def solution_fields(
+        self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
+    ) -> dict[str, Any]:
+        """Return the fields of a solution that concern all agents: costs, dual, warnings, mean and how to gather."""
+
+
+class NetworkEnvironment(Environment):
+    """Agents on a network: A x = 0 if they agree.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem of the agents here.
+    network : Network
+        The network, connected.
+    method : Method
+        Its coupling and its way of sampling are used.
+    costs : Costs
+        Where everything is counted.
+    clock : Clock or mapping of Clock, optional
+        A simulated clock, or several by name.
+    """
+
+    observer: NetworkObserver | AgreedObserver
 
     def __init__(
         self,
         problem: Problem,
         network: Network,
-        coupling: str,
+        method: Method,
         costs: Costs,
         clock: Clock | Mapping[str, Clock] | None = None,
     ) -> None:
         self._problem, self._network = problem, network
-        self.timeline = None if clock is None else Timeline(clock, network.graph, problem.loss, costs)
-        self.network: Network = Counted(network, costs, self.timeline)
+        self._sees_all = network.session.sees_all
+        if clock is not None:
+            self.timeline = Timeline(clock, network.graph, problem.loss, costs)
+        self.network = Counted(network, costs, self.timeline)
         self.network.session.begin()
-        self.coupling = couplings.make(coupling, self.network)
-        self.observer: NetworkObserver | OwnObserver = OwnObserver()
-        self.quiet: Network | None = None
-        self._balance: Balance | None = None
-        self._agreed: Traits | None = None
-        if network.session.sees_all:
-            observed = network.session.uncounted()
-            self.quiet = None if isinstance(network, Wrapper) else observed
-            self.observer = NetworkObserver(problem, observed, couplings.make(coupling, observed))
-            self._balance = Balance(problem, observed, costs)
-        self.names = {"coupling": coupling, "network": repr(network if isinstance(network, Wrapper) else network.graph)}
+        self.coupling = couplings.make(method.coupling, self.network)
+        self._observed: Network | None = None
+        if self._sees_all:
+            observed = self._observed = network.session.uncounted()
+            self.uncounted = None if isinstance(network, Wrapper) else observed
+            self.observer = NetworkObserver(problem, observed, couplings.make(method.coupling, observed))
+            self.invariant = InvariantMonitor(problem, observed, costs)
+        else:
+            self.observer = AgreedObserver()
+        name = repr(network if isinstance(network, Wrapper) else network.graph)
+        self.names = {"coupling": method.coupling, "network": name}
+        self.oracle = self._open_oracle(problem, method, costs)
+        self._evaluator = CertificateEvaluator(problem, self.network, self._agree, self.oracle)
 
-    @property
+    def _agree(self, values: Array, reduction: Reduction) -> Array:
+        """Sums that decide are exact and computed on the host."""
+        return self.network.agree(to_numpy(values), reduction)
+
     def fingerprint(self) -> str:
         graph, name = self.network.graph, self.names["network"]
         return graph.fingerprint if name == repr(graph) else f"{graph.fingerprint} {name}"
 
-    def memory(self) -> Any:
+    def checkpoint(self) -> Any:
         clock = None if self.timeline is None else self.timeline.memory()
         return {"network": self.network.session.checkpoint(), "clock": clock}
 
-    def recall(self, memory: Any) -> None:
-        self.network.session.resume(memory["network"])
+    def resume(self, saved: Any) -> None:
+        self.network.session.resume(saved["network"])
         if self.timeline is not None:
-            self.timeline.recall(memory["clock"])
+            self.timeline.recall(saved["clock"])
 
-    def watch(self, rows: Array) -> None:
-        if self._balance is not None:
-            self._balance.look(rows)
-
-    def doubts(self, start: Array, x: Array, method: str, certificate: Certificate | None) -> tuple[str, ...]:
-        broken = "" if self._balance is None else self._balance.broken(start, x, method)
-        refuted = "" if certificate is None else certificate.refutation
-        return tuple(text for text in (broken, refuted) if text)
-
-    def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
-        if iterations is not None or not stops_itself:
+    def default_stop(self, method: Method, iterations: int | None) -> Stop:
+        if iterations is not None or not method.stops_itself:
             return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
-        proves = all(self._traits())
-        gap, kkt = (_TOLERANCE, None) if proves else (None, _TOLERANCE)
-        return Stop(gap=gap, kkt=kkt, disagreement=_APART, iterations=_LONGEST)
+        # Agreed on before the first outer iteration: an agent that resumes is alone with it.
+        is_provable = all(self._evaluator.traits)
+        gap, kkt = (_TOLERANCE, None) if is_provable else (None, _TOLERANCE)
+        return Stop(gap=gap, kkt=kkt, disagreement=_DISAGREEMENT, iterations=_MOST_ITERATIONS)
 
-    def _traits(self) -> Traits:
-        # Agreed on once, before the first outer iteration: an agent that goes on from a checkpoint is alone with it.
-        if self._agreed is None:
-            self._agreed = traits(self._problem, self.network)
-        return self._agreed
-
-    def checks(self, stop: Stop, values: Values, start: Array) -> Checks | None:
-        if not self.network.session.sees_all:
+    def checks(self, stop: Stop, start: Array) -> Checks | None:
+        if not self._sees_all:
             rule = "targets that look at all agents need all of them in one run"
-            require(not stop.observes, rule, "objective or residual", "use gap or kkt, which the agents agree on")
-        needs_all = stop.disagreement is not None and not self.network.session.sees_all
+            is_agreed = stop.objective is None and stop.residual is None
+            require(is_agreed, rule, "objective or residual", "use gap or kkt, which the agents agree on")
+        needs_all = stop.disagreement is not None and not self._sees_all
         if stop.gap is None and stop.kkt is None and not needs_all:
             return None
-        is_proof = stop.gap is None or all(self._traits())
+        is_provable = stop.gap is None or all(self._evaluator.traits)
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
-        require(is_proof, rule, "agents elsewhere for which that does not hold", "use kkt")
-        evaluator = CertificateEvaluator(self._problem, self.network, self._agree, values, known=self._agreed)
-        checks = Checks(stop, evaluator, start, finds_apart=not self.network.session.sees_all)
-        if isinstance(self.observer, OwnObserver):
+        require(is_provable, rule, "agents elsewhere for which that does not hold", "use kkt")
+        checks = Checks(stop, self._evaluator, start, measures_disagreement=not self._sees_all)
+        if isinstance(self.observer, AgreedObserver):
             self.observer.checks = checks
         return checks
-
-    def _agree(self, values: Array, reduction: Reduction) -> Array:
-        """Sums that decide are exact, and are worked out on the host."""
-        return self.network.agree(to_numpy(values), reduction)
-
-    def largest(self, costs: Costs) -> Costs:
-        network = self._network
-        if len(network.agents) == network.m or not network.session.sees_all:
-            return costs
-        most = network.session.observe(np.array([[costs.gradients, costs.values]]), "max").tolist()
-        return replace(costs, gradients=most[0], values=most[1])
-
-    def everybody(self, x: Array) -> dict[str, Any]:
-        network = self._network
-        if len(network.agents) == network.m or not network.session.sees_all:
-            return {}
-        return {"mean": self.observer.mean(x), "rows_of_all": network.session.gather}
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)
@@ -218,58 +204,61 @@ class NetworkEnvironment:
         require(dual.shape == shape, rule, dual.shape, "give its x as x0")
         return dual
 
-    def multipliers(self, dual: Array) -> Array:
-        """In node form; a part common to all agents says nothing and is taken off."""
-        return np.asarray(dual - self.observer.mean(dual))
+    def solution_fields(
+        self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
+    ) -> dict[str, Any]:
+        session, m = self._network.session, self._network.m
+        is_partial = self._observed is not None and len(self._network.agents) < m
+        if is_partial:
+            most = session.observe(np.array([[costs.gradients, costs.values]]), "max").tolist()
+            costs = replace(costs, gradients=most[0], values=most[1])
+        if dual is not None:
+            # In node form; a part common to all agents means nothing.
+            common = 0 * dual if self._observed is None else self._observed.session.observe(dual, "sum") / m
+            dual = np.asarray(dual - common)
+        warnings = [
+            self.invariant.warning(start, x, method) if self.invariant is not None else "",
+            certificate.refutation if certificate is not None else "",
+        ]
+        found: dict[str, Any] = {"costs": costs, "dual": dual, "warnings": tuple(filter(None, warnings))}
+        if self._observed is not None and is_partial:
+            found |= {"mean": self._observed.session.observe(x, "sum") / m, "rows_of_all": session.gather}
+        return found
 
 
-_DEFAULT_GRADIENTS, _DEFAULT_PRODUCTS = 10_000, 100_000
+class SaddleEnvironment(Environment):
+    """All of x and z in one process, coupled by an operator.
 
-
-class SaddleEnvironment:
-    """All of x and z in one place, coupled by an operator."""
+    Parameters
+    ----------
+    problem : Saddle
+        The problem.
+    method : Method
+        Its way of sampling is used.
+    costs : Costs
+        Where everything is counted.
+    """
 
     compares_outputs: ClassVar[bool] = True
-    timeline: ClassVar[None] = None
-    quiet: ClassVar[None] = None
 
-    def __init__(self, problem: Saddle, costs: Costs) -> None:
-        self.network: Network = Central(problem.m)
-        self.coupling = Operator(problem, costs)
-        self.observer = SaddleObserver(problem, self.coupling.A)
-        self.names = {"coupling": self.coupling.name}
+    def __init__(self, problem: Saddle, method: Method, costs: Costs) -> None:
         self._problem = problem
+        self.network = Central(problem.m)
+        operator = Operator(problem, costs)
+        self.coupling = operator
+        self.observer = SaddleObserver(problem, operator.A)
+        self.names = {"coupling": operator.name}
+        self.oracle = self._open_oracle(problem, method, costs)
 
-    @property
     def fingerprint(self) -> str:
         return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"
 
-    def memory(self) -> None:
-        return None
-
-    def recall(self, memory: Any) -> None:
-        return None
-
-    def watch(self, rows: Array) -> None:
-        """Multipliers of one machine need not add up to anything."""
-
-    def doubts(self, start: Array, x: Array, method: str, certificate: Certificate | None) -> tuple[str, ...]:
-        return ()
-
-    def default_stop(self, iterations: int | None, stops_itself: bool = False) -> Stop:
+    def default_stop(self, method: Method, iterations: int | None) -> Stop:
         gap = _TOLERANCE if self._problem.has_gap else None
         residual = _TOLERANCE if gap is not None and self._problem.duals.is_constrained else None
-        limits = {"gradients": _DEFAULT_GRADIENTS, "operator_products": _DEFAULT_PRODUCTS}
-        return Stop(gap=gap, residual=residual, iterations=iterations, **limits)
-
-    def checks(self, stop: Stop, values: Values, start: Array) -> None:
-        """All is in one place: observations are free."""
-
-    def largest(self, costs: Costs) -> Costs:
-        return costs
-
-    def everybody(self, x: Array) -> dict[str, Any]:
-        return {}
+        return Stop(
+            gap=gap, residual=residual, iterations=iterations, gradients=_GRADIENTS, operator_products=_PRODUCTS
+        )
 
     def dual_start(self, dual: Array) -> Array:
         shape = self._problem.A.shape[:1]
@@ -277,12 +266,14 @@ class SaddleEnvironment:
         require(dual.shape == shape, rule, dual.shape, "give its x as x0")
         return dual[None]
 
-    def multipliers(self, dual: Array) -> Array:
-        return dual[0]
+    def solution_fields(
+        self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
+    ) -> dict[str, Any]:
+        return {"costs": costs, "dual": None if dual is None else dual[0]}
 
 
-def moved(problem: Problem | Saddle, network: Network | None) -> Problem | Saddle:
-    """The problem on the device that the network asks for, if it does."""
+def on_device_of(network: Network | None, problem: Problem | Saddle) -> Problem | Saddle:
+    """Return the problem on the device that the network asks for, if it does."""
     if isinstance(problem, Saddle) or network is None:
         rule = f"a {type(problem).__name__} problem is solved with arrays of NumPy's"
         require(problem.device is None, rule, f"a loss on {problem.device}", "give it the data so")
@@ -300,70 +291,39 @@ def moved(problem: Problem | Saddle, network: Network | None) -> Problem | Saddl
     return problem
 
 
-def environment_of(
-    problem: Problem | Saddle,
-    network: Network | None,
-    method: Method,
-    costs: Costs,
-    clock: Clock | Mapping[str, Clock] | None,
-) -> Environment:
+def check_network(problem: object, network: object) -> None:
+    """Refuse a network for a saddle point problem, and a problem of agents without one."""
     if isinstance(problem, Saddle):
-        return SaddleEnvironment(problem, costs)
-    assert network is not None
-    return NetworkEnvironment(problem, network, method.coupling, costs, clock)
+        rule = f"a {type(problem).__name__} problem has no network"
+        require(network is None, rule, kind_of(network), "name what comes next, for example method=gs.PDS()")
+        return
+    checked_problem(problem)
+    if isinstance(network, type) or not hasattr(network, "combine"):
+        rule, remedy = "network must be a Graph or a network", "gs.Graph.ring(10), or Graph.from_networkx"
+        raise InputError(rule, kind_of(network), remedy)
 
 
-def oracle_of(problem: Problem | Saddle, environment: Environment, method: Method, costs: Costs) -> Oracle:
-    """The oracle, with the way of sampling that the method has, if it has one."""
-    sampling = method.oracle
-    sampler = None
-    if sampling is not None:
-        sampler = sampling.open(problem.loss, environment.network.agents, method.seed)
-    network = environment.network
-    settle = network.session.all_reduce_signal if network.session.sees_all else lambda signal: signal
-    return Oracle(problem.loss, costs, sampler, environment.timeline, settle)
+def check_agents(problem: Problem, network: Network) -> None:
+    """Refuse a problem with another number of agents than live here."""
+    agents = len(network.agents)
+    if problem.m != agents:
+        remedy = "change the one or the other"
+        if agents < network.m:
+            remedy = "give those that live here: problem.take(network.agents)"
+        elif problem.m == 1:
+            remedy = f"a loss with agents={agents} shares its rows among them, one with splits=[...] as you say"
+        rule = "problem and network must have the same number of agents"
+        raise InputError(rule, f"{problem.m} and {agents}", remedy)
 
 
-def settings(context: Context, environment: Environment, method: str, ended_by: str) -> dict[str, Any]:
-    """What a solution says of how it was made."""
-    return {
-        "method": method,
-        "problem": context.problem.described(context.network.m),
-        **environment.names,
-        "version": __version__,
-        **({"ended_by": ended_by} if ended_by else {}),
-    }
-
-
-def identity(context: Context, environment: Environment, method: str, output: str) -> dict[str, Any]:
-    """What a checkpoint must have in common with the run that goes on from it, wherever its agents lived."""
-    problem, network = context.problem, environment.network
-    # Data and sets are told apart by what they do to fixed points, to digits that do not hang on the machine.
-    drawn = ForSome([0], network.agents, network.m).random((problem.m, problem.d))
-    probe = problem.placed(4 * drawn - 2)
-    xp = array_namespace(probe)
-    inside, far = problem.domain.prox(probe, 1.0), problem.domain.prox(1e6 * probe, 1.0)
-    rows = {
-        "domain": xp.vecdot(probe, inside),
-        "far away": xp.vecdot(probe, far),
-        "start": xp.vecdot(probe, context.x0),
-    }
-    if context.s0 is not None:
-        # Those of one machine are not the agents'.
-        whole = np.full(problem.m, float(np.sum(to_numpy(context.s0))) / problem.m)
-        rows["multipliers"] = xp.vecdot(probe, context.s0) if context.s0.shape == probe.shape else whole
-    if problem.loss.has_value:
-        rows["data"] = problem.objective(inside)
-    each = np.stack([to_numpy(doubles(row)) for row in rows.values()], axis=1)
-    sums = network.session.observe(each, "sum") if network.session.sees_all else each.sum(axis=0)
-    # Devices need not add up in the same order twice.
-    digits = 3 if problem.device is not None and problem.dtype == np.float32 else 7
-    return {
-        "method": method,
-        "network": environment.fingerprint,
-        "problem": f"{type(problem).__name__}, {type(problem.loss).__name__}, m={network.m}, d={problem.d}, "
-        f"mu={problem.mu!r}, {problem.dtype}",
-        "output": output,
-        "clock": "" if environment.timeline is None else repr(environment.timeline),
-        **{name: f"{mark:.{digits}e}" for name, mark in zip(rows, sums.tolist(), strict=True)},
-    }
+def check_clock(problem: object, network: Network | None, clock: object) -> None:
+    """Refuse what is no clock, or several by name, and a clock where the network takes its own time."""
+    clocks = list(clock.values()) if isinstance(clock, Mapping) else [clock]
+    known = bool(clocks) and all(isinstance(each, Clock) for each in clocks)
+    require(known, "clock must be a gs.Clock, or several by name", kind_of(clock), "for example gs.Clock.wan()")
+    rule = f"a {type(problem).__name__} problem has no network, and no clock"
+    if network is None:
+        raise InputError(rule, "a clock", "leave it out")
+    here, m = len(network.agents), network.m
+    rule = "a simulated clock needs all agents in one process"
+    require(here == m, rule, f"{here} of {m}", "leave it out: this network takes its own time")

@@ -1,25 +1,24 @@
-"""One run in progress: what `solve` steps, observes, stops and saves."""
+"""One run in progress: `solve` lets it step, observe, decide and save, then asks for the solution."""
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from gradslide._support.arrays import copied, in_one_row, is_numpy, on_host, to_numpy, wait_for
+from gradslide._support.arrays import copied, dtype_of, in_one_row, is_numpy, on_host, to_numpy, wait_for
 from gradslide._support.errors import StreamEnded, StreamError, WaitEnded, unknown_name
+from gradslide._support.interrupts import Interrupt
 from gradslide._support.types import Array
-from gradslide.engine.checkpoints import Snapshot
-from gradslide.engine.environment import environment_of, identity, oracle_of, settings
-from gradslide.engine.observers import Metrics, is_finite
-from gradslide.engine.statement import Statement
-from gradslide.engine.stopping import Signal, Stop, has_doubled, has_grown
+from gradslide._version import __version__
+from gradslide.engine.checkpoints import Checkpoint, Snapshot, run_identity
+from gradslide.engine.environment import Environment
+from gradslide.engine.progress import ProgressLine
+from gradslide.engine.stopping import Signal, Stop, has_grown
 from gradslide.methods.base import Context, Method
-from gradslide.network.clock import Clock
-from gradslide.network.protocol import Network
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.costs import Costs
@@ -28,431 +27,492 @@ from gradslide.results.solution import Solution
 from gradslide.results.status import ENDS, LIMITS, Status
 from gradslide.theory.certificates import DualEvidence
 
-
-class Stopwatch:
-    """Adds to `costs.seconds` while it runs."""
-
-    def __init__(self, costs: Costs) -> None:
-        self._costs = costs
-        self._since: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """So far, what is under way included."""
-        return self._costs.seconds + (0.0 if self._since is None else time.perf_counter() - self._since)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """What is done in here takes the run's time; what overflows is seen afterwards."""
-        self._since = time.perf_counter()
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                yield
-        finally:
-            self._costs.seconds, self._since = self.seconds, None
-
-
-class LastSteps:
-    """quiet: the network, uncounted, on which they can be tried; None where no two tries are alike."""
-
-    def __init__(self, method: Method, context: Context, quiet: Network | None) -> None:
-        self._finish = method.finish if method.finishes else None
-        self._context = context
-        self._quiet = quiet
-        self._apart = 1.0
-
-    @property
-    def exist(self) -> bool:
-        return self._finish is not None
-
-    def suffice(self, state: Any, record: Record, stop: Stop, measured: Callable[[Any], Metrics | None]) -> bool:
-        """Whether all targets would hold if they were taken now, where only the agents' disagreement is in the way;
-        they are then going to be as long as that takes. They are tried uncounted: observations decide.
-
-        measured: what is observed at a state.
-        """
-        finish, quiet = self._finish, self._quiet
-        if finish is None or quiet is None or (apart := stop.apart(record)) is None:
-            return False
-        rehearsal = replace(self._context, network=quiet)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            metrics = measured(finish(rehearsal, state, apart))
-        enough = metrics is not None and stop.reached(replace(record, **asdict(metrics)))
-        self._apart = apart if enough else 1.0
-        return enough
-
-    def taken(self, state: Any) -> Any:
-        """The state that they lead to."""
-        return state if self._finish is None else self._finish(self._context, state, self._apart)
-
-
-# Outputs are compared about every tenth part of the way so far.
-_TENTH = 0.1
-# Outer iterations before the first look for signs that there is no solution.
-_FIRST_LOOK = 16
+# The share by which iterations grow between two comparisons of all outputs.
+_COMPARISON_GROWTH = 0.1
+# Outer iterations before the first search for signs that there is no solution.
+_FIRST_SEARCH = 16
 Callback = Callable[[Record, Array], bool | None]
 
 
 class Run:
-    """The snapshot `now`, and the last output that was finite."""
+    """A run, from the initial state, or from a checkpoint, to the solution.
+
+    Parameters
+    ----------
+    problem : Problem or Saddle
+        The problem, on its device.
+    method : Method
+        The method.
+    environment : Environment
+        Where the run takes place.
+    costs : Costs
+        What the environment counts into.
+    stop : Stop or None
+        Targets and limits; None for those of the environment.
+    x0 : Array or None
+        The starting point.
+    warm_start : Solution or None
+        A solution whose point and multipliers to start from.
+    output : str or None
+        The output to measure and return; None for the recommended one.
+    callback : callable or None
+        Called with the record and a copy of x in every outer iteration.
+    record_every : int
+        Outer iterations between observations.
+    checkpoint : Checkpoint or None
+        Where snapshots are written.
+    resume_from : int or None
+        The iteration of the snapshot to resume from.
+
+    Attributes
+    ----------
+    status : Status or None
+        How the run ended; None while it goes on.
+    failures : list of StreamError
+        The error of the stream of samples that failed, if one did.
+    """
 
     def __init__(
         self,
         problem: Problem | Saddle,
-        network: Network | None,
         method: Method,
+        environment: Environment,
+        costs: Costs,
+        *,
         stop: Stop | None,
         x0: Array | None,
         warm_start: Solution | None,
         output: str | None,
         callback: Callback | None,
         record_every: int,
-        clock: Clock | Mapping[str, Clock] | None = None,
-        resumes: bool = False,
+        checkpoint: Checkpoint | None,
+        resume_from: int | None,
     ) -> None:
-        """resumes: a saved state is going to take the place of the first one."""
-        self._method, self._says, self._given_stop = method, Statement(method), stop
-        self._callback, self._record_every = callback, record_every
-        self._interrupted: Callable[[], bool] = lambda: False
-        self._told = Signal.NONE
-        costs = Costs()
-        self._watch = Stopwatch(costs)
-        environment = environment_of(problem, network, method, costs, clock)
-        self._environment = environment
+        self._method, self._environment, self._given_stop = method, environment, stop
+        self._callback, self._record_every, self._checkpoint = callback, record_every, checkpoint
+        self._interrupt = Interrupt()
+        self._line: ProgressLine | None = None
+        self._is_shared = len(environment.network.agents) < environment.network.m
+        self._signal = Signal.NONE
+        self._limit: Status | None = None
+        self._since: float | None = None
+        self._lower, self._finish_factor, self._ended_by = -math.inf, 1.0, ""
+        self.status: Status | None = None
+        self.failures: list[StreamError] = []
+
         dual = None if warm_start is None else warm_start.dual
-        self._context = Context(
+        context = Context(
             problem=problem,
-            oracle=oracle_of(problem, environment, method, costs),
+            oracle=environment.oracle,
             network=environment.network,
             coupling=environment.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
             s0=None if dual is None else problem.placed(environment.dual_start(on_host(dual))),
         )
+        self._now = Snapshot(iteration=0, state=None, costs=costs)
+        # A state that only lends its form to the saved one draws no samples.
+        environment.oracle.is_blank = resume_from is not None
         try:
-            self._context.oracle.is_blank = resumes
-            self._start(costs, output)
-            self._context.oracle.is_blank = False
+            with self._timed():
+                context = replace(context, prepared=method.prepare(context))
+                self._now.state = method.init(context)
         except StreamEnded as end:
-            self.close()
             raise StreamError(end.agent, "it ended before the first outer iteration") from None
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, costs: Costs, output: str | None) -> None:
-        """The state before the first outer iteration, and what follows from it."""
-        with self._watch.running():
-            self._context = replace(self._context, prepared=self._method.prepare(self._context))
-            state = self._method.init(self._context)
-        self._context = replace(self._context, x0=in_one_row(self._context.x0))
-        self._last_steps = LastSteps(self._method, self._context, self._environment.quiet)
-        self.now = Snapshot(iteration=0, state=state, costs=costs, history=History())
+        environment.oracle.is_blank = False
+        self._context = replace(context, x0=in_one_row(context.x0))
         self._plan()
-        self._lower = -math.inf
-        self._ended_by = ""
-        outputs = self._says.outputs(state)
+        outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
-        self._may_switch = output is None and len(outputs) > 1 and self._environment.compares_outputs
+        self._may_switch = output is None and len(outputs) > 1 and environment.compares_outputs
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
-        self._take_stock()
+        self._keep_output()
+        if checkpoint is not None:
+            self._identity = run_identity(
+                self._context,
+                method=repr(method),
+                network=environment.fingerprint(),
+                output=self._output,
+                clock="" if environment.timeline is None else repr(environment.timeline),
+            )
+            checkpoint.require_storable(self._snapshot())
+            if resume_from is not None:
+                self._resume(checkpoint.read(resume_from, self._now.state, self._identity, problem.device))
 
     def _plan(self) -> None:
-        """When the method's schedule ends, if it does, and when the run is to end."""
+        """Find out when the method's schedule ends, if it does, and when the run ends."""
+        self._schedule_end = self._method.iterations(self._now.state)
         stop = self._given_stop
-        self._schedule_end = self._says.iterations(self.now.state)
-        if stop is None:
-            stop = self._environment.default_stop(self._schedule_end, self._says.stops_itself)
-        self._stop = stop
-        self._checks = self._environment.checks(stop, self._context.oracle, self._context.x0)
+        self._stop = self._environment.default_stop(self._method, self._schedule_end) if stop is None else stop
+        self._checks = self._environment.checks(self._stop, self._context.x0)
 
-    def close(self) -> None:
-        self._context.oracle.close()
+    def _resume(self, found: Snapshot) -> None:
+        # The oracle and the network count into the same object for the whole run.
+        costs = self._now.costs
+        costs.__dict__.update(asdict(found.costs))
+        found.costs = costs
+        self._now = found
+        # Earlier versions wrote "setting".
+        self._environment.resume(found.engine.get("environment", found.engine.get("setting")))
+        self._restore_lower()
+        self._plan()
+        if self._checks is not None and found.engine["checks"] is not None:
+            self._checks.restore(found.engine["checks"])
+        self._keep_output()
+
+    def _restore_lower(self) -> None:
+        """Take the best lower bound from the last record."""
+        records = self._now.records
+        self._lower = records[-1].lower if records and records[-1].lower is not None else -math.inf
 
     @property
     def length(self) -> int | None:
-        """Outer iterations that the run is going to take, where that is known."""
+        """The number of outer iterations, if it is known ahead."""
         if self._stop.has_targets:
             return None
         return min((n for n in (self._stop.iterations, self._schedule_end) if n is not None), default=None)
 
-    def _exhausted(self) -> Status | None:
-        if self._schedule_end is not None and self.now.iteration >= self._schedule_end:
-            return Status.COMPLETED
-        return self._stop.exhausted(self.now.iteration, self.now.costs, self._told)
+    def begin(self, interrupt: Interrupt, line: ProgressLine | None) -> None:
+        """Get ready for the first step; set the status if a resumed run has already ended.
 
-    def _settle(self, signal: Signal) -> Signal:
-        """The most urgent signal of all processes, as far as it is known."""
-        self._told = max(self._told, Signal(self._context.network.session.all_reduce_signal(signal)))
-        return self._told
-
-    def _take_stock(self) -> None:
-        """What stays valid if the next step tears the state."""
-        x = self._x()
-        self._good = x if self._says.keeps(self._output) else copied(x)
-        self._parameters = self._says.parameters(self.now.state)
-        self.is_whole = True
-
-    def resume(self, found: Snapshot) -> None:
-        """Go on from there."""
-        # The oracle and the network count into the same object for the whole run.
-        costs = self.now.costs
-        costs.__dict__.update(asdict(found.costs))
-        found.costs = costs
-        self.now = found
-        # Version 0.1 wrote "setting".
-        self._environment.recall(found.memory.get("environment", found.memory.get("setting")))
-        self._recall_lower()
-        self._plan()
-        if self._checks is not None and found.memory["checks"] is not None:
-            self._checks.recall(found.memory["checks"])
-        self._take_stock()
-
-    def snapshot(self) -> Snapshot:
-        """All that a later run needs to go on from here."""
-        checks = None if self._checks is None else self._checks.memory()
-        self.now.memory = {"environment": self._environment.memory(), "checks": checks}
-        return self.now
-
-    def begin(self) -> Status | None:
-        """The status, if there is nothing left to do before the first step."""
-        history = self.now.history
-        last = history[-1] if len(history) else None
-        if self._checks is not None and self._checks.taken(self.now.iteration):
-            last = self._record(self._x(), observed=self._stop.observes)
+        Parameters
+        ----------
+        interrupt : Interrupt
+            Whether Ctrl-C was pressed. It ends the run, and so do samples that are waited for then.
+        line : ProgressLine or None
+            Shows the records.
+        """
+        self._interrupt, self._line = interrupt, line
+        self._context.oracle.wait_unless(lambda: interrupt.requested or self._own_limit() is Signal.TIME)
+        now, records = self._now, self._now.records
+        last = records[-1] if records else None
+        if self._checks is not None and self._checks.taken(now.iteration):
+            last = self._record(self._outputs()[self._output], is_observed=self._observes_targets)
         if last is not None and self._reached(last):
             self._switch_output()
-            return Status.CONVERGED
-        self._settle(self._own_limit())
-        status = self._exhausted()
-        if status is None and len(history) and history[-1].iteration % self._record_every:
-            # A record that was only taken because an earlier run ended there.
-            self.now.history = history[:-1]
-            self._recall_lower()
-        return status
+            self.status = Status.CONVERGED
+            return
+        self._share(self._own_limit())
+        self.status = self._exhausted()
+        if self.status is None and records and records[-1].iteration % self._record_every:
+            # This record was only taken because the earlier run ended there.
+            records.pop()
+            self._restore_lower()
 
-    def _recall_lower(self) -> None:
-        """The best lower bound that was recorded."""
-        recorded = [record.lower for record in self.now.history[-1:] if record.lower is not None]
-        self._lower = recorded[0] if recorded else -math.inf
-
-    def watch(self, interrupted: Callable[[], bool]) -> None:
-        """From now on Ctrl-C ends the run, and samples are not waited for once it was pressed or time is up."""
-        self._interrupted = interrupted
-        self._context.oracle.wait_unless(lambda: interrupted() or self._own_limit() is Signal.TIME)
-
-    def _own_limit(self) -> Signal:
-        return self._stop.own_limit(self.now.costs, self._watch.seconds)
-
-    def observe_last(self) -> None:
-        """See to it that the last record is of the last iteration."""
-        if self.is_whole and self.now.iteration and not self._is_recorded:
-            record = self._record(self._x(), observed=True)
-            if record is not None:
-                self.now.history.append(record)
-
-    @property
-    def _is_recorded(self) -> bool:
-        """Whether the last record is of the last iteration."""
-        return len(self.now.history) > 0 and self.now.history[-1].iteration == self.now.iteration
-
-    def advance(self, show: Callable[[Record], None], is_due: Callable[[], bool]) -> Status | None:
-        """One outer iteration; the status if it was the last. is_due: whether a checkpoint is."""
-        now = self.now
-        self.is_whole = False
+    @contextmanager
+    def ending_early(self) -> Iterator[None]:
+        """Let Ctrl-C, and streams of samples that end or fail, end the run with what was reached."""
+        now = self._now
         try:
-            with self._watch.running():
-                now.state = self._method.step(self._context, now.state)
+            yield
+        # Methods draw samples before they overwrite anything of the old state.
         except StreamEnded as end:
-            # Methods ask for samples before they consume anything of the old state.
-            self.is_whole = True
+            self._is_whole = True
             self._ended_by = f"the stream of agent {end.agent}, in outer iteration {now.iteration + 1}"
-            return Status.STREAM_ENDED
+            self.status = Status.STREAM_ENDED
         except WaitEnded:
-            self.is_whole = True
-            told = self._settle(max(self._own_limit(), Signal.INTERRUPT))
-            return Status.TIME_LIMIT if told is Signal.TIME else Status.INTERRUPTED
-        except KeyboardInterrupt:
-            self.is_whole = self._context.oracle.is_drawing
-            raise
+            self._is_whole = True
+            is_late = self._share(max(self._own_limit(), Signal.INTERRUPT)) is Signal.TIME
+            self.status = Status.TIME_LIMIT if is_late else Status.INTERRUPTED
         except StreamError as error:
-            self.is_whole = True
+            self._is_whole = True
             error.iteration = now.iteration + 1
-            raise
-        now.iteration += 1
+            self.failures.append(error)
+            self.status = Status.STREAM_FAILED
+        except KeyboardInterrupt:
+            if self._is_shared:
+                # The other processes would wait for this one for ever.
+                raise
+            self._is_whole = self._is_whole or self._context.oracle.is_drawing
+            self.status = Status.INTERRUPTED
 
-        x, due = self._x(), now.iteration % self._record_every == 0
-        if self._settle(Signal.DIVERGED if self._is_lost(x, due) else self._own_limit()) is Signal.DIVERGED:
-            return Status.DIVERGED
-        checked = self._checks is not None and self._checks.is_due(now.iteration)
-        if checked:
-            self._check()
-            self._settle(self._own_limit())
-        exhausted = self._exhausted()
-        observed = due or exhausted is not None
-        record = self._record(x, observed or (checked and self._stop.observes))
+    def step(self) -> None:
+        """Do one outer iteration of the method."""
+        self._is_whole = False
+        with self._timed():
+            self._now.state = self._method.step(self._context, self._now.state)
+        self._now.iteration += 1
+
+    def observe(self) -> Record | None:
+        """Check, record and show the new iterate.
+
+        Returns
+        -------
+        Record or None
+            The record of this iteration; None if values are no longer finite.
+        """
+        now, x = self._now, self._outputs()[self._output]
+        is_due = now.iteration % self._record_every == 0
+        if self._share(Signal.DIVERGED if self._is_lost(x, is_due) else self._own_limit()) is Signal.DIVERGED:
+            return None
+        is_checked = self._checks is not None and self._checks.is_due(now.iteration)
+        if is_checked:
+            self._check(x)
+            self._share(self._own_limit())
+        self._limit = self._exhausted()
+        is_observed = is_due or self._limit is not None
+        record = self._record(x, is_observed or (is_checked and self._observes_targets))
         if record is None:
-            return Status.DIVERGED if self._context.network.session.sees_all or exhausted else None
-        self.is_whole = True
-        if self._looks_at(x, observed):
-            self._take_stock()
-        if observed:
-            now.history.append(record)
-        show(record)
+            return None
+        self._is_whole = True
+        if self._looks_at(x, is_observed):
+            self._keep_output()
+        if is_observed:
+            now.records.append(record)
+        if self._line is not None:
+            self._line.show(record)
         # A copy: what a callback keeps or changes is its own.
-        asked_to_stop = self._callback is not None and self._callback(record, on_host(x))
-        signal = Signal.STOP if asked_to_stop else Signal.INTERRUPT if self._interrupted() else Signal.NONE
-        if self._reached(record) or (has_grown(now.iteration, _TENTH) and self._switch_output()):
+        self._asked_to_stop = self._callback is not None and bool(self._callback(record, on_host(x)))
+        return record
+
+    def decide(self, record: Record | None) -> Status | None:
+        """Return how the run ends with this iteration, or None if it goes on.
+
+        Parameters
+        ----------
+        record : Record or None
+            What `observe` returned.
+        """
+        now, session = self._now, self._context.network.session
+        if record is None:
+            # If processes cannot see each other they end together, once all have heard of it.
+            ends = self._signal is Signal.DIVERGED or session.sees_all or self._limit is not None
+            return Status.DIVERGED if ends else None
+        signal = Signal.INTERRUPT if self._interrupt.requested else Signal.NONE
+        if self._reached(record):
             return Status.CONVERGED
-        if observed and now.iteration >= _FIRST_LOOK and has_doubled(now.history):
-            with self._watch.running():
-                verdict = self._environment.observer.verdict(x, self._evidence(), now.history)
-            if verdict is not None:
-                return verdict
-        told = self._settle(max(signal, Signal.SAVE if is_due() else Signal.NONE))
+        if self._may_switch and has_grown(now.iteration, _COMPARISON_GROWTH) and self._switch_output():
+            return Status.CONVERGED
+        if now.iteration >= _FIRST_SEARCH and now.records and now.records[-1] is record:
+            before = now.records[-2].iteration if len(now.records) > 1 else 0
+            # Iterations have passed a power of 2 since the record before.
+            if record.iteration.bit_length() > before.bit_length():
+                with self._timed():
+                    x = self._outputs()[self._output]
+                    status = self._environment.observer.infeasibility(x, self._evidence(), now.records)
+                if status is not None:
+                    return status
+        is_due = self._checkpoint is not None and self._checkpoint.is_due
+        signal = Signal.STOP if self._asked_to_stop else max(signal, Signal.SAVE if is_due else Signal.NONE)
+        told = self._share(signal)
         if told is Signal.STOP:
             return Status.STOPPED
-        return exhausted or (Status.INTERRUPTED if told is Signal.INTERRUPT else None)
+        return self._limit or (Status.INTERRUPTED if told is Signal.INTERRUPT else None)
 
-    @property
-    def is_to_be_saved(self) -> bool:
-        """Whether a checkpoint is to be written now, here and everywhere."""
-        return self.is_whole and self._told is Signal.SAVE
+    def save(self, *, if_due: bool = False) -> None:
+        """Write a checkpoint, in all processes at the same time.
 
-    def saved(self, is_written: bool) -> None:
-        """A snapshot was to be written."""
-        self._told = Signal.NONE
-        if is_written:
-            self._environment.network.session.checkpointed()
+        Parameters
+        ----------
+        if_due : bool
+            Only if a process asked for one in this iteration.
+        """
+        if self._checkpoint is None or not self._is_whole or (if_due and self._signal is not Signal.SAVE):
+            return
+        self._signal = Signal.NONE
+        if self._checkpoint.save(self._snapshot(), self._identity):
+            self._context.network.session.checkpointed()
 
-    def _check(self) -> None:
-        """Let the agents find out, with counted control rounds, what their targets are about."""
-        assert self._checks is not None
-        with self._watch.running():
-            self._checks.take(self.now.iteration, self._x(), self._evidence())
+    def conclude(self) -> None:
+        """Take a last check and the method's last exchanges.
 
-    def _reached(self, record: Record) -> bool:
-        """Whether all targets hold: by what the agents found out where they must, else by what was observed, of the
-        answer as it is or as the last steps would make it."""
-        state, stop = self.now.state, self._stop
-        if self._checks is not None:
-            return self._checks.hold(record)
-        return stop.reached(record) or self._last_steps.suffice(state, record, stop, self._measured)
+        Checkpoints are written before: a run that is resumed has not done it.
+        """
+        now, finishes = self._now, self._method.finishes
+        if not (self._is_whole and now.iteration and self.status in ENDS):
+            return
+        is_unchecked = self._checks is not None and self.status in LIMITS and not self._checks.taken(now.iteration)
+        if is_unchecked:
+            self._check(self._outputs()[self._output])
+            if now.records and self._reached(now.records[-1]):
+                self.status = Status.CONVERGED
+        if finishes:
+            self._is_whole = False
+            with self._timed():
+                now.state = self._method.finish(self._context, now.state, self._finish_factor)
+            self._keep_output()
+        if (is_unchecked or finishes) and self._is_recorded:
+            now.records.pop()
 
-    def _measured(self, state: Any) -> Metrics | None:
-        return self._environment.observer.metrics(self._says.outputs(state)[self._output], self._lower)
-
-    def conclude(self, status: Status) -> Status:
-        """What is done once at the end: a last check, and the method's own last steps. A run that goes on later has
-        not done it: checkpoints are written before."""
-        now, last_steps = self.now, self._last_steps
-        if not (self.is_whole and now.iteration and status in ENDS):
-            return status
-        unchecked = self._checks is not None and status in LIMITS and not self._checks.taken(now.iteration)
-        if unchecked:
-            self._check()
-        if unchecked and len(now.history) and self._reached(now.history[-1]):
-            status = Status.CONVERGED
-        if last_steps.exist:
-            self.is_whole = False
-            with self._watch.running():
-                now.state = last_steps.taken(now.state)
-            self._take_stock()
-        if (unchecked or last_steps.exist) and self._is_recorded:
-            now.history = now.history[:-1]
-        return status
-
-    def _switch_output(self) -> bool:
-        """Whether an output reaches the targets; it is measured from now on. The recommended one comes first."""
-        if not (self._may_switch and self._stop.has_targets):
-            return False
-        for name, x in self._says.outputs(self.now.state).items():
-            record = self._record(x, observed=True)
-            if record is not None and self._stop.reached(record):
-                self._output, self._good = name, copied(x)
-                if self._is_recorded:
-                    self.now.history = self.now.history[:-1]
-                self.now.history.append(record)
-                return True
-        return False
-
-    def solution(self, status: Status) -> Solution:
-        # A torn or diverged state has no outputs worth showing, but the last good one. Nobody else needs them any more.
-        found = self._says.outputs(self.now.state) if self.is_whole else {self._output: self._good}
-        outputs, x = {name: to_numpy(output) for name, output in found.items()}, found[self._output]
-        context = self._context
-        evidence = self._evidence() if self.is_whole else ()
-        if self.is_whole:
+    def solution(self) -> Solution:
+        """Return what was reached; the last record is of the last iteration."""
+        now, context, method, observer = self._now, self._context, self._method, self._environment.observer
+        assert self.status is not None
+        if self._is_whole and now.iteration and not self._is_recorded:
+            record = self._record(self._outputs()[self._output], is_observed=True)
+            if record is not None:
+                now.records.append(record)
+        # An incomplete or diverged state has no outputs worth showing but the last finite one.
+        found: Mapping[str, Array] = {self._output: self._finite}
+        evidence: Sequence[DualEvidence] = ()
+        dual = None
+        if self._is_whole:
+            found, evidence, dual = self._outputs(), self._evidence(), method.dual(now.state)
             self._watch_invariant()
-        observer, name = self._environment.observer, self._says.name
+        if dual is not None:
+            dual = to_numpy(dual[self._output] if isinstance(dual, Mapping) else dual)
+        outputs, x = {name: to_numpy(output) for name, output in found.items()}, found[self._output]
         certificate = observer.certificate(x, self._lower)
-        reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(name)
+        reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
         kkt = None
-        if (reason or self._stop.kkt is not None) and self.is_whole and not self._says.is_sampled:
+        if (reason or self._stop.kkt is not None) and self._is_whole and method.oracle is None:
             kkt = observer.kkt(x, evidence, context.x0)
+        fields = self._environment.solution_fields(x, dual, now.costs, context.x0, method.name, certificate)
+        if fields["dual"] is not None:
+            fields["dual"] = fields["dual"].astype(context.problem.dtype)
         return Solution(
             x=outputs[self._output],
             agents=context.network.agents,
             output=self._output,
             outputs=outputs,
-            status=status,
-            costs=self._environment.largest(self.now.costs),
-            history=self.now.history,
-            dual=self._dual() if self.is_whole else None,
+            status=self.status,
+            history=History(now.records),
             y=on_host(evidence[0].y) if evidence else None,
             certificate=certificate,
             certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,
             parameters=self._parameters,
-            settings=settings(context, self._environment, repr(self._method), self._ended_by),
-            warnings=self._environment.doubts(context.x0, x, name, certificate),
-            **self._environment.everybody(outputs[self._output]),
+            settings={
+                "method": repr(method),
+                "problem": context.problem.described(context.network.m),
+                **self._environment.names,
+                "version": __version__,
+                **({"ended_by": self._ended_by} if self._ended_by else {}),
+            },
+            **fields,
         )
 
-    def identity(self) -> dict[str, Any]:
-        """What a checkpoint must have in common with the run that goes on from it."""
-        return identity(self._context, self._environment, repr(self._method), self._output)
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Add to the run's seconds; overflow is noticed afterwards."""
+        self._since = time.perf_counter()
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                yield
+        finally:
+            self._now.costs.seconds += time.perf_counter() - self._since
+            self._since = None
 
-    def _x(self) -> Array:
-        """The output that is measured and returned."""
-        return self._says.outputs(self.now.state)[self._output]
+    def _share(self, signal: Signal) -> Signal:
+        """Return the most urgent signal of all processes, as far as it is known."""
+        self._signal = max(self._signal, Signal(self._context.network.session.all_reduce_signal(signal)))
+        return self._signal
 
-    def _dual(self) -> Array | None:
-        dual = self._says.dual(self.now.state, self._output)
-        return None if dual is None else self._environment.multipliers(dual).astype(self._context.problem.dtype)
+    def _own_limit(self) -> Signal:
+        """The limit that this process has reached."""
+        under_way = 0.0 if self._since is None else time.perf_counter() - self._since
+        return self._stop.own_limit(self._now.costs, self._now.costs.seconds + under_way)
+
+    def _exhausted(self) -> Status | None:
+        """The limit that the run has reached."""
+        if self._schedule_end is not None and self._now.iteration >= self._schedule_end:
+            return Status.COMPLETED
+        return self._stop.exhausted(self._now.iteration, self._now.costs, self._signal)
+
+    @property
+    def _observes_targets(self) -> bool:
+        """Whether a target can only be observed."""
+        return self._stop.objective is not None or self._stop.residual is not None
+
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether the last record is of the last iteration."""
+        return bool(self._now.records) and self._now.records[-1].iteration == self._now.iteration
+
+    def _outputs(self) -> Mapping[str, Array]:
+        """The outputs by name, the recommended one first."""
+        outputs = self._method.output(self._now.state)
+        return outputs if isinstance(outputs, Mapping) else {"last": outputs}
 
     def _evidence(self) -> Sequence[DualEvidence]:
-        return self._says.evidence(self.now.state, self.now.iteration)
+        given, k = self._method.dual_evidence(self._now.state), self._now.iteration
+        return [each._replace(averaged=k) if each.averaged is None else each for each in given]
 
-    def _watch_invariant(self) -> None:
-        if (rows := self._says.invariant(self.now.state)) is not None:
-            self._environment.watch(rows)
+    def _keep_output(self) -> None:
+        """Keep what stays valid if the next step is interrupted."""
+        x = self._outputs()[self._output]
+        self._finite = x if self._output in self._method.keeps else copied(x)
+        self._parameters = self._method.parameters(self._now.state)
+        self._is_whole = True
 
-    def _looks_at(self, x: Array, observed: bool) -> bool:
-        """Whether numbers in x are looked at. A device would have to be waited for: only for a record or a callback."""
-        return observed or self._callback is not None or is_numpy(x)
+    def _snapshot(self) -> Snapshot:
+        checks = None if self._checks is None else self._checks.to_dict()
+        self._now.engine = {"environment": self._environment.checkpoint(), "checks": checks}
+        return self._now
 
-    def _is_lost(self, x: Array, observed: bool) -> bool:
-        """Whether x is seen to be no longer finite. What a device has still to do for it takes the method's time."""
-        if not self._looks_at(x, observed):
+    def _looks_at(self, x: Array, is_observed: bool) -> bool:
+        """Whether numbers in x are read; those on a device, which takes waiting, only for a record or a callback."""
+        return is_observed or self._callback is not None or is_numpy(x)
+
+    def _is_lost(self, x: Array, is_observed: bool) -> bool:
+        """Whether x is seen to be no longer finite. Waiting for a device counts as the method's time."""
+        if not self._looks_at(x, is_observed):
             return False
         if not is_numpy(x):
-            with self._watch.running():
+            with self._timed():
                 wait_for(x)
-        return not is_finite(x)
+        # Beyond the square root of the largest number not even |x|^2 is finite.
+        return not float(array_namespace(x).max(abs(x))) < math.sqrt(float(np.finfo(dtype_of(x)).max))
 
-    def _record(self, x: Array, observed: bool) -> Record | None:
-        """The record of this iteration; None where the run has diverged."""
-        if self._is_lost(x, observed):
+    def _record(self, x: Array, is_observed: bool) -> Record | None:
+        """The record of this iteration; None if the run has diverged."""
+        if self._is_lost(x, is_observed):
             return None
-        spent = Record.of(self.now.iteration, self.now.costs)
-        if not observed:
-            return spent
+        record = Record.of(self._now.iteration, self._now.costs)
+        if not is_observed:
+            return record
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             self._watch_invariant()
-            evidence = () if self._says.is_sampled else self._evidence()
+            evidence = self._evidence() if self._method.oracle is None else ()
             metrics = self._environment.observer.metrics(x, self._lower, evidence)
         if metrics is None:
             return None
         self._lower = self._lower if metrics.lower is None else metrics.lower
-        return self._environment.observer.known(replace(spent, **asdict(metrics)))
+        record = replace(record, **asdict(metrics))
+        is_agreed = self._checks is not None and not self._context.network.session.sees_all
+        return self._checks.agreed(record) if self._checks is not None and is_agreed else record
+
+    def _watch_invariant(self) -> None:
+        if self._environment.invariant is not None and (rows := self._method.invariant(self._now.state)) is not None:
+            self._environment.invariant.observe(rows)
+
+    def _check(self, x: Array) -> None:
+        """Let the agents agree, with counted control rounds, on the values of their targets."""
+        assert self._checks is not None
+        with self._timed():
+            self._checks.take(self._now.iteration, x, self._evidence())
+
+    def _reached(self, record: Record) -> bool:
+        """Whether all targets hold: as the agents agreed if they must, else as observed, now or after `finish`."""
+        if self._checks is not None:
+            return self._checks.hold(record)
+        return self._stop.reached(record) or self._finish_suffices(record)
+
+    def _finish_suffices(self, record: Record) -> bool:
+        """Whether all targets would hold after the method's last exchanges; tried uncounted."""
+        network = self._environment.uncounted
+        if not self._method.finishes or network is None or (factor := self._stop.contraction_needed(record)) is None:
+            return False
+        state = self._now.state
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            finished = self._method.finish(replace(self._context, network=network), state, factor)
+            outputs = self._method.output(finished)
+            x = outputs[self._output] if isinstance(outputs, Mapping) else outputs
+            metrics = self._environment.observer.metrics(x, self._lower)
+        suffices = metrics is not None and self._stop.reached(replace(record, **asdict(metrics)))
+        self._finish_factor = factor if suffices else 1.0
+        return suffices
+
+    def _switch_output(self) -> bool:
+        """Measure and return an output that reaches the targets, if there is one; the recommended one comes first."""
+        if not (self._may_switch and self._stop.has_targets):
+            return False
+        for name, x in self._outputs().items():
+            record = self._record(x, is_observed=True)
+            if record is not None and self._stop.reached(record):
+                self._output, self._finite = name, copied(x)
+                if self._is_recorded:
+                    self._now.records.pop()
+                self._now.records.append(record)
+                return True
+        return False

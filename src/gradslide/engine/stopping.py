@@ -1,6 +1,7 @@
-"""When a run ends: targets, limits, the checks that agents take, and control signals."""
+"""When a run ends: targets and limits, the checks that agents take, and control signals between processes."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import IntEnum
@@ -10,16 +11,30 @@ import numpy as np
 
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array
+from gradslide.methods.base import Method
+from gradslide.problems.problem import Problem
+from gradslide.problems.saddle import Saddle
 from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs
-from gradslide.results.history import History, Record
+from gradslide.results.history import Record
 from gradslide.results.status import Status
 from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
+TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
+# No mixing brings agents closer by such a factor.
+_BEYOND_REACH = 1e100
+# The first check, and the share by which iterations grow between checks: each costs control rounds.
+_FIRST_CHECK, _CHECK_GROWTH = 5, 0.5
+# A gap is never small relative to an optimum of 0: this share of the objective at the start will do.
+_NEGLIGIBLE = 1e-9
+
 
 class Signal(IntEnum):
-    """SAVE: write checkpoints. INTERRUPT: Ctrl-C. GRADIENTS, TIME: their limits, which not all processes reach alike.
-    STOP: a callback. DIVERGED: values overflowed."""
+    """What a process asks of a run that it shares with others; the largest one wins.
+
+    SAVE: write checkpoints. INTERRUPT: Ctrl-C. GRADIENTS, TIME: limits that processes reach at different times.
+    STOP: the callback returned True. DIVERGED: values overflowed.
+    """
 
     NONE = 0
     SAVE = 1
@@ -30,20 +45,31 @@ class Signal(IntEnum):
     DIVERGED = 6
 
 
-# No mixing brings agents closer by such a factor.
-_BEYOND_REACH = 1e100
-TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
-
-
 @dataclass(frozen=True)
 class Relative:
     """A target relative to a scale.
 
-    objective: objective <= to + value |to|, where `to` is the optimum, or an estimate of it. disagreement: <=
-    value * to, by default to = ||mean||. residual: <= value * to, by default to = sqrt(m) ||mean||, or the larger of
-    ||A x|| and the nearest allowed value of A x, or ||A|| ||x|| where that is 0. gap: <= value * to, by default to =
-    |objective|, or a billionth of that at the start, where a method has taken its value: an optimum may be 0. kkt: <=
-    value * to, by default to = the stationarity at the start, and ||mean|| for the consensus.
+    Parameters
+    ----------
+    value : float
+        The relative accuracy, positive.
+    to : float, optional
+        The scale. Each target has a default except the objective:
+
+        - objective: required, the optimum or an estimate of it; holds if
+          ``objective <= to + value * abs(to)``;
+        - disagreement: the norm of the mean;
+        - residual: sqrt(m) times the norm of the mean; without a network, the larger of norm(A x)
+          and the norm of the nearest allowed value of A x, or norm(A) norm(x) if that is 0;
+        - gap: the absolute value of the objective, or 1e-9 times that at the start if the method
+          evaluated it there (the optimum may be 0);
+        - kkt: the stationarity at the start, and the norm of the mean for the consensus.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.Stop(objective=gs.Relative(1e-3, to=52.1), disagreement=gs.Relative(1e-2)).has_targets
+    True
     """
 
     value: float
@@ -60,20 +86,56 @@ Target = float | Relative | None
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """Targets (all must hold) and limits (any ends the run).
+    """Targets, which must all hold, and limits, of which any one ends the run.
 
-    objective: a level for the sum of all f_i at the mean of the agents, not an error (for an error, give
-    Relative(1e-3, to=optimum)); of saddle point problems, for the maximum over z. residual: ||A x||, or how far A x is
-    from where it must be. disagreement: max_i ||x_i - mean||. gap: certified optimality gap; its absolute value counts.
-    kkt: stationarity and consensus of `solution.kkt`, on a network; no certificate. Each is a number or a `Relative`.
-    They look at all agents, which costs nothing here and steers nothing but the end of the run: where the objective is
-    low enough and only residual or disagreement are not, a method with last steps (AutoPDS mixes its answers) ends with
-    as many as it takes, which limits do not cut short. On a network with gap or kkt the agents decide by themselves:
-    all targets are looked at where the outer iterations have grown by a half, and at the end, with control rounds, and
-    one value (gap) or gradient (kkt, two at first), which are counted. Targets without a limit may never be reached:
-    give one as well.
-    iterations: outer iterations; gradients, samples, rounds: per agent; operator_products: with A and
-    A^T together; seconds: in the method, metrics not counted.
+    Each target is a number or a `Relative`.
+
+    Parameters
+    ----------
+    objective : float or Relative, optional
+        Target: a level for the sum of all f_i at the mean of the agents; for a saddle point
+        problem, for the maximum over z. It is a level, not an error: for an error give
+        ``Relative(1e-3, to=optimum)``.
+    residual : float or Relative, optional
+        Target: norm(A x), or the distance of A x from the values that the constraints allow.
+    disagreement : float or Relative, optional
+        Target: max_i norm(x_i - mean).
+    gap : float or Relative, optional
+        Target: the absolute value of the certified optimality gap.
+    kkt : float or Relative, optional
+        Target on a network: stationarity and consensus of `Solution.kkt`. It proves nothing about
+        the objective.
+    iterations : int, optional
+        Limit on outer iterations.
+    gradients, samples, rounds : int, optional
+        Limits per agent.
+    operator_products : int, optional
+        Limit on products with A and its transpose together.
+    seconds : float, optional
+        Limit on the time in the method; metrics do not count.
+
+    Raises
+    ------
+    InputError
+        If nothing is given, a limit is not positive, or a relative objective lacks its scale.
+
+    Notes
+    -----
+    Targets other than gap and kkt are observed over all agents, which costs nothing. If only
+    residual or disagreement is missing and the method has last exchanges (`AutoPDS` mixes its
+    answers), the run ends with as many of them as it takes; limits do not cut these short.
+
+    On a network with gap or kkt the agents decide by themselves: whenever the number of outer
+    iterations has grown by half, and at the end, they agree on all targets. That costs control
+    rounds and one function value (gap) or gradient (kkt; two the first time), which are counted.
+
+    Targets alone may never be reached: give a limit as well.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> sorted(gs.Stop(gap=gs.Relative(1e-4), iterations=1000).given)
+    ['gap', 'iterations']
     """
 
     objective: Target = None
@@ -115,126 +177,225 @@ class Stop:
 
     @property
     def has_targets(self) -> bool:
+        """Whether any target was given."""
         return not self.given.isdisjoint(TARGETS)
 
-    @property
-    def observes(self) -> bool:
-        """Whether a target can only be seen from outside."""
-        return not self.given.isdisjoint({"objective", "residual"})
+    def check(self, problem: Problem | Saddle, method: Method) -> None:
+        """Refuse targets that this problem and method cannot measure, and limits that they never spend.
+
+        Parameters
+        ----------
+        problem : Problem or Saddle
+            The problem to be solved.
+        method : Method
+            The method that solves it.
+
+        Raises
+        ------
+        InputError
+            If a target is never measured, or no given limit is ever reached.
+        """
+        never = {"rounds"} if isinstance(problem, Saddle) else {"operator_products"}
+        if method.oracle is None:
+            never.add("samples")
+        what = f"{method.name} on a {type(problem).__name__}"
+        rule = f"a Stop needs a target, or a limit that comes: {what} spends no {' and no '.join(sorted(never))}"
+        require(not self.given <= never, rule, ", ".join(sorted(self.given)), "add for example iterations=1000")
+        if self.objective is not None:
+            rule = "Stop(objective=...) needs a loss that has a value"
+            require(problem.loss.has_value, rule, "Custom without it", "use residual or disagreement, or give value=")
+        if isinstance(problem, Saddle):
+            self._check_saddle(problem, method)
+        else:
+            self._check_network(problem, method)
+
+    def _check_saddle(self, problem: Saddle, method: Method) -> None:
+        if self.gap is not None:
+            rule = (
+                "Stop(gap=...) needs a lower bound (X bounded or mu > 0), a known maximum over Z, and a method like PDS"
+            )
+            require(problem.has_gap and method.proves, rule, repr(problem), "use objective or residual")
+        if self.objective is not None:
+            rule, remedy = "Stop(objective=...) needs the maximum over Z of <A x, z> - h(z)", "or use another"
+            require(problem.maximum_is_known, rule, repr(problem), f"give conjugate= to gs.terms.Prox, {remedy}")
+        if self.residual is not None:
+            rule = "Stop(residual=...) needs A x = b, or bounds on A x"
+            require(problem.duals.is_constrained, rule, repr(problem), "use gap or objective")
+        for name in sorted(self.given & {"disagreement", "kkt"}):
+            rule = f"Stop({name}=...) needs agents on a network"
+            raise InputError(rule, type(problem).__name__, "use residual, gap or objective")
+
+    def _check_network(self, problem: Problem, method: Method) -> None:
+        is_exact, is_common = method.oracle is None, problem.domain.common
+        if self.gap is not None:
+            rule = "Stop(gap=...) needs a lower bound on the optimum: X bounded or mu > 0, and a loss that has a value"
+            remedy = "give mu > 0 or a bounded domain, or use kkt"
+            require(problem.has_lower_bound, rule, repr(problem), remedy)
+            rule = "Stop(gap=...) needs one domain for all agents: the mean of theirs must be feasible"
+            require(is_common, rule, f"{type(problem.domain).__name__} with a set for each agent", "use kkt")
+            rule = "Stop(gap=...) needs a method that proves lower bounds from exact gradients"
+            remedy = "use gs.PDS() or gs.CondatVu(), or objective and disagreement"
+            require(method.proves and is_exact, rule, method.name, remedy)
+        if self.kkt is not None:
+            rule = "Stop(kkt=...) needs a method with exact gradients"
+            require(is_exact, rule, method.name, "use objective and disagreement")
+            rule = "Stop(kkt=...) needs multipliers where agents have domains of their own"
+            require(method.proves or is_common, rule, method.name, "use gs.PDS() or gs.CondatVu()")
 
     def reached(self, record: Record, kkt: KKT | None = None, least: float = 0.0) -> bool:
-        """Whether every target holds at this record, and these residuals. least: what a relative gap is relative to
-        where the objective is smaller."""
-        checks = (
-            (record.objective, _objective_target(self.objective)),
-            (record.residual, _scaled(self.residual, record.residual_scale)),
-            (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
-            (
-                None if record.gap is None else abs(record.gap),
-                _scaled(self.gap, max(least, abs(record.objective or 0.0))),
-            ),
-            (None if kkt is None else kkt.stationarity, _scaled(self.kkt, 0.0 if kkt is None else kkt.scale)),
-            (None if kkt is None else kkt.consensus, _scaled(self.kkt, record.mean_norm)),
-        )
-        wanted = [(measured, target) for measured, target in checks if target is not None]
-        return bool(wanted) and all(measured is not None and measured <= target for measured, target in wanted)
+        """Return whether every target holds.
 
-    def apart(self, record: Record) -> float | None:
-        """By what factor the agents would have to come closer for all targets to hold, the others standing as they do;
-        None where that is not all, or no objective was asked for."""
+        Parameters
+        ----------
+        record : Record
+            What was observed or agreed on.
+        kkt : KKT, optional
+            The residuals that a target on them is compared with.
+        least : float
+            The least scale of a relative gap, used where the objective is smaller.
+
+        Returns
+        -------
+        bool
+            False if there are no targets, or a value is unknown.
+        """
+        found = self._comparisons(record, kkt, least)
+        for _, measured, allowed in found:
+            if measured is None or not measured <= allowed:
+                return False
+        return bool(found)
+
+    def contraction_needed(self, record: Record) -> float | None:
+        """Return the factor by which the agents must come closer for all targets to hold.
+
+        Parameters
+        ----------
+        record : Record
+            What was observed.
+
+        Returns
+        -------
+        float or None
+            None if that alone does not suffice, or no objective was asked for.
+        """
         if self.objective is None or self.gap is not None or self.kkt is not None:
             return None
-        pairs = (
-            (record.residual, _scaled(self.residual, record.residual_scale)),
-            (record.disagreement, _scaled(self.disagreement, record.mean_norm)),
-        )
-        if not replace(self, residual=None, disagreement=None).reached(record):
-            return None
-        ratios = [measured / target for measured, target in pairs if target and measured is not None]
+        ratios = []
+        for name, measured, allowed in self._comparisons(record):
+            if name == "objective" and (measured is None or not measured <= allowed):
+                return None
+            if name != "objective" and allowed and measured is not None:
+                ratios.append(measured / allowed)
         worst = max(ratios, default=math.inf)
         return worst if worst < _BEYOND_REACH else None
 
+    def apart(self, record: Record) -> float | None:
+        """Return `contraction_needed`; deprecated."""
+        warnings.warn("Stop.apart is now Stop.contraction_needed", DeprecationWarning, stacklevel=2)
+        return self.contraction_needed(record)
+
+    def _comparisons(
+        self, record: Record, kkt: KKT | None = None, least: float = 0.0
+    ) -> list[tuple[str, float | None, float]]:
+        """The name, measured value and largest allowed value of each target."""
+        measurements = (
+            ("objective", record.objective, 0.0),
+            ("residual", record.residual, record.residual_scale),
+            ("disagreement", record.disagreement, record.mean_norm),
+            ("gap", None if record.gap is None else abs(record.gap), max(least, abs(record.objective or 0.0))),
+            ("kkt", None if kkt is None else kkt.stationarity, 0.0 if kkt is None else kkt.scale),
+            ("kkt", None if kkt is None else kkt.consensus, record.mean_norm),
+        )
+        found: list[tuple[str, float | None, float]] = []
+        for name, measured, scale in measurements:
+            target: Target = getattr(self, name)
+            if isinstance(target, Relative):
+                to = scale if target.to is None else target.to
+                target = to + target.value * abs(to) if name == "objective" else target.value * to
+            if target is not None:
+                found.append((name, measured, target))
+        return found
+
     def own_limit(self, costs: Costs, seconds: float) -> Signal:
-        """Which limit this process has reached, of those that not all reach alike."""
+        """The limit that this process has reached, of those that processes reach at different times."""
         if self.seconds is not None and seconds >= self.seconds:
             return Signal.TIME
-        return Signal.GRADIENTS if _is_spent(self.gradients, costs.gradients) else Signal.NONE
+        return Signal.NONE if self.gradients is None or costs.gradients < self.gradients else Signal.GRADIENTS
 
-    def exhausted(self, iteration: int, costs: Costs, told: Signal) -> Status | None:
-        """The limit that has been reached, if any; told: the most urgent signal of all processes."""
-        reached = {
-            Status.ITERATION_LIMIT: _is_spent(self.iterations, iteration),
-            Status.GRADIENT_LIMIT: told is Signal.GRADIENTS,
-            Status.SAMPLE_LIMIT: _is_spent(self.samples, costs.samples),
-            Status.ROUND_LIMIT: _is_spent(self.rounds, costs.rounds),
-            Status.PRODUCT_LIMIT: _is_spent(self.operator_products, costs.operator_products),
-            Status.TIME_LIMIT: told is Signal.TIME,
-        }
-        return next((status for status, is_reached in reached.items() if is_reached), None)
-
-
-def _is_spent(limit: int | None, spent: int) -> bool:
-    return limit is not None and spent >= limit
-
-
-def _objective_target(target: Target) -> float | None:
-    if isinstance(target, Relative):
-        assert target.to is not None
-        return target.to + target.value * abs(target.to)
-    return target
-
-
-def _scaled(target: Target, scale: float) -> float | None:
-    if isinstance(target, Relative):
-        return target.value * (scale if target.to is None else target.to)
-    return target
-
-
-# Earlier nothing is near its targets, and every check costs control rounds.
-_FIRST = 5
-_SHARE = 0.5
-# Nothing is small relative to an optimum that is 0: less than this share of the objective at the start is as good.
-_AS_GOOD_AS_NOTHING = 1e-9
+    def exhausted(self, iteration: int, costs: Costs, signal: Signal) -> Status | None:
+        """The limit that has been reached, if any; signal: the most urgent one of all processes."""
+        for status, limit, spent in (
+            (Status.ITERATION_LIMIT, self.iterations, iteration),
+            (Status.GRADIENT_LIMIT, 1, signal is Signal.GRADIENTS),
+            (Status.SAMPLE_LIMIT, self.samples, costs.samples),
+            (Status.ROUND_LIMIT, self.rounds, costs.rounds),
+            (Status.PRODUCT_LIMIT, self.operator_products, costs.operator_products),
+            (Status.TIME_LIMIT, 1, signal is Signal.TIME),
+        ):
+            if limit is not None and spent >= limit:
+                return status
+        return None
 
 
 @dataclass(frozen=True)
 class Check:
-    """What all agents knew alike after an outer iteration; lower: the best bound of all checks so far."""
+    """What all agents agreed on after an outer iteration; lower: the best bound of all checks so far."""
 
     iteration: int
     mean_norm: float
     lower: float | None
     upper: float | None
-    apart: float | None
+    disagreement: float | None
     kkt: KKT | None
-
-    def judged(self, record: Record) -> Record:
-        """The record with what was agreed on in the place of what was observed."""
-        record = replace(record, mean_norm=self.mean_norm, disagreement=self.apart)
-        if self.lower is None or self.upper is None:
-            return record
-        return replace(record, objective=self.upper, lower=self.lower, gap=self.upper - self.lower)
 
 
 class Checks:
-    """Asks the agents whether the targets hold, where iterations have grown by about a half since they did."""
+    """Decisions that end a run on a network: taken now and then, on what all agents know alike, and counted.
 
-    def __init__(self, stop: Stop, evaluator: CertificateEvaluator, start: Array, *, finds_apart: bool = False) -> None:
-        """start: x_0. finds_apart: always find out how far apart the agents are, since nobody else does."""
-        self._stop, self._evaluator, self._start, self._finds_apart = stop, evaluator, start, finds_apart
+    Parameters
+    ----------
+    stop : Stop
+        The targets.
+    evaluator : CertificateEvaluator
+        Computes bounds and residuals, with counted control rounds.
+    start : Array
+        x_0.
+    measures_disagreement : bool
+        Compute the disagreement even if it is no target, because nothing else observes it.
+
+    Attributes
+    ----------
+    last : Check or None
+        The last check.
+    """
+
+    def __init__(
+        self, stop: Stop, evaluator: CertificateEvaluator, start: Array, *, measures_disagreement: bool = False
+    ) -> None:
+        self._stop, self._evaluator, self._start = stop, evaluator, start
+        self._measures_disagreement = measures_disagreement
         self._lower = -math.inf
         self._first: float | None = None
         self.last: Check | None = None
 
     def is_due(self, iteration: int) -> bool:
-        return iteration >= _FIRST and has_grown(iteration, _SHARE)
+        """Whether iterations have grown enough since the last check."""
+        return iteration >= _FIRST_CHECK and has_grown(iteration, _CHECK_GROWTH)
 
     def take(self, iteration: int, x: Array, evidence: Sequence[DualEvidence]) -> None:
-        stop = self._stop
-        apart = stop.disagreement is not None or self._finds_apart
-        asked = {"gap": stop.gap is not None, "apart": apart, "kkt": stop.kkt is not None}
-        first = self._evaluator.first_values(self._start) if asked["gap"] and self._first is None else None
-        found = self._evaluator.examine(x, evidence, **asked, start=self._start, also=first)
+        """Let the agents agree on the values of their targets at x."""
+        stop, evaluator = self._stop, self._evaluator
+        gap = stop.gap is not None
+        first = evaluator.first_values(self._start) if gap and self._first is None else None
+        found = evaluator.examine(
+            x,
+            evidence,
+            gap=gap,
+            apart=stop.disagreement is not None or self._measures_disagreement,
+            kkt=stop.kkt is not None,
+            start=self._start,
+            also=first,
+        )
         self._first = self._first if found.also is None else found.also
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
@@ -243,7 +404,7 @@ class Checks:
             mean_norm=float(np.linalg.norm(found.mean)),
             lower=None if found.lower is None else self._lower,
             upper=found.upper,
-            apart=found.apart,
+            disagreement=found.apart,
             kkt=found.kkt,
         )
 
@@ -252,43 +413,48 @@ class Checks:
         return self.last is not None and self.last.iteration == iteration
 
     def hold(self, record: Record) -> bool:
-        """Whether all targets held after the record's iteration; it gives those that nobody needs to agree on."""
-        last, least = self.last, _AS_GOOD_AS_NOTHING * abs(self._first or 0.0)
-        if last is None or not self.taken(record.iteration):
+        """Whether all targets held after the record's iteration."""
+        if self.last is None or not self.taken(record.iteration):
             return False
-        return self._stop.reached(last.judged(record), last.kkt, least)
+        return self._stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * abs(self._first or 0.0))
 
-    def seen(self, record: Record) -> Record:
-        """The record with what the agents know of its iteration."""
-        return record if self.last is None or not self.taken(record.iteration) else self.last.judged(record)
+    def agreed(self, record: Record) -> Record:
+        """The record with what the agents agreed on in place of what was observed, if they did in its iteration."""
+        last = self.last
+        if last is None or last.iteration != record.iteration:
+            return record
+        record = replace(record, mean_norm=last.mean_norm, disagreement=last.disagreement)
+        if last.lower is None or last.upper is None:
+            return record
+        return replace(record, objective=last.upper, lower=last.lower, gap=last.upper - last.lower)
 
     @property
     def certificate(self) -> Certificate | None:
         """What the last check proved, if it did."""
         last = self.last
-        if last is None or last.lower is None or last.upper is None or last.apart is None:
+        if last is None or last.lower is None or last.upper is None or last.disagreement is None:
             return None
-        return Certificate(last.lower, last.upper, last.apart)
+        return Certificate(last.lower, last.upper, last.disagreement)
 
-    def memory(self) -> Any:
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the checks."""
         last = None if self.last is None else asdict(self.last)
         return {"lower": self._lower, "first": self._first, "scale": self._evaluator.scale, "last": last}
 
-    def recall(self, memory: Any) -> None:
-        self._lower, self._evaluator.scale = memory["lower"], memory["scale"]
-        self._first = memory.get("first")
-        last = memory["last"]
-        kkt = None if last is None or last["kkt"] is None else KKT(**last["kkt"])
-        self.last = None if last is None else Check(**{**last, "kkt": kkt})
-
-
-def has_doubled(history: History) -> bool:
-    """Whether the iterations have passed a power of 2 since the record before the last."""
-    before = history[-2].iteration if len(history) > 1 else 0
-    return history[-1].iteration.bit_length() > before.bit_length()
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Continue from what `to_dict` returned."""
+        self._lower, self._evaluator.scale = saved["lower"], saved["scale"]
+        self._first = saved.get("first")
+        last = saved["last"]
+        if last is not None:
+            # Earlier versions wrote "apart".
+            disagreement = last.get("disagreement", last.get("apart"))
+            kkt = None if last["kkt"] is None else KKT(**last["kkt"])
+            last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], disagreement, kkt)
+        self.last = last
 
 
 def has_grown(iteration: int, share: float) -> bool:
-    """Whether the iterations have just passed another step of a ladder whose steps grow by this share."""
+    """Whether the iterations have just passed a step of a ladder whose steps grow by this share."""
     step = math.log1p(share)
     return math.floor(math.log(iteration) / step) > math.floor(math.log(max(1, iteration - 1)) / step)

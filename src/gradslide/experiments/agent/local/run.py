@@ -4,7 +4,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def _run(
     folders = lay_out(spec, f"{spec.name} {stem}", graph, rows, place)
     with (
         deferred_interrupt() as interrupt,
-        progress_line(progress, f"{name}: {graph.m} processes", None) as line,
+        progress_line(f"{name}: {graph.m} processes", None) if progress else nullcontext() as line,
         Processes(folders) as processes,
     ):
         forwarded, failed_at = False, None
@@ -130,7 +130,8 @@ def _run(
                 if time.monotonic() - failed_at > _TO_HEAR_OF_IT:
                     break
             if (record := processes.slowest) is not None:
-                line.show(record)
+                if line is not None:
+                    line.show(record)
                 listener.recorded(record, None)
             time.sleep(_LOOK)
         failed = processes.failed
