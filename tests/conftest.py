@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow the cases that `first` and `covering` leave to the whole suite."""
     tests = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec"):
+        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
             tests[item.nodeid.split("[")[0]].append(item)
     for cases in tests.values():
         for mark in cases[0].iter_markers("first"):

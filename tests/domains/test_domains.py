@@ -191,6 +191,7 @@ def feasible(name: str, domain: Domain, rng: np.random.Generator) -> np.ndarray:
     return x
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("which", [0, 1], ids=["center zero", "center elsewhere"])
 @pytest.mark.parametrize(("name", "penalty"), WITH_PENALTIES)
 def test_prox_matches_a_generic_solver(name, penalty, which):
@@ -255,6 +256,7 @@ def test_scale_may_be_zero_with_an_elastic_net(name):
         np.testing.assert_allclose(x[i], expected, atol=1e-6)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.6])
 @pytest.mark.parametrize(("name", "penalty"), WITH_PENALTIES)
 def test_linear_minimum_matches_a_generic_solver(name, penalty, mu):

@@ -175,18 +175,21 @@ LONG = gs.Stop(operator_products=18_000, iterations=1000)
 @pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("eps", [1e-1, 1e-2, 1e-3, 1e-4])
-def test_lines_that_cross_far_away_are_not_called_infeasible(eps, method):
+@pytest.mark.parametrize(
+    ("kind", "domain_of_size", "mu"),
+    [
+        ("square", lambda size: domains.Free(), 0.0),
+        ("square", lambda size: domains.NonNegative(), 0.0),
+        ("slope", lambda size: domains.Free(), 1.0),
+        ("slope", lambda size: domains.Box(0, size), 0.0),
+        ("slope", lambda size: domains.L2Ball(size), 0.0),
+    ],
+)
+def test_lines_that_cross_far_away_are_not_called_infeasible(kind, domain_of_size, mu, eps, method):
     """x_1 = 0 and x_1 + eps x_2 = 1: the only point is (0, 1/eps)."""
-    square, slope = gs.losses.Quadratic(np.eye(2), np.zeros(2)), gs.losses.Linear([1.0, 1.0])
-    for loss, domain, mu in (
-        (square, domains.Free(), 0.0),
-        (square, domains.NonNegative(), 0.0),
-        (slope, domains.Free(), 1.0),
-        (slope, domains.Box(0, 2 / eps), 0.0),
-        (slope, domains.L2Ball(2 / eps), 0.0),
-    ):
-        problem = gs.LinearlyConstrained(loss, [[1.0, 0.0], [1.0, eps]], [0.0, 1.0], domain, mu)
-        assert gs.solve(problem, method=method, stop=LONG).status not in NO_SOLUTION, problem
+    loss = gs.losses.Quadratic(np.eye(2), np.zeros(2)) if kind == "square" else gs.losses.Linear([1.0, 1.0])
+    problem = gs.LinearlyConstrained(loss, [[1.0, 0.0], [1.0, eps]], [0.0, 1.0], domain_of_size(2 / eps), mu)
+    assert gs.solve(problem, method=method, stop=LONG).status not in NO_SOLUTION, problem
 
 
 @pytest.mark.covering
@@ -203,21 +206,21 @@ def test_linear_programs_with_a_far_vertex_are_not_called_unbounded(eps, method)
         assert gs.solve(problem, method=method, stop=LONG).status not in NO_SOLUTION
 
 
-@pytest.mark.first(2)
+@pytest.mark.covering
 @pytest.mark.parametrize("method", [*METHODS.values(), gs.PDS(R=1e-3)])
-def test_flat_problems_with_a_far_solution_are_not_called_unbounded(method):
-    for eps in (1e-2, 1e-4, 1e-6):
-        flat = gs.losses.Quadratic(np.diag([1.0, eps]), [0.0, -1.0])
-        half_flat = gs.losses.Quadratic(np.diag([1.0, 0.0]), [-1.0, -1.0])
-        large = gs.losses.Linear([0.0, -1.0])
-        for problem in (
-            gs.LinearlyConstrained(flat, [[1.0, 0.0]], [1.0]),
-            gs.LinearlyConstrained(half_flat, [[1.0, eps]], [1.0], domains.NonNegative(), sense="<="),
-            gs.Saddle(large, [[1.0, 0.0], [0.0, eps]], dual_domain=domains.L2Ball(2 / eps)),
-            gs.Saddle(large, np.diag([1.0, eps]), gs.terms.Linear([0.0, 1.0]), dual_domain=domains.Box(0, 2 / eps)),
-        ):
-            stop = gs.Stop(operator_products=5000, iterations=1000)
-            assert gs.solve(problem, method=method, stop=stop).status not in NO_SOLUTION
+@pytest.mark.parametrize("eps", [1e-2, 1e-4, 1e-6])
+def test_flat_problems_with_a_far_solution_are_not_called_unbounded(eps, method):
+    flat = gs.losses.Quadratic(np.diag([1.0, eps]), [0.0, -1.0])
+    half_flat = gs.losses.Quadratic(np.diag([1.0, 0.0]), [-1.0, -1.0])
+    large = gs.losses.Linear([0.0, -1.0])
+    for problem in (
+        gs.LinearlyConstrained(flat, [[1.0, 0.0]], [1.0]),
+        gs.LinearlyConstrained(half_flat, [[1.0, eps]], [1.0], domains.NonNegative(), sense="<="),
+        gs.Saddle(large, [[1.0, 0.0], [0.0, eps]], dual_domain=domains.L2Ball(2 / eps)),
+        gs.Saddle(large, np.diag([1.0, eps]), gs.terms.Linear([0.0, 1.0]), dual_domain=domains.Box(0, 2 / eps)),
+    ):
+        stop = gs.Stop(operator_products=5000, iterations=1000)
+        assert gs.solve(problem, method=method, stop=stop).status not in NO_SOLUTION
 
 
 def unbounded_problems():

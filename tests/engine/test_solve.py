@@ -42,6 +42,7 @@ def scipy_optimum(problem, constraint=None):
     return minimize(value, np.full(d, 0.01), jac=gradient, method="SLSQP", constraints=constraints, options=options)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize("coupling", ["incidence", "laplacian"])
 def test_solutions_agree_with_scipy(problem, graph, mu, coupling):

@@ -36,6 +36,7 @@ def hospitals(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_sites_agree_with_the_fit_in_one_place(hospitals):
     command = [sys.executable, "-W", "error", hospitals / "compare.py"]
     done = subprocess.run(command, cwd=hospitals, check=True, capture_output=True, text=True, timeout=100)
@@ -49,6 +50,7 @@ def test_the_sites_agree_with_the_fit_in_one_place(hospitals):
     assert (hospitals / "hospitals.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_answer_is_certified_and_each_site_has_its_own(hospitals):
     solutions = [gs.load(hospitals / site / "results" / "solution.npz") for site in SITES]
     assert sorted(agent for solution in solutions for agent in solution.agents) == [0, 1, 2, 3]
@@ -59,6 +61,7 @@ def test_the_answer_is_certified_and_each_site_has_its_own(hospitals):
         np.testing.assert_allclose(solution.x, solutions[0].x, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_no_site_was_given_what_is_anothers(hospitals):
     for site in SITES:
         there = {path.name for path in (hospitals / site).iterdir()}

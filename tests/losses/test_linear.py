@@ -69,6 +69,7 @@ def test_taking_and_stacking_agents():
     np.testing.assert_allclose(single.gradient(x), C, rtol=1e-6)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "method",
     [gs.PDS(), gs.PDS(R=1.0, coupling="laplacian"), pytest.param(gs.CondatVu(), marks=pytest.mark.slow)],

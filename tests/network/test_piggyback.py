@@ -118,6 +118,7 @@ def test_a_sum_is_known_when_agents_on_a_tree_all_know_it(name):
     assert agents.floats == local.costs.reduce_floats(values, "sum") == 2 * (graph.m - 1) * 2
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("seed", range(3))
 def test_sums_follow_each_other_as_on_a_tree(name, seed):

@@ -76,6 +76,7 @@ def test_records_do_not_move_what_rides(record_every):
     np.testing.assert_array_equal(often.x, seldom.x)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["local", *CONDITIONS])
 def test_a_run_that_goes_on_later_gives_the_same_bits(name, tmp_path):
     def make():

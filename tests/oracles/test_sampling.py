@@ -374,6 +374,7 @@ def test_noise_refuses_what_is_no_sigma(sigma):
 # ---- estimates of sigma
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_estimate_sigma_against_all_rows(kind):
     loss, *rows = make_loss(kind, "splits", weighted=True)

@@ -385,7 +385,7 @@ def test_the_batches_of_others_do_not_save_a_stream_that_blocks():
 
 @pytest.mark.parametrize("workers", [1, M])
 def test_a_slow_stream_is_not_given_up_while_it_gives(workers):
-    timeout, pause = 2.0, 0.1
+    timeout, pause = 1.0, 0.05
 
     def source(i):
         for batch in batches(i):
@@ -519,6 +519,7 @@ def script(timeout, overlap, workers):
             process.kill()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("overlap", "workers"), [(True, 1), (False, 3)])
 def test_a_stream_that_blocks_does_not_keep_the_program_alive(overlap, workers):
     with script(1.5, overlap, workers) as process:
@@ -528,6 +529,7 @@ def test_a_stream_that_blocks_does_not_keep_the_program_alive(overlap, workers):
     assert err.rstrip().endswith("failed in outer iteration 4: it gave nothing for 1.5 seconds")
 
 
+@pytest.mark.first(1)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ there")
 @pytest.mark.parametrize(("overlap", "workers"), [(True, 1), (False, 3)])
 def test_ctrl_c_gets_out_of_a_stream_that_blocks(overlap, workers):

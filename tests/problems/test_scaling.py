@@ -173,6 +173,7 @@ def cvxpy_solution(Q, c, A, b, box, l1):
     return x.value, equations.dual_value
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("l1", [0.0, 0.2])
 @pytest.mark.parametrize("box", [np.inf, 0.8])
 @pytest.mark.parametrize("scaling", [None, "rows", "columns", "both"])

@@ -41,6 +41,7 @@ def assert_agree(ours, theirs, tolerance=1e-4):
         assert np.max(np.abs(mine - other) / np.maximum(1, np.abs(other))) <= tolerance
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet"])
 @pytest.mark.parametrize("name", ["breast_cancer", "wine", "iris"])
@@ -88,6 +89,7 @@ def test_class_weights(class_weight):
     assert_agree(ours, logistic(class_weight=class_weight).fit(X[keep], y[keep]))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(("alpha", "scaled"), [(0.01, True), (10.0, True), (1.0, False)])
 def test_ridge(alpha, scaled, fit_intercept):
@@ -96,6 +98,7 @@ def test_ridge(alpha, scaled, fit_intercept):
     assert_agree(DecentralizedRidge(**options).fit(X, y), Ridge(**options, solver="cholesky").fit(X, y))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("l1_ratio", [1.0, 0.5])
 @pytest.mark.parametrize("alpha", [0.01, 1.0])

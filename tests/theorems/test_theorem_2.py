@@ -121,6 +121,7 @@ def test_theorem_2_holds_with_rows_of_least_squares(coupling, mu):
     assert measure_case(case, WithReplacement(), sigma, N=7).hold() == (True, True)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("mu", [0.0, 2.0])
 def test_theorem_2_holds_with_rows_of_logistic_regression(mu):
     """sigma: the largest along the runs."""
@@ -215,6 +216,7 @@ def test_the_bounds_hold_and_break_when_sigma_is_declared_ten_times_too_small(na
     assert alike.measure(graph, coupling, alike.sigma / 10, mu=mu).are_violated() == (True, True)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize("kind", ["rows of least squares", "rows of logistic regression"])
 def test_with_sampled_rows_the_bounds_break_too(kind, mu):
@@ -224,6 +226,7 @@ def test_with_sampled_rows_the_bounds_break_too(kind, mu):
     assert alike.measure(graph, "incidence", alike.sigma / 10, mu=mu).are_violated() == (True, True)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("kind", ALIKE)
 def test_past_Delta_the_bound_on_the_objective_breaks_too(kind):
     graph = gs.Graph.path(2)

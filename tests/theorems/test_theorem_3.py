@@ -52,7 +52,7 @@ def worst_errors(case: ConstrainedCase, *, L: float, A_norm: float) -> float:
     return max(shares)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("block", range(8))
 def test_the_gap_keeps_its_bound_over_160_saddle_point_problems(block):
     for seed in range(20 * block, 20 * block + 20):
@@ -70,7 +70,7 @@ def test_those_problems_are_of_every_kind():
         assert any(name in label for label in labels)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("block", range(6))
 def test_objective_and_residual_keep_their_bounds_over_120_constrained_problems(block):
     for seed in range(20 * block, 20 * block + 20):

@@ -34,7 +34,7 @@ def check_bounds(case: Case, method, iterations: int) -> list:
 contradictory = pytest.mark.filterwarnings("ignore:the lower bound:RuntimeWarning")
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("block", range(9))
 def test_no_lower_bound_exceeds_the_optimum_over_207_problems(block):
     for seed in range(23 * block, 23 * (block + 1)):

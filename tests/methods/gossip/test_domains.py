@@ -503,6 +503,7 @@ def test_links_that_fail_both_ways_do_no_harm(trouble, kind, agreement):
     assert abs(total(problem, solution.mean) - best.objective) <= (1e-2 if agreement == "none" else 1e-4) * best.height
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("trouble", HARMFUL)

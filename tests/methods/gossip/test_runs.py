@@ -107,6 +107,7 @@ def test_a_step_from_a_copy_of_a_state_is_the_same_step():
             assert (first.L, first.memory.K, first.total) == (again.L, again.memory.K, again.total)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("domain", "inner"), [(None, "shared"), (BALL, "shared"), (None, "own"), (BALL, "sliding")])
 def test_multipliers_of_an_earlier_solution_are_worth_having(domain, inner):
     problem, graph = small_problem(3, domain, 0.3), gs.Graph.random(7, 3, seed=2)
