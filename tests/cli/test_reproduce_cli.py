@@ -14,9 +14,10 @@ from gradslide._support.errors import InputError
 from gradslide.experiments.parallel import pool
 from gradslide.experiments.reproduce import catalogue, runs
 from gradslide.experiments.reproduce.paper import Data, Net, found_data, loss_level, optimum_of, problem_of
-from gradslide.experiments.reproduce.report import Report, Statement, Table, write_report
+from gradslide.experiments.reproduce.report import Report, Statement, write_report
 from gradslide.experiments.reproduce.runs import Bench
 from gradslide.experiments.reproduce.table1.runs import DCSTask, Goal
+from gradslide.experiments.tables import Table, columns
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,8 @@ def test_reports_show_what_holds_and_what_does_not(tmp_path):
         title="A toy",
         facts={"seed": 1, "share": 0.25},
         tables=[
-            Table("One", ["name", "count"], [["||a||", 1], ["b", None]], notes=["a note"]),
-            Table("Two", ["name"], [["c"]], name="second"),
+            Table("One", columns("name", "count"), [["||a||", 1], ["b", None]], notes=["a note"]),
+            Table("Two", columns("name"), [["c"]], name="second"),
         ],
         statements=[Statement("good", True), Statement("bad", False), Statement("unknown", None)],
         found={"infinite": float("inf")},

@@ -16,6 +16,7 @@ from gradslide.experiments.compare.run import Compared
 from gradslide.experiments.compare.spec import parse_comparison, read_comparison
 from gradslide.experiments.compare.task import Outcome, Target, tasks_of
 from gradslide.experiments.compare.work import optimum, perform
+from gradslide.methods.base import Method
 
 TABLES = {
     "top": "version = 1\naccuracies = [1e-1, 1e-2]",
@@ -122,7 +123,7 @@ def compared(*outcomes, interrupted=False, **changed):
 # Methods that misbehave
 
 
-class Standing:
+class Standing(Method):
     """Stays where it is."""
 
     def init(self, context):

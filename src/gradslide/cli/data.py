@@ -26,7 +26,9 @@ def data_list(data_dir: DataDir = None, json_: Json = False) -> None:
             )
         )
     else:
-        show(data_table(entries))
+        table = data_table(entries)
+        print(table.title)
+        show(table.rich())
 
 
 @data_app.command("get")

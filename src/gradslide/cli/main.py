@@ -76,8 +76,7 @@ def run(
     from gradslide.experiments.files import to_json, write_results
     from gradslide.experiments.run import checked, run_spec
     from gradslide.experiments.spec import main_job, read_spec
-    from gradslide.experiments.summary import legend
-    from gradslide.experiments.tables import results_table, spread
+    from gradslide.experiments.summary import spread, summary_table
     from gradslide.network.mpi.launch import launch, mark_done
     from gradslide.network.mpi.world import this_world
 
@@ -119,9 +118,10 @@ def run(
         print(to_json(results))
     elif is_shown:
         print(results.spec.title)
-        show(results_table(results))
-        print(*legend(results.to_dict()), sep="\n")
-        if moved := spread(results):
+        summary = summary_table(results.to_dict())
+        show(summary.rich())
+        print(*summary.notes, sep="\n")
+        if moved := spread(results.to_dict()):
             print(moved)
         if not results.fulfilled:
             print("stopped short of what was asked: raise the limit in [stop], or see docs/faq.md#my-run-stopped-short")
@@ -156,9 +156,10 @@ def compare(
     from dataclasses import replace
 
     from gradslide.experiments.compare.files import to_json, write_comparison
-    from gradslide.experiments.compare.report import progress_of_outcomes, report
     from gradslide.experiments.compare.run import run_comparison
     from gradslide.experiments.compare.spec import example_comparison, example_text, read_comparison
+    from gradslide.experiments.compare.tables import report
+    from gradslide.experiments.parallel.pool import progress_of_runs
 
     if example:
         print(example_text(), end="")
@@ -169,7 +170,7 @@ def compare(
     if processes is not None:
         parsed = replace(parsed, processes=processes)
     say = note if not quiet else lambda text: None
-    with progress_of_outcomes(not quiet) as show:
+    with progress_of_runs(not quiet) as show:
         compared = run_comparison(parsed, data_dir=data_dir, fresh=fresh, say=say, show=show)
     text = report(compared)
     written = write_comparison(compared, text)

@@ -130,8 +130,7 @@ def local(
     from gradslide.experiments.agent.local.run import AGENTS, AgentFailed, run_local
     from gradslide.experiments.files import to_json, write_results
     from gradslide.experiments.spec import read_spec
-    from gradslide.experiments.summary import legend
-    from gradslide.experiments.tables import results_table
+    from gradslide.experiments.summary import summary_table
 
     parsed = read_spec(spec)
     if out is not None:
@@ -147,8 +146,9 @@ def local(
         print(to_json(results))
     elif not quiet:
         print(results.spec.title)
-        show(results_table(results))
-        print(*legend(results.to_dict()), sep="\n")
+        summary = summary_table(results.to_dict())
+        show(summary.rich())
+        print(*summary.notes, sep="\n")
         print("written:", *(f"  {path}" for path in written), sep="\n")
     raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
 

@@ -1,6 +1,5 @@
 """What a run leaves on disk: JSON, CSV, a plot, and the solutions."""
 
-import csv
 import io
 import json
 import math
@@ -17,6 +16,7 @@ from gradslide._support.errors import InputError, unknown_name
 from gradslide._support.plotting import pyplot
 from gradslide._version import __version__
 from gradslide.experiments.run import Results
+from gradslide.experiments.tables import Table, columns
 from gradslide.results.plots import plot_histories
 
 # Of a spec, and of one agent.
@@ -29,7 +29,7 @@ def write_results(results: Results) -> list[Path]:
     folder = results.spec.output.dir
     written = [
         storage.write_atomically(folder / RESULTS, to_json(results).encode()),
-        storage.write_atomically(folder / "history.csv", _csv(results).encode()),
+        storage.write_atomically(folder / "history.csv", _history(results).csv().encode()),
         storage.write_atomically(folder / NETWORKS, as_json(results.networks(), indent=None).encode()),
     ]
     if results.spec.output.plot:
@@ -67,16 +67,12 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _csv(results: Results) -> str:
-    text = io.StringIO()
-    writer: Any = None
-    for run in results.runs:
-        columns = run.solution.history.to_dict()
-        if writer is None:
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(["network", *columns])
-        writer.writerows([run.name, *row] for row in zip(*columns.values(), strict=True))
-    return text.getvalue()
+def _history(results: Results) -> Table:
+    """All records of all networks."""
+    histories = {run.name: run.solution.history.to_dict() for run in results.runs}
+    names = next(iter(histories.values()), {})
+    rows = [[name, *row] for name, each in histories.items() for row in zip(*each.values(), strict=True)]
+    return Table("history", columns("network", *names), rows)
 
 
 def _plot(results: Results, path: Path) -> Path:

@@ -15,6 +15,9 @@ from gradslide.results.history import Record
 _MOST = 60
 
 
+_COUNTS = ("rounds", "control_rounds")
+
+
 class Frames:
     """|x_i - mean| of all agents after `iterations`: the first, at most twice _MOST evenly spaced, the last. None
     are kept of networks that cannot be drawn."""
@@ -83,9 +86,6 @@ def drawn(name: str, graph: Graph, frames: dict[str, Any] | None, by_agent: dict
         "by_agent": by_agent if shown else None,
         "is_shared_out": frames is not None,
     }
-
-
-_COUNTS = ("rounds", "control_rounds")
 
 
 def split_costs(costs: Costs | Record, graph: Graph) -> dict[str, list[int]]:

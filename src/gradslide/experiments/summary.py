@@ -1,93 +1,123 @@
 """What a spec's runs cost and reached, network by network: from what `Results.to_dict` gives, which a file keeps."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradslide.experiments.tables import Cell, Column, Table, digits
 from gradslide.results.costs import WORK
+from gradslide.results.status import Status
 
 Run = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class Column:
-    """One value per network. digits: significant ones to show; None for counts."""
-
-    heading: str
-    values: Sequence[float | int | None]
-    digits: int | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to be seen in it that one would miss."""
-        if self.heading == "control":
-            return not any(self.values)
-        return self.heading in ("bound", "gap") and all(value is None for value in self.values)
-
-    @property
-    def cells(self) -> list[str]:
-        return [self._cell(value) for value in self.values]
-
-    def _cell(self, value: float | int | None) -> str:
-        if value is None:
-            return "-"
-        return f"{value:,}" if self.digits is None else f"{value:.{self.digits}g}"
+# How a run ended: in a word, and in a sentence.
+STATUS = Column("status", format=lambda name: Status[name].short)
+MESSAGE = Column("message", "how it ended")
 
 
-def columns(results: Mapping[str, Any]) -> list[Column]:
-    """Those that would be empty are left out."""
+def summary_table(results: Mapping[str, Any], ending: Column = STATUS) -> Table:
+    """One row per network: costs, what was reached, what the theorem bounds and what was certified.
+
+    Columns without anything in them are left out. The notes say what the columns mean.
+
+    Parameters
+    ----------
+    results : mapping
+        As results.json has them.
+    ending : Column, optional
+        The last column: `STATUS` or `MESSAGE`.
+    """
     runs: Sequence[Run] = results["runs"]
-
-    def of(heading: str, value: Callable[[Run], Any], digits: int | None = None) -> Column:
-        return Column(heading, [value(run) for run in runs], digits)
-
-    def final(heading: str, name: str, digits: int = 3) -> Column:
-        return of(heading, lambda run: run["final"].get(name), digits)
-
-    def spent(name: str) -> Callable[[Run], Any]:
-        return lambda run: run["costs"][name]
-
-    error = of("error", lambda run: run["objective_error"], 4)
-    shown = [
-        *(of(name, spent(name)) for name in work_of(runs)),
-        of("rounds", spent("rounds")),
-        of("control", spent("control_rounds")),
-        final("objective", "objective", 6) if results["optimum"] is None else error,
-        of("bound", lambda run: run["bound_at_mean"], 4),
-        of("gap", _gap, 3),
-        final("disagreement", "disagreement"),
-        final("|Ax|", "residual"),
-        of("bound", lambda run: None if run["bound"] is None else run["bound"]["residual"], 4),
+    records = [_record(run) for run in runs]
+    shown = [column for column in _columns(results) if not _is_empty(column, records)]
+    work = _work(runs)
+    notes = [
+        f"{', '.join(work)} and communication rounds: per agent",
+        *dict.fromkeys(f"{column.heading or column.name}: {column.note}" for column in shown if column.note),
     ]
-    return [column for column in shown if not column.is_empty]
+    title = "What each network took, and what was reached"
+    return Table.of_records(title, [Column("network"), *shown, ending], records, notes)
 
 
-def work_of(runs: Sequence[Run]) -> list[str]:
+def spread(results: Mapping[str, Any]) -> str:
+    """How much the costs differ between networks that were solved to the same accuracy, or by the same schedule."""
+    runs: Sequence[Run] = results["runs"]
+    statuses = {run["status"] for run in runs}
+    if len(runs) < 2 or statuses not in ({Status.CONVERGED.name}, {Status.COMPLETED.name}):
+        return ""
+    same = "accuracy" if statuses == {Status.CONVERGED.name} else "number of outer iterations"
+    moved = []
+    for name in (*_work(runs), "rounds"):
+        counts = [run["costs"][name] for run in runs]
+        percent = 100 * (max(counts) / min(counts) - 1)
+        moved.append(f"{'communication ' * (name == 'rounds')}{name} by {percent:.0f} %")
+    return f"the same {same} on {len(runs)} networks; costs differ: {', '.join(moved)}"
+
+
+def _columns(results: Mapping[str, Any]) -> list[Column]:
+    """All that there may be between the network and how its run ended."""
+    work, optimum = _work(results["runs"]), results["optimum"]
+    mean = ", for the mean over random samples" if "samples" in work else ""
+    promised = f"what the theory promised{mean}, from the reference optimum (docs/guarantees.md)"
+    return [
+        *(Column(name, right=True) for name in work),
+        Column("rounds", right=True),
+        Column(
+            "control_rounds",
+            "control",
+            note="further rounds, in which a few numbers travel, to agree on steps and on the end",
+            right=True,
+        ),
+        Column("objective", format=digits(6), note="sum of all losses at the mean of the agents", right=True)
+        if optimum is None
+        else Column(
+            "error",
+            format=digits(4),
+            note=f"objective error at the mean of the agents (reference optimum {optimum:.6g})",
+            right=True,
+        ),
+        Column("bound_at_mean", "bound", digits(4), promised, right=True),
+        Column(
+            "gap",
+            format=digits(3),
+            note="certified; the objective is no further above the optimum (docs/guarantees.md)",
+            right=True,
+        ),
+        Column("disagreement", format=digits(3), note="max |x_i - mean|", right=True),
+        Column("residual", "|Ax|", digits(3), "differences over all links together", right=True),
+        Column("residual_bound", "bound", digits(4), promised, right=True),
+    ]
+
+
+def _record(run: Run) -> dict[str, Cell]:
+    """The cells of a run, by the names of columns."""
+    final, bound = run["final"], run["bound"]
+    return {
+        "network": run["network"],
+        "status": run.get("status"),
+        "message": run["message"],
+        **run["costs"],
+        "objective": final.get("objective"),
+        "error": run["objective_error"],
+        "bound_at_mean": run["bound_at_mean"],
+        "gap": _gap(run),
+        "disagreement": final.get("disagreement"),
+        "residual": final.get("residual"),
+        "residual_bound": None if bound is None else bound["residual"],
+    }
+
+
+def _is_empty(column: Column, records: Sequence[Mapping[str, Cell]]) -> bool:
+    """Whether nobody would miss it."""
+    cells = [record.get(column.name) for record in records]
+    if column.name == "control_rounds":
+        return not any(cells)
+    return column.name in ("bound_at_mean", "gap", "residual_bound") and all(cell is None for cell in cells)
+
+
+def _work(runs: Sequence[Run]) -> list[str]:
     """Gradients, samples, or both: what the methods took."""
     return [name for name in WORK if any(run["costs"][name] for run in runs)] or [WORK[0]]
-
-
-def legend(results: Mapping[str, Any]) -> list[str]:
-    """What the columns mean."""
-    headings = {column.heading for column in columns(results)}
-    work = work_of(results["runs"])
-    lines = [
-        f"{', '.join(work)} and communication rounds: per agent",
-        "disagreement: max |x_i - mean|; |Ax|: differences over all links together",
-    ]
-    if "control" in headings:
-        lines.append("control: further rounds, in which a few numbers travel, to agree on steps and on the end")
-    if results["optimum"] is None:
-        lines.append("objective: sum of all losses at the mean of the agents")
-    else:
-        lines.append(f"error: objective error at the mean of the agents (reference optimum {results['optimum']:.6g})")
-    if "gap" in headings:
-        lines.append("gap: certified; the objective is no further above the optimum (docs/guarantees.md)")
-    if "bound" in headings:
-        mean = ", for the mean over random samples" if "samples" in work else ""
-        lines.append(f"bound: what the theory promised{mean}, from the reference optimum (docs/guarantees.md)")
-    return lines
 
 
 def _gap(run: Run) -> float | None:

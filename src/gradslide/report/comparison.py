@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradslide.experiments.compare.files import with_new_names
-from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, table, with_all_rounds, y_axis
+from gradslide.experiments.tables import Table, columns
+from gradslide.report.parts import Columns, by_clock, document, network, spent_axes, with_all_rounds, y_axis
 
 _STILL = "a comparison keeps no record of single agents"
 _Y = [
@@ -23,14 +24,16 @@ def comparison_document(compared: Mapping[str, Any], networks: Sequence[Mapping[
     beaten = compared["baselines_better_in_both"] or [
         "no baseline took less of both gradients and rounds than ours anywhere"
     ]
-    behind = table("Where baselines took less of both than ours", ["where, and who"], [[line] for line in beaten])
+    behind = Table(
+        "Where baselines took less of both than ours", columns("where, and who"), [[line] for line in beaten]
+    )
     return document(
         "comparison",
         compared["name"],
         compared["title"],
         f"{len(compared['outcomes'])} runs" + ", interrupted" * compared["interrupted"],
         summary={**tables[0], "notes": [*tables[0]["notes"], compared["legend"]]} if tables else None,
-        tables=[*tables[1:], behind],
+        tables=[*tables[1:], behind.to_dict()],
         curves=groups,
         axes={"x": spent_axes(shown), "y": _Y},
         networks=[network(drawn, why_still=_STILL) for drawn in networks],

@@ -1,6 +1,6 @@
 """Pieces of a report that its documents have in common: plain lists, numbers and strings, for JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -46,12 +46,6 @@ def document(kind: str, name: str, title: str, subtitle: str, **given: Any) -> d
         **{section: [] for section in empty},
         **given,
     }
-
-
-def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], notes: Sequence[str] = ()
-) -> dict[str, Any]:
-    return {"title": title, "columns": list(columns), "rows": [list(row) for row in rows], "notes": list(notes)}
 
 
 def thinned(columns: Columns) -> Columns:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradslide.experiments.summary import columns, legend
+from gradslide.experiments.summary import MESSAGE, summary_table
 from gradslide.report.parts import (
     SEEN,
     Columns,
@@ -12,7 +12,6 @@ from gradslide.report.parts import (
     document,
     network,
     spent_axes,
-    table,
     thinned,
     with_all_rounds,
     y_axis,
@@ -60,7 +59,7 @@ def run_document(
         results["name"],
         results["title"],
         results["problem"],
-        summary=_summary(results),
+        summary=summary_table(results, MESSAGE).to_dict(),
         curves=[{"name": "", "curves": curves}],
         axes=_axes([curve["columns"] for curve in curves]),
         networks=[network(drawn, why_still=why_still) for drawn in networks],
@@ -68,14 +67,6 @@ def run_document(
         certificates=[certificate(run) for run in runs],
         settings=[settings(run) for run in runs],
     )
-
-
-def _summary(results: Mapping[str, Any]) -> dict[str, Any]:
-    shown, runs = columns(results), results["runs"]
-    values = zip(*(column.values for column in shown), strict=True)
-    rows = [[run["network"], *row, run["message"]] for run, row in zip(runs, values, strict=True)]
-    headings = ["network", *(column.heading for column in shown), "how it ended"]
-    return table("What each network took, and what was reached", headings, rows, legend(results))
 
 
 def _curve(run: Run, optimum: float | None) -> Columns:

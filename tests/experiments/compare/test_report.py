@@ -22,29 +22,30 @@ from specs import exit_code
 
 from gradslide.experiments.compare.files import to_json, with_new_names, with_old_names
 from gradslide.experiments.compare.files import write_comparison as write_files
-from gradslide.experiments.compare.report import progress_of_outcomes, report
 from gradslide.experiments.compare.summary import blocks
 from gradslide.experiments.compare.tables import (
     costs_table,
     duration,
     notes,
     overview_table,
+    report,
     survival_table,
     times_table,
     verdicts,
 )
+from gradslide.experiments.parallel.pool import progress_of_runs
 
 MISSED = None
 
 
 def cells(table):
     """Rows of a table by their first cell, without padding."""
-    columns = [[str(cell).strip() for cell in column.cells] for column in table.columns]
-    return {row[0]: list(row[1:]) for row in zip(*columns, strict=True)}
+    rows = [[cell.strip() for cell in row] for row in table.cells]
+    return {row[0]: row[1:] for row in rows}
 
 
 def headings(table):
-    return [str(column.header).replace("\n", " ") for column in table.columns]
+    return table.headings
 
 
 def only_block(*outcomes, **changed):
@@ -306,11 +307,9 @@ def test_the_overview_names_ours_and_whoever_took_the_least_in_every_block():
     )
     table = overview_table(blocks(found), 0)
     assert headings(table) == ["problem", "network", "condition", "pds", "least gradients", "least rounds"]
-    assert [[str(cell) for cell in column.cells] for column in table.columns[2:]] == [
-        ["fair", "lossy"],
-        ["(5, 90)", "-"],
-        ["pds (5, 90)", "nobody got there"],
-        ["nids (8, 12)", "nobody got there"],
+    assert [row[2:] for row in table.cells] == [
+        ["fair", "(5, 90)", "pds (5, 90)", "nids (8, 12)"],
+        ["lossy", "-", "nobody got there", "nobody got there"],
     ]
     assert "(gradients, rounds) to 0.1" in report(found)
 
@@ -407,12 +406,12 @@ def test_an_interrupted_comparison_says_so_even_before_anything_is_done():
 
 
 def test_progress_is_a_bar_that_takes_any_name(capsys):
-    with progress_of_outcomes(True) as show:
+    with progress_of_runs(True) as show:
         assert capsys.readouterr().err == ""
-        show(1, 2, outcome("[/b] nids", MISSED))
+        show(1, 2, "[/b] nids (squares, ring)")
     assert "1/2" in capsys.readouterr().err
-    with progress_of_outcomes(False) as show:
-        show(1, 2, None)
+    with progress_of_runs(False) as show:
+        show(1, 2, "")
     assert capsys.readouterr() == ("", "")
 
 

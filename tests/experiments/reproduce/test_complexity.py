@@ -194,7 +194,7 @@ def test_tables_have_a_row_for_each_accuracy(report, found):
     assert [len(table.rows) for table in pds] == [2 * 2 * 4] * 2
     assert [len(table.rows) for table in report.tables[2:4]] == [4, 4]
     run = next(iter(found.exact.values()))
-    first = dict(zip(pds[0].columns, pds[0].rows[0], strict=True))
+    first = dict(zip(pds[0].headings, pds[0].rows[0], strict=True))
     assert first["gradients"] == run["counts"]["one-sided"][0]["gradients"]
     assert first["at most"] == run["bounds"]["one-sided"][0]["gradients"]
     assert first["rounds at most"] == run["bounds"]["one-sided"][0]["rounds"]

@@ -26,7 +26,7 @@ def bench(tmp_path):
 
 def test_nine_networks_with_the_wanted_degrees_edges_and_spectrum(bench):
     (table,) = figure1.reproduce(bench).tables
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    rows = [dict(zip(table.headings, row, strict=True)) for row in table.rows]
     assert [(row["network"], row["seed"]) for row in rows] == [(g, s) for g in ("G1", "G2", "G3") for s in (1, 2, 3)]
     assert [(row["maximum degree"], row["edges"]) for row in rows[::3]] == [(4, 150), (9, 235), (20, 640)]
     graph = gs.Graph.random(100, max_degree=9, edges=235, seed=2)

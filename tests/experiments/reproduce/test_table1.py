@@ -9,10 +9,10 @@ from reproductions import BUILT_IN, NETWORKS, bench, reproduced, without_process
 
 import gradslide as gs
 from gradslide.experiments.reproduce.paper import Net, Published, grid, loss_level, packaged, problem_of, published
-from gradslide.experiments.reproduce.report import shown
 from gradslide.experiments.reproduce.table1 import runs as table1_runs
 from gradslide.experiments.reproduce.table1.experiment import best, middle, reproduce, statements, within
 from gradslide.experiments.reproduce.table1.runs import AutoTask, Goal, GridTask, Watch, perform_auto, perform_tuned
+from gradslide.experiments.tables import shown
 
 PUBLISHED = [
     {"method": "PDS", "network": name, "target": target, "residual": 1.0, "rounds": 200, "gradients": 40}
@@ -55,7 +55,7 @@ def test_every_row_has_the_papers_line_and_one_of_each_block(made):
     main, counts, dcs = made.tables
     blocks = [row[2] for row in main.rows]
     assert blocks == ["paper", "(i)", "(iii)", "(iv)"] * 4
-    assert main.columns[-1] == "within"
+    assert main.headings[-1] == "within"
     assert [row[:2] for row in main.rows[::4]] == [["G1", 70], ["G1", 60], ["G2", 70], ["G2", 60]]
     assert all(len(row) == len(main.columns) for row in main.rows)
     assert len(counts.rows) == 4
@@ -147,7 +147,7 @@ def test_auto_is_asked_over_edges_for_what_bounds_the_laplacian(monkeypatch):
 def test_the_papers_counts_are_run_with_the_L_that_they_imply(made):
     counts = made.tables[1]
     for row in counts.rows:
-        gradients, papers_rounds, L, rounds = (row[counts.columns.index(name)] for name in _COUNTS)
+        gradients, papers_rounds, L, rounds = (row[counts.headings.index(name)] for name in _COUNTS)
         assert gradients == 40
         assert 0.8 * papers_rounds < rounds <= papers_rounds
         assert L > 0

@@ -1,7 +1,5 @@
 """One agent's run: it meets its neighbours, solves with them, keeps a log, and writes its results."""
 
-import csv
-import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +14,14 @@ from gradslide.experiments.agent.build import build_agent
 from gradslide.experiments.agent.spec import AgentSpec
 from gradslide.experiments.files import RESULT, as_json
 from gradslide.experiments.run import Listener, NetworkRun
+from gradslide.experiments.tables import Table, columns
 from gradslide.graphs.graph import Graph
 from gradslide.network.peers.network import Peers
-from gradslide.results.history import History
 from gradslide.results.solution import Solution, solution_facts
 
 LOG = "agent.log"
 CHECKPOINT = "checkpoint.npz"
+SOLUTION = "solution.npz"
 
 _log = logging.getLogger("gradslide.agent")
 
@@ -131,32 +130,21 @@ def _logged(spec: AgentSpec) -> Iterator[None]:
         handler.close()
 
 
-SOLUTION = "solution.npz"
-
-
 def to_json(run: AgentRun) -> str:
     return as_json(run.to_dict())
 
 
 def write_agent(run: AgentRun) -> list[Path]:
     """Write everything into the agent's folder; the paths."""
-    folder = run.spec.output.dir
+    folder, history = run.spec.output.dir, run.solution.history.to_dict()
+    table = Table("history", columns(*history), list(zip(*history.values(), strict=True)))
     return [
         run.solution.save(folder / SOLUTION),
         storage.write_atomically(folder / RESULT, to_json(run).encode()),
-        storage.write_atomically(folder / "history.csv", _csv(run.solution.history).encode()),
+        storage.write_atomically(folder / "history.csv", table.csv().encode()),
     ]
 
 
 def facts(run: AgentRun) -> dict[str, str]:
     """What it cost and what was reached, as far as the agents agreed on it."""
     return {"agent": f"number {run.number}, {run.m} in all", **solution_facts(run.solution)}
-
-
-def _csv(history: History) -> str:
-    columns = history.to_dict()
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()

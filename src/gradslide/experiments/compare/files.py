@@ -1,7 +1,5 @@
 """What a comparison leaves on disk: JSON, CSV, pictures, and the tables as text."""
 
-import csv
-import io
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -11,15 +9,15 @@ from typing import Any
 from gradslide._support import storage
 from gradslide._support.errors import InputError
 from gradslide.experiments.compare.plots import plot_curves, plot_frontier
-from gradslide.experiments.compare.report import sections
 from gradslide.experiments.compare.run import Compared
 from gradslide.experiments.compare.summary import Block, blocks
-from gradslide.experiments.compare.tables import legend, verdicts
+from gradslide.experiments.compare.tables import legend, tables, verdicts
 from gradslide.experiments.compare.task import tasks_of
 from gradslide.experiments.compare.work import prepared
 from gradslide.experiments.files import NETWORKS, as_json, write_figure
 from gradslide.experiments.per_agent import drawn
 from gradslide.experiments.spec import stem
+from gradslide.experiments.tables import Cell, Table, columns
 from gradslide.graphs.graph import Graph
 
 COMPARISON = "comparison.json"
@@ -35,7 +33,7 @@ def write_comparison(compared: Compared, report: str) -> list[Path]:
     written = [
         storage.write_atomically(folder / "report.txt", report.encode()),
         storage.write_atomically(folder / COMPARISON, to_json(compared).encode()),
-        storage.write_atomically(folder / "comparison.csv", _csv(compared).encode()),
+        storage.write_atomically(folder / "comparison.csv", _outcomes(compared).csv().encode()),
         storage.write_atomically(folder / NETWORKS, as_json(_networks(compared), indent=None).encode()),
     ]
     if compared.comparison.output.plot:
@@ -64,7 +62,7 @@ def to_json(compared: Compared) -> str:
                 "interrupted": compared.interrupted,
                 "blocks": [_block(block) for block in found],
                 "baselines_better_in_both": verdicts(found),
-                "tables": [section.to_dict() for section in sections(compared)],
+                "tables": [table.to_dict() for table in tables(compared)],
                 "legend": legend(comparison.disagreement_factor),
                 "outcomes": [asdict(outcome) for outcome in compared.outcomes],
             }
@@ -121,15 +119,13 @@ def _networks(compared: Compared) -> dict[str, Any]:
     }
 
 
-def _csv(compared: Compared) -> str:
+def _outcomes(compared: Compared) -> Table:
     """One row for each outcome and accuracy."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     spent = ("gradients", "samples", "rounds", "control_rounds", "floats_sent")
     clocks = list(compared.comparison.clocks)
     ends = ("kind", "status", "error", "disagreement")
     names = ("problem", "network", "condition", "method", "factor", "seed")
-    writer.writerow([*names, "accuracy", *spent, *(f"seconds_{clock}" for clock in clocks), *ends, "warnings"])
+    rows: list[list[Cell]] = []
     for outcome in compared.outcomes:
         row = [getattr(outcome, name) for name in names]
         end = [getattr(outcome, name) for name in ends]
@@ -137,5 +133,6 @@ def _csv(compared: Compared) -> str:
             found = outcome.reached[index] if outcome.reached else None
             costs = [None] * len(spent) if found is None else [found[name] for name in spent]
             times = [None] * len(clocks) if found is None else [found["simulated_seconds"][name] for name in clocks]
-            writer.writerow([*row, accuracy, *costs, *times, *end, "; ".join(outcome.warnings)])
-    return text.getvalue()
+            rows.append([*row, accuracy, *costs, *times, *end, "; ".join(outcome.warnings)])
+    seconds = (f"seconds_{clock}" for clock in clocks)
+    return Table("outcomes", columns(*names, "accuracy", *spent, *seconds, *ends, "warnings"), rows)

@@ -37,7 +37,7 @@ def plot_frontier(block: Block) -> Any:
         if method in shown
     ]
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize="small")
-    figure.suptitle(f"{_title(block)}\nhollow: default step; filled: ours, or the best step of the grid")
+    figure.suptitle(f"{block.title}\nhollow: default step; filled: ours, or the best step of the grid")
     return figure
 
 
@@ -64,14 +64,10 @@ def plot_curves(block: Block) -> Any:
             tidy(axes[row, column])
     handles, labels = axes[0, 1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize="small")
-    figure.suptitle(_title(block))
+    figure.suptitle(block.title)
     return figure
 
 
 def _styles(lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
     methods = list(dict.fromkeys(line.method for line in lines))
     return {name: (COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(methods)}
-
-
-def _title(block: Block) -> str:
-    return f"{block.problem}; {block.network}; {block.condition}"

@@ -15,6 +15,9 @@ from gradslide.experiments.parallel import pool
 from gradslide.experiments.parallel.cache import ResultCache, digest, digest_of
 from gradslide.experiments.section import Section
 
+Say = Callable[[str], None]
+Show = Callable[[int, int, str], None]
+
 
 class Files:
     """Where the files of problems and networks are; None where they need none, or where it is not here."""
@@ -83,10 +86,6 @@ class OutcomeCache:
         """What failed or was interrupted is tried again another time."""
         if outcome.kind in ("done", "refused"):
             self._files.write(task.key, outcome)
-
-
-Say = Callable[[str], None]
-Show = Callable[[int, int, Outcome | None], None]
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ class _Wave:
         )
         self.done.append((task, named))
         self._outcomes.append(named)
-        self._show(len(self._outcomes), self._total, named)
+        self._show(len(self._outcomes), self._total, f"{named.method} ({problem}, {network})")
 
 
 def _on_grid(task: ComparisonTask, outcome: Outcome) -> list[ComparisonTask]:

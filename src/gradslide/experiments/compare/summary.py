@@ -69,6 +69,10 @@ class Block:
     accuracies: list[float]
     lines: list[Line]
 
+    @property
+    def title(self) -> str:
+        return f"{self.problem}; {self.network}; {self.condition}"
+
     def least(self, index: int, cost: Callable[[Spent], float]) -> float:
         """The smallest cost with which any line reached that accuracy."""
         return min((cost(spent) for line in self.lines if (spent := line.reached[index])), default=math.inf)

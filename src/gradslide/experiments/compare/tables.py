@@ -1,49 +1,98 @@
-"""Comparisons for the terminal."""
+"""The tables of a comparison: costs and times in each block, survival under conditions, an overview; and as text."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
-from gradslide.experiments.compare.summary import Block, Line, Spent
+from gradslide.experiments.compare.run import Compared
+from gradslide.experiments.compare.summary import Block, Line, Spent, blocks
+from gradslide.experiments.tables import Column, Table
 
 MARK = "*"
-# A heading, the accuracy's number, and which cost.
-Column = tuple[str, int, Callable[[Spent], float]]
+_BROKEN = "! the method itself says that its invariant is broken"
 
 
-def costs_table(block: Block) -> Any:
+class _Cost(NamedTuple):
+    """A column of costs: its heading, the number of the accuracy, and which cost."""
+
+    heading: str
+    accuracy: int
+    cost: Callable[[Spent], float]
+
+
+def report(compared: Compared) -> str:
+    """Everything as text: the tables, what they mean, and which baselines beat ours."""
+    found = blocks(compared)
+    parts = [compared.comparison.title]
+    parts += ["\n".join(["", table.title, table.text(), *table.notes]) for table in tables(compared)]
+    if found:
+        parts += [f"\n{legend(compared.comparison.disagreement_factor)}", f"\n{_beaten(found)}"]
+    if compared.interrupted:
+        parts.append("\ninterrupted: the same command goes on from here")
+    return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines())
+
+
+def tables(compared: Compared) -> Iterator[Table]:
+    """The tables, in the order in which they are read."""
+    comparison, found = compared.comparison, blocks(compared)
+    for block in found:
+        said = notes(block)
+        yield costs_table(block, [] if comparison.clocks else said)
+        if comparison.clocks:
+            yield times_table(block, said)
+    if len(comparison.conditions) > 1:
+        for _, group in groupby(found, key=lambda block: (block.problem, block.network)):
+            yield survival_table(list(group))
+    if len(found) > 1:
+        for index in range(len(comparison.accuracies)):
+            yield overview_table(found, index)
+
+
+def costs_table(block: Block, notes: Sequence[str] = ()) -> Table:
     """Gradients and rounds to each accuracy, the least of each column marked."""
-    columns: list[Column] = [
-        (f"{heading}\nto {accuracy:g}", index, cost)
+    costs = [
+        _Cost(f"{heading}\nto {accuracy:g}", index, cost)
         for index, accuracy in enumerate(block.accuracies)
         for heading, cost in (("gradients", _work), ("rounds", _rounds))
     ]
-    return _marked(block, columns, _count)
+    return _marked(block.title, block, costs, _count, notes)
 
 
-def times_table(block: Block) -> Any:
+def times_table(block: Block, notes: Sequence[str] = ()) -> Table:
     """Simulated time to each accuracy, by each clock."""
     clocks = dict.fromkeys(name for line in block.lines for spent in line.reached if spent for name in spent.seconds)
-    columns: list[Column] = [
-        (f"{clock}\nto {accuracy:g}", index, _seconds(clock))
+    costs = [
+        _Cost(f"{clock}\nto {accuracy:g}", index, _seconds(clock))
         for clock in clocks
         for index, accuracy in enumerate(block.accuracies)
     ]
-    return _marked(block, columns, duration)
+    return _marked(f"{block.title}: simulated time", block, costs, duration, notes)
 
 
-def overview_table(blocks: Sequence[Block], index: int) -> Any:
-    """One row per block: (gradients, rounds) of ours, and of whoever took the least of either."""
-    table = _table()
+def survival_table(blocks: Sequence[Block]) -> Table:
+    """Methods against conditions, of one problem and network: relative error and disagreement at the end."""
+    rows = []
+    for method in dict.fromkeys(line.method for block in blocks for line in block.lines):
+        lines = [[line for line in block.lines if line.method == method and line.factor is None] for block in blocks]
+        rows.append([method, *("-" if not line else ending(line[0]) for line in lines)])
+    title = f"{blocks[0].problem}; {blocks[0].network}: error / disagreement in the end, with default steps"
+    conditions = (Column(block.condition, right=True) for block in blocks)
+    return Table(title, [Column("method"), *conditions], rows, [_BROKEN])
+
+
+def overview_table(blocks: Sequence[Block], index: int) -> Table:
+    """One row per block: (gradients, rounds) of ours, and of the lines that took the least of either."""
     ours = dict.fromkeys(line.label for block in blocks for line in block.lines if line.is_ours)
-    for heading in ("problem", "network", "condition", *ours, "least gradients", "least rounds"):
-        table.add_column(heading, no_wrap=True)
+    rows = []
     for block in blocks:
         by_label = {line.label: line for line in block.lines}
         own = [_both(by_label[label].reached[index]) if label in by_label else "-" for label in ours]
         least = [_holder(block, index, cost) for cost in (_work, _rounds)]
-        table.add_row(block.problem, block.network, block.condition, *own, *least)
-    return table
+        rows.append([block.problem, block.network, block.condition, *own, *least])
+    headings = ("problem", "network", "condition", *ours, "least gradients", "least rounds")
+    title = f"(gradients, rounds) to {blocks[0].accuracies[index]:g}"
+    return Table(title, [Column(heading, right=False) for heading in headings], rows)
 
 
 def _holder(block: Block, index: int, cost: Callable[[Spent], float]) -> str:
@@ -51,18 +100,6 @@ def _holder(block: Block, index: int, cost: Callable[[Spent], float]) -> str:
     least = block.least(index, cost)
     holders = (line for line in block.lines if (spent := line.reached[index]) and cost(spent) == least)
     return next((f"{line.label} {_both(line.reached[index])}" for line in holders), "nobody got there")
-
-
-def survival_table(blocks: Sequence[Block]) -> Any:
-    """Methods against conditions: relative error and relative disagreement at the end."""
-    table = _table()
-    table.add_column("method", no_wrap=True)
-    for block in blocks:
-        table.add_column(block.condition, justify="right")
-    for method in dict.fromkeys(line.method for block in blocks for line in block.lines):
-        lines = [[line for line in block.lines if line.method == method and line.factor is None] for block in blocks]
-        table.add_row(method, *("-" if not line else ending(line[0]) for line in lines))
-    return table
 
 
 def ending(line: Line) -> str:
@@ -81,8 +118,7 @@ def verdicts(blocks: Iterable[Block]) -> list[str]:
         for index, accuracy in enumerate(block.accuracies):
             for own, better in block.beaten(index):
                 against = ", ".join(f"{line.label} {_both(line.reached[index])}" for line in better)
-                where = f"{block.problem}; {block.network}; {block.condition}; {accuracy:g}"
-                said.append(f"{where}: {own.label} {_both(own.reached[index])} behind {against}")
+                said.append(f"{block.title}; {accuracy:g}: {own.label} {_both(own.reached[index])} behind {against}")
     return said
 
 
@@ -105,29 +141,27 @@ def legend(disagreement_factor: float) -> str:
     )
 
 
-def _marked(block: Block, columns: Sequence[Column], shown: Callable[[float], str]) -> Any:
-    table = _table()
-    table.add_column("method", no_wrap=True)
-    for heading, _, _ in columns:
-        table.add_column(heading, justify="right")
-    table.add_column("in the end")
+def _beaten(found: list[Block]) -> str:
+    said = verdicts(found)
+    if not said:
+        return "no baseline took less of both gradients and rounds than ours anywhere"
+    return "\n".join(["baselines that took less of both (gradients, rounds) than ours:", *said])
+
+
+def _marked(
+    title: str, block: Block, costs: Sequence[_Cost], shown: Callable[[float], str], notes: Sequence[str]
+) -> Table:
+    """One row per line; the least of each column has a mark."""
+    rows = []
     for line in block.lines:
         cells = []
-        for _, index, cost in columns:
+        for _, index, cost in costs:
             spent = line.reached[index]
             best = spent is not None and cost(spent) == block.least(index, cost)
             cells.append("-" if spent is None else f"{shown(cost(spent))}{MARK if best else ' '}")
-        table.add_row(line.label, *cells, ending(line))
-    return table
-
-
-def _table() -> Any:
-    from rich.box import Box
-    from rich.table import Table
-
-    # A line under the headings, in characters that every file and every pipe can hold.
-    line = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-    return Table(box=line, collapse_padding=True, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+        rows.append([line.label, *cells, ending(line)])
+    costly = (Column(each.heading, right=True) for each in costs)
+    return Table(title, [Column("method"), *costly, Column("in the end")], rows, notes)
 
 
 def _work(spent: Spent) -> float:

@@ -21,6 +21,9 @@ R = TypeVar("R")
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
+_interrupted = False
+
+
 def performed(tasks: Sequence[T], perform: Callable[[T], R], processes: int) -> Iterator[tuple[T, R | None]]:
     """What each task gives, as soon as it is there; None where the process that did it died. perform: a function of a
     module, which the processes import."""
@@ -77,9 +80,6 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-_interrupted = False
 
 
 def begin() -> None:

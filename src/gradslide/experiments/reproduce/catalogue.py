@@ -14,8 +14,9 @@ from gradslide._version import __version__
 from gradslide.experiments.parallel import pool
 from gradslide.experiments.parallel.pool import progress_of_runs
 from gradslide.experiments.reproduce.paper import found_data
-from gradslide.experiments.reproduce.report import Cell, Report
+from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.runs import Bench
+from gradslide.experiments.tables import Cell
 
 # In the order in which all of them are run.
 _MODULES = {

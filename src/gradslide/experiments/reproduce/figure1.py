@@ -7,12 +7,13 @@ import numpy as np
 
 from gradslide._support.plotting import COLOURS, pyplot, tidy
 from gradslide.experiments.reproduce.paper import networks, packaged
-from gradslide.experiments.reproduce.report import Cell, Report, Table
+from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.runs import Bench
+from gradslide.experiments.tables import Cell, Table, columns
 from gradslide.graphs.display import draw_network
 from gradslide.graphs.graph import Graph
 
-_COLUMNS = ("network", "seed", "maximum degree", "edges", "mean degree", "diameter", "l2", "lmax", "chi")
+_COLUMNS = columns("network", "seed", "maximum degree", "edges", "mean degree", "diameter", "l2", "lmax", "chi")
 
 
 def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:

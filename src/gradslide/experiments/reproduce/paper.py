@@ -24,6 +24,12 @@ ROWS = 20_000
 _START, _OPTIMUM = 138.62943611198907, 38.29323064
 
 
+# A network's name and a target loss.
+Row = tuple[str, float]
+# What the paper's own line of a row is called.
+PAPER = "paper"
+
+
 @dataclass(frozen=True)
 class Data:
     """A set of rows. digest: of its file; empty for the built-in one. data_dir: where files are."""
@@ -136,12 +142,6 @@ class Net:
 def networks(spec: dict[str, Any]) -> list[Net]:
     """Every kind with every seed."""
     return [Net(**table, seed=seed, agents=spec["agents"]) for table in spec["network"] for seed in spec["seeds"]]
-
-
-# A network's name and a target loss.
-Row = tuple[str, float]
-# What the paper's own line of a row is called.
-PAPER = "paper"
 
 
 def said(row: Row) -> str:

@@ -1,7 +1,5 @@
 """What a reproduction found: tables, statements that hold or do not, pictures; as JSON, CSV, Markdown and text."""
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,20 +11,8 @@ from gradslide._support.errors import InputError
 from gradslide.experiments.files import as_json, write_figure
 from gradslide.experiments.per_agent import drawn
 from gradslide.experiments.spec import stem
+from gradslide.experiments.tables import Cell, Table, shown
 from gradslide.graphs.graph import Graph
-
-Cell = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class Table:
-    """notes: what a reader must know to read it. name: of its file; made from the title where there is none."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,24 +46,20 @@ class Report:
 
     @property
     def markdown(self) -> str:
-        return "\n\n".join(part for part in self._parts(_markdown_table) if part) + "\n"
+        return "\n\n".join(part for part in self._parts(Table.markdown) if part) + "\n"
 
     @property
     def text(self) -> str:
         """For the terminal."""
-        return "\n\n".join(part for part in self._parts(_text_table) if part)
+        return "\n\n".join(part for part in self._parts(Table.text) if part)
 
     def to_json(self) -> str:
-        tables = [
-            {"title": t.title, "columns": list(t.columns), "rows": [list(r) for r in t.rows], "notes": list(t.notes)}
-            for t in self.tables
-        ]
         return as_json(
             {
                 "name": self.name,
                 "title": self.title,
                 "facts": dict(self.facts),
-                "tables": tables,
+                "tables": [table.to_dict() for table in self.tables],
                 "statements": [{"text": each.text, "holds": each.holds} for each in self.statements],
                 "notes": [*self.notes, *(note for table in self.tables for note in table.notes)],
                 "found": self.found,
@@ -106,56 +88,10 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     for table in report.tables:
         stems.append(stem(table.name or table.title, stems))
         name = report.name if len(report.tables) == 1 else f"{report.name}.{stems[-1]}"
-        written.append(storage.write_atomically(folder / f"{name}.csv", _csv(table).encode()))
+        written.append(storage.write_atomically(folder / f"{name}.csv", table.csv().encode()))
     for name, make in report.figures.items():
         for kind in ("png", "svg"):
             # Without matplotlib the figures are still in the CSV.
             with suppress(InputError):
                 written.append(write_figure(make(), folder / f"{name}.{kind}"))
     return written
-
-
-def shown(value: Cell) -> str:
-    """A number as a reader wants it: whole and large ones in full, others to three digits."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or 1e3 <= abs(value) < 1e9)):
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _markdown_table(table: Table) -> str:
-    rule = ["---:" if _is_numeric(table, j) else "---" for j in range(len(table.columns))]
-    lines = [table.columns, *([shown(cell) for cell in row] for row in table.rows)]
-    head, *rest = (" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines)
-    return "\n".join(f"| {line} |" for line in (head, " | ".join(rule), *rest))
-
-
-def _text_table(table: Table) -> str:
-    lines = [list(table.columns), *([shown(cell) for cell in row] for row in table.rows)]
-    widths = [max(len(line[j]) for line in lines) for j in range(len(table.columns))]
-
-    def padded(line: Sequence[str]) -> str:
-        cells = (
-            cell.rjust(width) if _is_numeric(table, j) else cell.ljust(width)
-            for j, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        return "  ".join(cells).rstrip()
-
-    head, *rest = map(padded, lines)
-    return "\n".join([head, "-" * len(head), *rest])
-
-
-def _is_numeric(table: Table, column: int) -> bool:
-    cells = [row[column] for row in table.rows]
-    return any(isinstance(cell, int | float) for cell in cells) and not any(isinstance(cell, bool) for cell in cells)
-
-
-def _csv(table: Table) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
-    return text.getvalue()

@@ -5,7 +5,7 @@ from typing import Any
 
 from gradslide._support.plotting import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.reproduce.paper import Published, Row
-from gradslide.experiments.reproduce.report import Cell
+from gradslide.experiments.tables import Cell
 
 _MARKERS = "osD^v"
 

@@ -28,6 +28,10 @@ _BUILDER = "gradslide.experiments.agent.local.folders:build_from_rows"
 _DEADLINE = 120.0
 
 
+ROWS = "rows.npz"
+_KIND, _VERSION = "rows", 1
+
+
 def name_of(agent: int) -> str:
     return f"agent-{agent}"
 
@@ -77,10 +81,6 @@ def _keys(folders: list[Path], place: Path) -> list[str]:
 def _neighbours(graph: Graph, agent: int) -> list[int]:
     ends: list[Any] = graph.edges.tolist()
     return [v if u == agent else u for u, v in ends if agent in (u, v)]
-
-
-ROWS = "rows.npz"
-_KIND, _VERSION = "rows", 1
 
 
 def write_rows(folder: Path, features: Array, targets: Mapping[str, Array], problem: Mapping[str, Any]) -> Path:

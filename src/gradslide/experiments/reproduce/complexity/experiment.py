@@ -9,8 +9,9 @@ from gradslide.experiments.reproduce.complexity.problem import ComplexitySpec, s
 from gradslide.experiments.reproduce.complexity.runs import ExactTask, SampledTask, perform_exact, perform_sampled
 from gradslide.experiments.reproduce.complexity.tables import statements, tables
 from gradslide.experiments.reproduce.paper import Data
-from gradslide.experiments.reproduce.report import Cell, Report
+from gradslide.experiments.reproduce.report import Report
 from gradslide.experiments.reproduce.runs import Bench
+from gradslide.experiments.tables import Cell
 
 _NOTES = (
     "Accuracies are relative to the optimum: eps = accuracy times f*. An eps-solution has f(x_bar) - f* <= eps and "

@@ -15,6 +15,9 @@ from gradslide.theory.reference import Reference
 _ROUNDING = 1 + 1e-9
 
 
+COUPLING = "incidence"
+
+
 @dataclass(frozen=True)
 class Setting:
     """A problem, but for its data. mu: per agent."""
@@ -84,9 +87,6 @@ def spec_of(data: Data) -> ComplexitySpec:
 
 def _descending(values: list[Any]) -> tuple[float, ...]:
     return tuple(sorted(map(float, values), reverse=True))
-
-
-COUPLING = "incidence"
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,10 @@ KINDS = ("one-sided", "two-sided")
 _LONGEST = 10**9
 
 
+# Only the end of a run is looked at.
+_NEVER = 10**9
+
+
 @dataclass(frozen=True)
 class ExactTask:
     """A run of PDS down to the finest accuracy."""
@@ -125,10 +129,6 @@ def bounds(schedule: Schedule, eps: Sequence[float], *, V: float, z_star: float,
     N = [iterations(each) for each in eps]
     rounds = list(itertools.accumulate(schedule.row(k).T for k in range(1, max(N) + 1)))
     return [{"gradients": n, "rounds": rounds[n - 1]} for n in N]
-
-
-# Only the end of a run is looked at.
-_NEVER = 10**9
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 from gradslide.experiments.reproduce.complexity.fits import Found, Growth, all_of, keeps_to, obtained
 from gradslide.experiments.reproduce.complexity.problem import Setting
 from gradslide.experiments.reproduce.complexity.runs import KINDS
-from gradslide.experiments.reproduce.report import Cell, Statement, Table
+from gradslide.experiments.reproduce.report import Statement
+from gradslide.experiments.tables import Cell, Table, columns
 
 COUNTS = ("gradients", "rounds")
 # The most that measured gradients may differ between networks; and errors between two ways of sampling, of eps.
@@ -47,7 +48,9 @@ def _exact_table(found: Found, setting: Setting) -> Table:
                 rows.append([network, kind, accuracy, eps, *(cell for pair in counted for cell in pair)])
     return Table(
         title=f"PDS, {setting.name}: gradients and rounds per agent to an eps-solution",
-        columns=("network", "eps-solution", "accuracy", "eps", "gradients", "at most", "rounds", "rounds at most"),
+        columns=columns(
+            "network", "eps-solution", "accuracy", "eps", "gradients", "at most", "rounds", "rounds at most"
+        ),
         rows=rows,
         notes=[_parameters(network, run) for network, run in found.exact_of(setting).items()],
     )
@@ -65,9 +68,9 @@ def _sampled_table(found: Found, setting: Setting) -> Table:
     # Theorem 2 b) names no constant.
     spent = ["eps", "N", "samples", *(["samples_bound"] if setting.mu == 0 else []), "rounds"]
     named = ["samples at most" if name == "samples_bound" else name for name in spent]
-    columns = ["accuracy", *named, "objective at most", "||A x|| at most"]
+    headings = ["accuracy", *named, "objective at most", "||A x|| at most"]
     for sampler in spec.samplers:
-        columns += [f"objective error, {sampler}", f"||A x||, {sampler}", f"obtained, {sampler}"]
+        headings += [f"objective error, {sampler}", f"||A x||, {sampler}", f"obtained, {sampler}"]
     runs = {sampler: found.sampled_of(setting, sampler) for sampler in spec.samplers}
     rows: list[list[Cell]] = []
     for accuracy, run in runs[spec.samplers[0]].items():
@@ -83,7 +86,7 @@ def _sampled_table(found: Found, setting: Setting) -> Table:
         f"Between seeds the objective differs by at most {_spread(found, setting):.2%} of eps: the theorem's batches "
         "leave little of the noise.",
     ]
-    return Table(f"SPDS, {setting.name}: samples and rounds, and the error obtained", columns, rows, notes)
+    return Table(f"SPDS, {setting.name}: samples and rounds, and the error obtained", columns(*headings), rows, notes)
 
 
 def _spread(found: Found, setting: Setting) -> float:
@@ -93,8 +96,8 @@ def _spread(found: Found, setting: Setting) -> float:
 
 
 def _growth_table(found: Found, grown: Sequence[Growth]) -> Table:
-    columns = ["case", "method", "network", "count", "eps-solution", "slope", "low", "high", "whole ladder"]
-    columns += ["theory", "unit"]
+    fitted = ("slope", "low", "high", "whole ladder", "theory", "unit")
+    headings = columns("case", "method", "network", "count", "eps-solution", *fitted)
     rows: list[list[Cell]] = []
     for each in grown:
         line: list[Cell] = [None] * 3 if each.line is None else [each.line.slope, each.line.low, each.line.high]
@@ -108,7 +111,7 @@ def _growth_table(found: Found, grown: Sequence[Growth]) -> Table:
         "intervals of 95 %; for mu > 0 over counts past Delta. Intervals speak of the scatter about a straight line, "
         "not of its bend."
     ]
-    return Table("Growth with 1/eps", columns, rows, notes)
+    return Table("Growth with 1/eps", headings, rows, notes)
 
 
 def _exact_statements(found: Found, grown: Sequence[Growth]) -> list[Statement]:

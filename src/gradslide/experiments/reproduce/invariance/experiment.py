@@ -16,9 +16,21 @@ from gradslide.experiments.reproduce.invariance.runs import (
     perform_network,
 )
 from gradslide.experiments.reproduce.paper import ROWS, packaged
-from gradslide.experiments.reproduce.report import Cell, Report, Statement, Table, shown
+from gradslide.experiments.reproduce.report import Report, Statement
 from gradslide.experiments.reproduce.runs import Bench
 from gradslide.experiments.reproduce.slopes import Fit, fitted
+from gradslide.experiments.tables import Cell, Table, columns, shown
+
+Found = dict[str, Any]
+Runs = Mapping[NetworkTask, Found]
+# Count, axis, networks, line.
+Growth = list[tuple[str, str, str, Fit | None]]
+_AXES: dict[str, Callable[[Found], float]] = {
+    "chi": lambda found: float(found["chi"]),
+    "m": lambda found: float(found["m"]),
+    "sqrt(chi)": lambda found: math.sqrt(found["chi"]),
+    "sqrt(m chi)": lambda found: math.sqrt(found["m"] * found["chi"]),
+}
 
 
 def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
@@ -50,19 +62,6 @@ def _tasks(
 
 def _geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
-
-
-Found = dict[str, Any]
-Runs = Mapping[NetworkTask, Found]
-# Count, axis, networks, line.
-Growth = list[tuple[str, str, str, Fit | None]]
-
-_AXES: dict[str, Callable[[Found], float]] = {
-    "chi": lambda found: float(found["chi"]),
-    "m": lambda found: float(found["m"]),
-    "sqrt(chi)": lambda found: math.sqrt(found["chi"]),
-    "sqrt(m chi)": lambda found: math.sqrt(found["m"] * found["chi"]),
-}
 
 
 def report_of(data: str, spec: dict[str, Any], runs: Runs) -> Report:
@@ -117,10 +116,10 @@ def _costs(theory: dict[str, Found]) -> Table:
         spent = (reached["gradients"], reached["rounds"]) if reached else (None, None)
         known = (name, found["m"], found["edges"], found["chi"], found["R"])
         rows.append((*known, *spent, at["objective"], at["disagreement"]))
-    columns = ("network", "m", "edges", "chi", "R", "gradients", "rounds", "objective error", "disagreement")
+    headings = ("network", "m", "edges", "chi", "R", "gradients", "rounds", "objective error", "disagreement")
     missed = [name for name, found in theory.items() if found["reached"][0] is None]
     notes = [f"not reached, errors at the limit: {', '.join(missed)}"] if missed else []
-    return Table("Costs", columns, rows, notes)
+    return Table("Costs", columns(*headings), rows, notes)
 
 
 def _growth(spec: dict[str, Any], theory: dict[str, Found]) -> Growth:
@@ -142,13 +141,13 @@ def _fit(group: Sequence[Found], count: str, axis: str, accuracy: int = 0) -> Fi
 
 def _fits(growth: Growth) -> Table:
     rows = [(count, axis, name, *_numbers(line), line.points if line else 0) for count, axis, name, line in growth]
-    columns = ("count", "against", "networks", "slope", "low", "high", "points")
+    headings = ("count", "against", "networks", "slope", "low", "high", "points")
     notes = [
         "low, high: 95 % interval of the slope of the logarithms, from Student's t",
         "the same rows over more agents are fewer for each: V(x_0, x*) grows with m, and with it the rounds of Theorem "
         "1, ||A|| ||z*|| sqrt(V) <= sqrt(chi) ||g - mean|| sqrt(V); hence rounds against sqrt(m chi)",
     ]
-    return Table("Slopes", columns, rows, notes)
+    return Table("Slopes", columns(*headings), rows, notes)
 
 
 def _numbers(line: Fit | None) -> tuple[Cell, Cell, Cell]:
@@ -186,7 +185,7 @@ def _accuracies(spec: dict[str, Any], series: Mapping[str, dict[str, Found]]) ->
             known = (rule, wanted["objective"], wanted["disagreement"], f"{len(reached)} of {len(group)}", waited)
             extent = (min(gradients, default=None), max(gradients, default=None))
             rows.append((*known, *extent, *_numbers(line), _numbers(rounds)[0], _most_rounds(reached)))
-    columns = (
+    headings = columns(
         *("R from", "objective", "disagreement", "reached", "disagreement last"),
         *("fewest gradients", "most gradients", "slope", "low", "high", "slope of rounds", "most rounds"),
     )
@@ -195,7 +194,7 @@ def _accuracies(spec: dict[str, Any], series: Mapping[str, dict[str, Found]]) ->
         "against chi, and of rounds against sqrt(chi)",
         "disagreement last: on so many networks the objective was near enough before the agents agreed",
     ]
-    return Table("Other accuracies and other R", columns, rows, notes)
+    return Table("Other accuracies and other R", headings, rows, notes)
 
 
 def _most_rounds(reached: Sequence[Found]) -> int | None:

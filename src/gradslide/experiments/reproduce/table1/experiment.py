@@ -18,7 +18,7 @@ from gradslide.experiments.reproduce.paper import (
     said,
     told_levels,
 )
-from gradslide.experiments.reproduce.report import Cell, Report, Statement, Table
+from gradslide.experiments.reproduce.report import Report, Statement
 from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
 from gradslide.experiments.reproduce.table1.runs import (
@@ -32,10 +32,27 @@ from gradslide.experiments.reproduce.table1.runs import (
     perform_dcs,
     perform_tuned,
 )
+from gradslide.experiments.tables import Cell, Column, Table, columns
 
 Levels = dict[float, float]
 # What each network of a kind gave, by row.
 Found = dict[Row, list[Facts | None]]
+
+
+AUTO = "(iv)"
+Papers = Mapping[Row, Published]
+_COUNTED = ("rounds", "loss_average", "residual_average", "loss_last", "residual_last")
+_ROWS = (
+    *columns("network", "target", "block"),
+    Column("residual", "norm of A x"),
+    *columns("rounds", "gradients"),
+    Column("loss", "loss at mean"),
+    Column("local_loss", "local loss"),
+    *columns("control", "disagreement", "L", "R", "reached", "within"),
+)
+# What each network of a kind gave, by block and row.
+Bests = Mapping[str, Mapping[Row, Sequence[Facts | None]]]
+Medians = Mapping[Row, Mapping[str, Mapping[str, Cell]]]
 
 
 def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
@@ -197,26 +214,6 @@ def _dcs_tasks(bench: Bench, spec: dict[str, Any], levels: Levels) -> list[DCSTa
     ]
 
 
-AUTO = "(iv)"
-Papers = Mapping[Row, Published]
-_COUNTED = ("rounds", "loss_average", "residual_average", "loss_last", "residual_last")
-_SHOWN = (
-    "residual",
-    "rounds",
-    "gradients",
-    "loss",
-    "local_loss",
-    "control",
-    "disagreement",
-    "L",
-    "R",
-    "reached",
-)
-# What each network of a kind gave, by block and row.
-Bests = Mapping[str, Mapping[Row, Sequence[Facts | None]]]
-Medians = Mapping[Row, Mapping[str, Mapping[str, Cell]]]
-
-
 def titles(spec: dict[str, Any]) -> dict[str, str]:
     """What each block is."""
     blocks = {block["name"]: f"{block['title']}; output: {block['output']}" for block in spec["block"]}
@@ -254,33 +251,19 @@ def within(found: Sequence[Facts | None], paper: Published, share: float = 1.0) 
 
 
 def main_table(spec: dict[str, Any], papers: Papers, medians: Medians, bests: Bests) -> Table:
-    rows: list[list[Cell]] = []
+    records: list[dict[str, Cell]] = []
     for row, paper in papers.items():
-        network, target = row
-        rows.append([network, target, PAPER, paper.residual, paper.rounds, paper.work, *[None] * 6, "1/1", None])
+        where: dict[str, Cell] = {"network": row[0], "target": row[1]}
+        figures: dict[str, Cell] = {"residual": paper.residual, "rounds": paper.rounds, "gradients": paper.work}
+        records.append({**where, "block": PAPER, **figures, "reached": "1/1"})
         for name, found in medians[row].items():
             each = bests[name][row]
-            rows.append([network, target, name, *(found[key] for key in _SHOWN), f"{within(each, paper)}/{len(each)}"])
-    return Table(
+            records.append({**where, "block": name, **found, "within": f"{within(each, paper)}/{len(each)}"})
+    return Table.of_records(
         title="The paper's rows and ours",
         name="rows",
-        columns=[
-            "network",
-            "target",
-            "block",
-            "norm of A x",
-            "rounds",
-            "gradients",
-            "loss at mean",
-            "local loss",
-            "control",
-            "disagreement",
-            "L",
-            "R",
-            "reached",
-            "within",
-        ],
-        rows=rows,
+        columns=_ROWS,
+        records=records,
         notes=[
             *(f"{name}: {title}" for name, title in titles(spec).items()),
             "a run ends at the first outer iteration with local loss and loss at the mean at most the target and "
@@ -305,7 +288,7 @@ def counts_table(runs: Mapping[CountsTask, dict[str, Any]], spec: dict[str, Any]
         rows.append([network, target, paper.work, paper.rounds, paper.residual, *ours])
     return Table(
         title="The paper's setting and counts, run",
-        columns=[
+        columns=columns(
             "network",
             "target",
             "gradients",
@@ -314,7 +297,7 @@ def counts_table(runs: Mapping[CountsTask, dict[str, Any]], spec: dict[str, Any]
             "implied L",
             "ours: rounds",
             *(f"{what}, {output}" for output in ("average", "last") for what in ("loss at mean", "norm of A x")),
-        ],
+        ),
         rows=rows,
         name="counts",
         notes=[
@@ -338,7 +321,9 @@ def dcs_table(runs: Mapping[DCSTask, dict[str, Any]], spec: dict[str, Any]) -> T
     return Table(
         title="DCS",
         name="dcs",
-        columns=["network", "target", "norm of A x asked for", "norm of A x", "rounds", "gradients", "loss at mean"],
+        columns=columns(
+            "network", "target", "norm of A x asked for", "norm of A x", "rounds", "gradients", "loss at mean"
+        ),
         rows=rows,
         notes=[
             f"T_k = min(10 k, 5000), ||Lap|| known, seed {spec['dcs']['seed']}, output: {spec['dcs']['output']}; "

@@ -18,12 +18,27 @@ from gradslide.experiments.reproduce.paper import (
     said,
     told_levels,
 )
-from gradslide.experiments.reproduce.report import Cell, Report, Statement, Table
+from gradslide.experiments.reproduce.report import Report, Statement
 from gradslide.experiments.reproduce.row_plots import plot_rows
 from gradslide.experiments.reproduce.runs import Bench, Facts, all_rounds
 from gradslide.experiments.reproduce.table2.runs import SDCSTask, SPDSTask, perform_sdcs, perform_spds
+from gradslide.experiments.tables import Cell, Column, Table, columns
 
 STATED, TUNED, DEFAULT = "(i)", "(ii)", "(iii)"
+
+
+Papers = Mapping[Row, Published]
+Means = Mapping[Row, Mapping[str, Mapping[str, Cell]]]
+_ROWS = (
+    *columns("network", "target", "block"),
+    Column("residual", "norm of A x"),
+    *columns("rounds", "samples"),
+    Column("loss", "loss at mean"),
+    Column("spread", "spread of loss"),
+    Column("disagreement"),
+    Column("disagreement_spread", "spread of disagreement"),
+    *columns("L", "R", "reached"),
+)
 
 
 class Chosen(NamedTuple):
@@ -175,11 +190,6 @@ def _sdcs_tasks(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) 
     ]
 
 
-Papers = Mapping[Row, Published]
-Means = Mapping[Row, Mapping[str, Mapping[str, Cell]]]
-_SHOWN = ("residual", "rounds", "samples", "loss", "spread", "disagreement", "disagreement_spread", "L", "R", "reached")
-
-
 def titles(spec: dict[str, Any]) -> dict[str, str]:
     stated = spec["stated"]
     return {
@@ -217,29 +227,17 @@ def means(found: Sequence[Facts], level: float, disagreement: float) -> dict[str
 
 
 def main_table(spec: dict[str, Any], papers: Papers, shown: Means) -> Table:
-    rows: list[list[Cell]] = []
+    records: list[dict[str, Cell]] = []
     for row, paper in papers.items():
-        rows.append([*row, PAPER, paper.residual, paper.rounds, paper.work, *[None] * 6, "1/1"])
-        rows += [[*row, name, *(found[key] for key in _SHOWN)] for name, found in sorted(shown[row].items())]
-    return Table(
+        where: dict[str, Cell] = {"network": row[0], "target": row[1]}
+        figures: dict[str, Cell] = {"residual": paper.residual, "rounds": paper.rounds, "samples": paper.work}
+        records.append({**where, "block": PAPER, **figures, "reached": "1/1"})
+        records += [{**where, "block": name, **found} for name, found in sorted(shown[row].items())]
+    return Table.of_records(
         title="The paper's rows and ours",
         name="rows",
-        columns=[
-            "network",
-            "target",
-            "block",
-            "norm of A x",
-            "rounds",
-            "samples",
-            "loss at mean",
-            "spread of loss",
-            "disagreement",
-            "spread of disagreement",
-            "L",
-            "R",
-            "reached",
-        ],
-        rows=rows,
+        columns=_ROWS,
+        records=records,
         notes=[
             *(f"{name}: {title}" for name, title in titles(spec).items()),
             f"means and standard deviations over {len(spec['seeds'])} networks of a kind and {spec['draws']} draws on "
@@ -266,7 +264,7 @@ def implied_table(spec: dict[str, Any], papers: Papers) -> Table:
     return Table(
         title="What the paper's counts imply",
         name="implied",
-        columns=[
+        columns=columns(
             "network",
             "target",
             "samples",
@@ -275,7 +273,7 @@ def implied_table(spec: dict[str, Any], papers: Papers) -> Table:
             "implied norm of A",
             "least norm of A",
             "possible",
-        ],
+        ),
         rows=rows,
         notes=[
             f"Theorem 2 with R = {spec['stated']['R']:g} and c = {spec['stated']['c']:g}, as the paper states: the "
@@ -297,7 +295,9 @@ def sdcs_table(runs: Mapping[SDCSTask, dict[str, Any]], spec: dict[str, Any]) ->
     return Table(
         title="SDCS",
         name="sdcs",
-        columns=["network", "target", "reached", "norm of A x", "rounds", "samples", "loss at mean", "disagreement"],
+        columns=columns(
+            "network", "target", "reached", "norm of A x", "rounds", "samples", "loss at mean", "disagreement"
+        ),
         rows=rows,
         notes=[
             f"T_k = min(10 k, 5000), one sample per inner iteration, output: average; budget {budget:,} rounds "
