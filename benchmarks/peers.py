@@ -16,8 +16,7 @@ import zmq
 
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.links import Links
-from gradslide.network.peers.neighbour import Neighbour
-from gradslide.network.peers.ports import free_addresses
+from gradslide.network.peers.neighbour import Neighbour, free_addresses
 
 SIZES = [22, 300, 10_000]
 REPEATS, BATCHES = 100, 9

@@ -202,7 +202,7 @@ def test_a_neighbour_that_never_comes_is_named(tmp_path):
     files = write_agents(tmp_path, deadline=1)
     ((code, _, err),) = all_ended(files[:1], "--quiet")
     assert code == 2
-    assert err.startswith("error: neighbour b: no hello came")
+    assert err.startswith("error: neighbour b: no handshake came")
     assert "never heard from" in err
     assert "b: " in (tmp_path / "a" / "results" / "agent.log").read_text()
 

@@ -248,7 +248,7 @@ def _agent(settings):
     names = [each.name for each in neighbours]
     options = {
         name: settings[name]
-        for name in ("run_id", "settings", "deadline", "size_limit", "keep_limit")
+        for name in ("run_id", "settings", "deadline", "size_limit", "cache_limit")
         if name in settings
     }
     every, path = settings["checkpoint_every"], Path(f"{files}.checkpoint")
@@ -257,14 +257,14 @@ def _agent(settings):
         round, x, kept = _resume(path)
     links = Links(read_secret(settings["secret"]), settings["listen"], neighbours, checkpoints=bool(every), **options)
     with links:
-        links.open(round, kept=kept if settings.get("restore", True) else None)
+        links.open(round, cached=kept if settings.get("restore", True) else None)
         for round in range(links.round, settings["rounds"]):
             Path(f"{files}.round").write_text(str(round))
             received = links.exchange(dict.fromkeys(names, x), dict.fromkeys(names, (np.float64, (SIZE,))))
             x = mix(x, received, me, round)
             time.sleep(settings["pause"])
             if every and (round + 1) % every == 0:
-                _checkpoint(path, links.round, x, links.kept())
+                _checkpoint(path, links.round, x, links.cached())
                 links.checkpointed(links.round)
     np.save(f"{files}.result.npy", x)
 

@@ -373,14 +373,14 @@ def test_a_new_run_starts_with_nothing_on_its_way(name):
 def test_nothing_rides_on_the_exchanges_of_observations(name):
     net = CONDITIONS[name](network.Local(GRAPH))
     net.start_reduce(integers(GRAPH.m), "max")
-    aside = net.session.uncounted()
-    exchange(aside, GRAPH.diameter)
-    assert aside.completed() == net.completed() == []
-    aside.start_reduce(integers(GRAPH.m), "max")
+    uncounted = net.session.uncounted()
+    exchange(uncounted, GRAPH.diameter)
+    assert uncounted.completed() == net.completed() == []
+    uncounted.start_reduce(integers(GRAPH.m), "max")
     exchange(net, GRAPH.diameter)
     assert len(net.completed()) == 1
     np.testing.assert_array_equal(
-        aside.combine(integers(GRAPH.m), GRAPH.laplacian), GRAPH.laplacian @ integers(GRAPH.m)
+        uncounted.combine(integers(GRAPH.m), GRAPH.laplacian), GRAPH.laplacian @ integers(GRAPH.m)
     )
 
 
@@ -388,7 +388,7 @@ def test_nothing_rides_on_the_exchanges_of_observations(name):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_riders_cost_floats_and_no_rounds(name):
+def test_piggybacked_reductions_cost_floats_and_no_rounds(name):
     graph, costs = GRAPHS[name], Costs()
     timeline = Timeline(gs.Clock(latency=0.5, bandwidth=8.0), graph, loss_of(graph.m), costs)
     net, values = Counted(network.Local(graph), costs, timeline), integers(graph.m, n=3)

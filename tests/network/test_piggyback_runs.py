@@ -64,8 +64,8 @@ def test_a_run_hears_its_sums_after_so_many_exchanges():
     assert sorted(steps) == sorted([*sums, *maxima])
     assert solution.costs.rounds == 60
     assert solution.costs.control_rounds == 0
-    riders = 31 * 2 * (GRAPH.m - 1) + 30 * diameter * 2 * len(GRAPH.edges)
-    assert solution.costs.floats_sent == riders + 60 * 2 * len(GRAPH.edges) * 3
+    piggybacked = 31 * 2 * (GRAPH.m - 1) + 30 * diameter * 2 * len(GRAPH.edges)
+    assert solution.costs.floats_sent == piggybacked + 60 * 2 * len(GRAPH.edges) * 3
 
 
 @pytest.mark.parametrize("record_every", [2, 7, 100])

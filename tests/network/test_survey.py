@@ -78,7 +78,7 @@ def test_a_survey_moves_nothing_that_rides():
     assert net.completed() == []
 
 
-def test_a_slow_network_takes_longer_for_a_survey_and_not_for_riders(monkeypatch):
+def test_a_slow_network_takes_longer_for_a_survey_and_not_for_piggybacked_reductions(monkeypatch):
     naps = []
     monkeypatch.setattr(delayed.time, "sleep", naps.append)
     slow = network.Delayed(GRAPH, 0.25)

@@ -77,8 +77,7 @@ def run(
     from gradslide.experiments.run import checked, run_spec
     from gradslide.experiments.spec import main_job, read_spec
     from gradslide.experiments.summary import spread, summary_table
-    from gradslide.network.mpi.launch import launch, mark_done
-    from gradslide.network.mpi.world import this_world
+    from gradslide.network.mpi.launch import launch, mark_done, this_world
 
     parsed = main_job() if spec is None else read_spec(spec)
     if out is not None:

@@ -17,9 +17,8 @@ from gradslide.network import Counted, Local
 from gradslide.network import coupling as couplings
 from gradslide.network.central import Central
 from gradslide.network.clock import Clock, Timeline
-from gradslide.network.coupling import Coupling
+from gradslide.network.coupling import Coupling, Operator
 from gradslide.network.faults.fault import Fault
-from gradslide.network.operator import Operator
 from gradslide.network.protocol import Network, Reduction
 from gradslide.network.wrapper import Wrapper, wrappers
 from gradslide.oracles import Oracle

@@ -11,8 +11,7 @@ from gradslide._support.arrays import dot, doubles, to_numpy
 from gradslide._support.types import Array
 from gradslide.methods.base import Context
 from gradslide.methods.saddle_defaults import STEPS_AWAY, distances
-from gradslide.network.coupling import NetworkCoupling
-from gradslide.network.operator import Operator
+from gradslide.network.coupling import NetworkCoupling, Operator
 from gradslide.oracles.variance import moments
 from gradslide.theory import guarantees
 from gradslide.theory.schedules import Sampled

@@ -8,7 +8,7 @@ import numpy as np
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.methods.base import Context
-from gradslide.network.operator import Operator
+from gradslide.network.coupling import Operator
 from gradslide.problems.linear_map import least_squares
 from gradslide.problems.saddle import Distances
 

@@ -13,7 +13,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.mixing import MIXINGS, Mixing, require_mixing
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Method, as_floats
-from gradslide.network.presumed import presumed
+from gradslide.network.collectives import presumed
 
 # How much of the longest step with a proof is taken.
 _SHARE = 0.95

@@ -12,6 +12,7 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import is_numpy, to_numpy
 from gradslide._support.errors import unknown_name
 from gradslide._support.types import Array
+from gradslide.network.protocol import Network, Reduction
 
 _PIECES = 2
 # Bits of a double, less the one that a rounded sum may need.
@@ -70,3 +71,9 @@ def require_reduction(reduction: str) -> None:
     """Refuse an unknown reduction."""
     if reduction not in ("max", "or", "sum"):
         raise unknown_name("reduction", reduction, ["max", "or", "sum"])
+
+
+def presumed(network: Network, values: Array, reduction: Reduction) -> Array:
+    """One value from the rows of all agents, for what does not change along a run (their sets, for example): free where
+    one user sees all agents, agreed on where they live with other people."""
+    return network.session.observe(values, reduction) if network.session.sees_all else network.agree(values, reduction)

@@ -4,12 +4,15 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple, Protocol
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, is_numpy, like
 from gradslide._support.errors import unknown_name
 from gradslide._support.types import Array
 from gradslide.network.protocol import Network
+from gradslide.problems.saddle import Saddle
+from gradslide.results.costs import Costs
 
 # Entries of an array from which on columns are looked at a few at a time, but no fewer than these.
 _LARGE, _NARROWEST = 1 << 16, 16
@@ -168,3 +171,32 @@ def make(name: str, network: Network) -> NetworkCoupling:
     if name not in COUPLINGS:
         raise unknown_name("coupling", name, COUPLINGS)
     return COUPLINGS[name](network)
+
+
+class Operator:
+    """z is kept as it is: s = z as a row (1, k), and w = A^T z in the shape of x. Every product is counted."""
+
+    name: ClassVar[str] = "operator"
+    exchanges: ClassVar[int] = 0
+
+    def __init__(self, problem: Saddle, costs: Costs) -> None:
+        self.duals = problem.duals
+        self.A = problem.A.counted(costs)
+        self._problem = problem
+
+    def norm(self) -> float:
+        return self._problem.operator_norm(self.A)
+
+    def start(self, x: Array, s: Array | None = None) -> Dual:
+        z = self.duals.start() if s is None else s
+        return Dual(z, self._adjoint(z) if np.any(z) else np.zeros_like(x))
+
+    def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
+        z = self.duals.ascend(dual.s, self.A.apply(u.reshape(-1))[None], q)
+        return Dual(z, self._adjoint(z))
+
+    def pull(self, dual: Dual) -> Array:
+        return dual.w
+
+    def _adjoint(self, z: Array) -> Array:
+        return self.A.apply_adjoint(z[0]).reshape(self._problem.m, self._problem.d)

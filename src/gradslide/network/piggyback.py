@@ -13,6 +13,7 @@ from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel
 from gradslide.network.protocol import Done, Network, Reduction
+from gradslide.network.renamed import RenamedMembers
 
 _FINAL = ("combine", "batch", "start_reduce", "completed")
 
@@ -25,7 +26,7 @@ class _Pending(NamedTuple):
     result: Array
 
 
-class Piggybacking(ABC):
+class Piggybacking(RenamedMembers, ABC):
     """A network on which every exchange moves the piggybacked reductions on.
 
     Results are computed when a reduction starts, and given out when neighbours alone would have carried them to all

@@ -10,9 +10,10 @@ from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.local import Local
 from gradslide.network.protocol import Compute, Done, Network, Reduction, Session
+from gradslide.network.renamed import RenamedMembers
 
 
-class Wrapper:
+class Wrapper(RenamedMembers):
     """Forwards all operations to the network within; subclasses override those that they change.
 
     An exchange of a wrapper is one of the network within, which moves the piggybacked reductions on.

@@ -16,8 +16,8 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, row_blocks, to_numpy
 from gradslide._support.types import Array
 from gradslide.domains import Domain
+from gradslide.network.collectives import presumed
 from gradslide.network.coupling import Dual
-from gradslide.network.presumed import presumed
 from gradslide.network.protocol import Network, Reduction
 from gradslide.problems.problem import Objective
 from gradslide.results.certificate import KKT

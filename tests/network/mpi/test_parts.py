@@ -11,8 +11,8 @@ from gradslide._support.errors import InputError
 from gradslide.engine import checkpoints
 from gradslide.network.collectives import exact_sum
 from gradslide.network.mpi.exchange import layout_of
+from gradslide.network.mpi.launch import declared_size
 from gradslide.network.mpi.partition import _candidates, cut, partition
-from gradslide.network.mpi.world import declared_size
 
 GRAPHS = {
     "path": gs.Graph.path(40),

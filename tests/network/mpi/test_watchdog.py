@@ -141,7 +141,7 @@ class Ranks:
     """A hub of its own, and ranks that are played by this test; only the first is on the host of the hub."""
 
     def __init__(self, size, timeout=20.0, pid=NOBODY, joined=None):
-        from gradslide.network.mpi.watch_meeting import _invite
+        from gradslide.network.mpi.rendezvous import _invite
 
         self.hub, invitation = _invite([("here", pid), *[("elsewhere", 0)] * (size - 1)], timeout, beat=0.05)
         self._invitation = replace(invitation, addresses=["127.0.0.1"])
@@ -149,7 +149,7 @@ class Ranks:
         self.wires = [self.join(rank) for rank in range(size if joined is None else joined)]
 
     def join(self, rank, **other):
-        from gradslide.network.mpi.watch_meeting import _join
+        from gradslide.network.mpi.rendezvous import _join
 
         return _join(replace(self._invitation, **other), rank, shared=False)
 
@@ -205,7 +205,7 @@ def test_the_hub_kills_a_rank_that_hangs_on_its_host(sleeper, capfd):
 
 def test_a_process_ends_whatever_happens_on_its_way_and_kills_the_one_that_hangs(sleeper):
     code = f"""
-from gradslide.network.mpi.watch_ending import end_process
+from gradslide.network.mpi.termination import end_process
 print("written", end="")
 end_process(lambda: 1 / 0, hung={sleeper.pid})
 """
@@ -280,7 +280,7 @@ watchdog.stop()
 
 
 def test_the_hook_is_installed_and_removed():
-    from gradslide.network.mpi.watch_ending import install_excepthook
+    from gradslide.network.mpi.termination import install_excepthook
 
     before = sys.excepthook
     remove = install_excepthook(lambda error: None)

@@ -84,7 +84,7 @@ def test_agents_killed_together_go_on_from_different_checkpoints(tmp_path):
         assert_undisturbed(agents, 80)
 
 
-def test_without_what_was_kept_the_error_says_so(tmp_path):
+def test_without_what_was_cached_the_error_says_so(tmp_path):
     with Agents(tmp_path, [(0, 1)], rounds=80, pause=0.01, deadline=2.0) as agents:
         first = [agents.start(0, checkpoint_every=30), agents.start(1, checkpoint_every=10)]
         agents.wait_for_round(1, 25)
@@ -94,7 +94,7 @@ def test_without_what_was_kept_the_error_says_so(tmp_path):
         second = [agents.start(0, checkpoint_every=30), agents.start(1, checkpoint_every=10, restore=False)]
         assert agents.finish(*second) == [3, 3]
         assert agents.error(1)["neighbour"] == "a0"
-        assert "goes on from round 0, but what was sent to it is kept from round 20 on" in agents.error(1)["text"]
+        assert "goes on from round 0, but what was sent to it is cached from round 20 on" in agents.error(1)["text"]
         assert "goes on from round 0" in agents.error(0)["text"], "the other is told why"
 
 

@@ -11,10 +11,10 @@ import pytest
 from peers_processes import Agents, wait_until
 
 from gradslide._support.errors import InputError
-from gradslide.network.peers.complaints import Complaints
 from gradslide.network.peers.errors import PeerError, SettingsDiffer
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour
+from gradslide.network.peers.rejection_log import RejectionLog
 
 PAIR = [(0, 1)]
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
@@ -144,7 +144,9 @@ def test_a_neighbour_that_comes_with_other_settings_in_the_middle_changes_nothin
 def test_nobody_there_is_an_error_that_says_what_to_check(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         a = agents.links(0, deadline=30)
-        with pytest.raises(PeerError, match=r"neighbour a1: no hello.* within 0\.5 s \(never heard from\); check") as e:
+        with pytest.raises(
+            PeerError, match=r"neighbour a1: no handshake.* within 0\.5 s \(never heard from\); check"
+        ) as e:
             a.open(7, deadline=0.5)
         assert (e.value.neighbour, e.value.round) == ("a1", 7)
         a.close("nobody there")
@@ -210,8 +212,8 @@ def test_without_checkpoints_two_rounds_are_kept(tmp_path):
         a, b = opened(agents)
         for _ in range(20):
             one_round(a, b)
-        assert list(a.kept()["a1"]) == [18, 19]
-        assert a.kept_bytes < 300
+        assert list(a.cached()["a1"]) == [18, 19]
+        assert a.cached_bytes < 300
         with pytest.raises(InputError, match="checkpoints=True"):
             a.checkpointed(3)
         closed(a, b)
@@ -223,28 +225,28 @@ def test_with_checkpoints_all_is_kept_until_they_cover_it(tmp_path):
         together(a.open, b.open)
         for round in range(10):
             one_round(a, b, x=float(round))
-        assert {each: float(array[0]) for each, array in a.kept()["a1"].items()} == {each: each for each in range(10)}
-        assert list(b.kept()["a0"]) == [8, 9], "a writes no checkpoints"
+        assert {each: float(array[0]) for each, array in a.cached()["a1"].items()} == {each: each for each in range(10)}
+        assert list(b.cached()["a0"]) == [8, 9], "a writes no checkpoints"
         b.checkpointed(7)
-        wait_until(lambda: list(a.kept()["a1"]) == [7, 8, 9], 5, "the acknowledgement")
+        wait_until(lambda: list(a.cached()["a1"]) == [7, 8, 9], 5, "the acknowledgement")
         with pytest.raises(InputError, match="up to 10"):
             b.checkpointed(11)
         closed(a, b)
 
 
-def test_what_is_kept_has_a_limit_and_a_warning(tmp_path, caplog):
+def test_the_cache_has_a_limit_and_a_warning(tmp_path, caplog):
     with Agents(tmp_path, PAIR) as agents:
-        a, b = opened(agents, checkpoints=True, keep_limit=5 * 8)
+        a, b = opened(agents, checkpoints=True, cache_limit=5 * 8)
         with caplog.at_level(logging.WARNING, "gradslide.peers"):
             for _ in range(20):
                 one_round(a, b)
-        assert list(a.kept()["a1"]) == list(range(15, 20))
+        assert list(a.cached()["a1"]) == list(range(15, 20))
         warnings = [r for r in caplog.records if "neighbour a1: more than 40 bytes" in r.getMessage()]
         assert len(warnings) == 1
         b.close("killed, as it were")
         again = agents.links(1, checkpoints=True, deadline=2.0)
         errors = together(lambda: again.open(10), lambda: a.exchange({"a1": np.zeros(1)}, {"a1": ONE["a1"]}))
-        assert "the limit for what is kept was reached" in str(errors[1])
+        assert "the limit of the cache was reached" in str(errors[1])
         a.close(str(errors[1]))
         again.close("test")
 
@@ -264,11 +266,11 @@ def test_close_is_quiet_and_final(tmp_path):
 def test_close_warns_when_a_neighbour_lacks_the_last_messages(tmp_path, caplog):
     with Agents(tmp_path, PAIR) as agents:
         a, b = opened(agents)
-        process_like = b._engine
+        process_like = b._thread
         one_round(a, b)
         # The other never says again how far it is.
-        process_like._say = lambda *unused, **ignored: True
-        a._engine.peers["a1"].at = a._engine.peers["a1"].need = 0
+        process_like._send = lambda *unused, **ignored: True
+        a._thread.peers["a1"].at = a._thread.peers["a1"].need = 0
         with caplog.at_level(logging.WARNING, "gradslide.peers"):
             a.close(deadline=0.3)
         assert "may lack the last messages: a1" in caplog.text
@@ -282,7 +284,7 @@ def test_an_error_in_the_thread_reaches_the_agent(tmp_path):
         def fail():
             raise ZeroDivisionError
 
-        a._engine._tick = fail
+        a._thread._tick = fail
         with pytest.raises(RuntimeError, match="thread of the links has ended"):
             a.exchange({"a1": np.zeros(1)}, {"a1": ONE["a1"]})
         a.close()
@@ -351,15 +353,15 @@ def test_what_cannot_be_sent_is_refused_before_the_round(tmp_path, outgoing, exp
 @pytest.mark.parametrize("gap", [{3: np.zeros(1)}, {1: np.zeros(1), 3: np.zeros(1)}, {5: np.zeros(1)}])
 def test_what_was_kept_must_lead_up_to_the_round(tmp_path, gap):
     with Agents(tmp_path, PAIR) as agents, pytest.raises(InputError, match="without a gap"):
-        agents.links(0).open(5, kept={"a1": gap})
+        agents.links(0).open(5, cached={"a1": gap})
 
 
-def test_a_flood_of_complaints_is_told_in_numbers(caplog):
-    complaints = Complaints(logging.getLogger("gradslide.peers"))
+def test_a_flood_of_rejections_is_logged_in_numbers(caplog):
+    rejections = RejectionLog(logging.getLogger("gradslide.peers"))
     with caplog.at_level(logging.WARNING, "gradslide.peers"):
         for count in range(1000):
-            complaints.add("neighbour a", f"reason {count}")
-        complaints.add("neighbour b", "another")
-        complaints.close()
+            rejections.add("neighbour a", f"reason {count}")
+        rejections.add("neighbour b", "another")
+        rejections.close()
     assert len(caplog.records) == 20 + 1 + 1
     assert "neighbour a: 980 more rejected, at last: reason 999" in caplog.text

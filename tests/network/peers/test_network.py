@@ -1,10 +1,12 @@
 """The network as one agent among peers sees it, against the simulation that sees all of them."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zmq
 from peers_agents import GRAPH, Town, all_well, key_pairs, together
 from piggyback import GRAPHS, integers
 
@@ -12,28 +14,26 @@ import gradslide as gs
 from gradslide import network
 from gradslide._support.errors import InputError
 from gradslide.graphs import mixing
-from gradslide.network.peers.discovery import discover
+from gradslide.network.peers.collectives import AllGather, Flood, SignalFlood, Tree, TreeSum, is_done
 from gradslide.network.peers.errors import PeerError, SettingsDiffer
-from gradslide.network.peers.message import Place, Purpose, finite, headed, parted, unlimited
-from gradslide.network.peers.passages import Flood, OverTree, Spread, Wish, is_over
-from gradslide.network.peers.rounds import Rounds
-from gradslide.network.peers.tree import Tree
+from gradslide.network.peers.rounds import Position, Purpose, Rounds, finite, split_header, unlimited, with_header
+from gradslide.network.peers.topology import discover
 
 SMALL = gs.Graph.path(3)
 SOME = {name: GRAPHS[name] for name in ("ring 9", "star", "path 8", "pair", "complete", "random", "sparse")}
 
 
-def passed(graph, passages, before=lambda step: None):
-    """All agents' passages, carried to the end over links that are simulated; and the numbers that each has sent."""
+def passed(graph, collectives, before=lambda step: None):
+    """All agents' collectives, carried to the end over links that are simulated; and the numbers that each has sent."""
     floats = np.zeros(graph.m, dtype=int)
-    while not is_over(passages[0]):
-        before(passages[0].step)
-        sent = {(i, int(j)): passages[i].sent(int(j)) for i in range(graph.m) for j in graph.neighbours(i)}
+    while not is_done(collectives[0]):
+        before(collectives[0].step)
+        sent = {(i, int(j)): collectives[i].sent(int(j)) for i in range(graph.m) for j in graph.neighbours(i)}
         for (i, j), numbers in sent.items():
-            assert passages[j].size(i) == numbers.size, "both ends must know how much passes"
+            assert collectives[j].size(i) == numbers.size, "both ends must know how much passes"
             floats[i] += numbers.size
         for j in range(graph.m):
-            passages[j].take({int(i): sent[int(i), j] for i in graph.neighbours(j)})
+            collectives[j].advance({int(i): sent[int(i), j] for i in graph.neighbours(j)})
     return floats
 
 
@@ -44,7 +44,7 @@ def passed(graph, passages, before=lambda step: None):
 def test_a_sum_goes_up_the_tree_and_down(name):
     graph, values = SOME[name], np.random.default_rng(3).normal(size=(SOME[name].m, 3))
     tree, local = Tree(graph), network.Local(graph)
-    ways = [OverTree(tree, i, values[i]) for i in range(graph.m)]
+    ways = [TreeSum(tree, i, values[i]) for i in range(graph.m)]
     floats = passed(graph, ways)
     assert ways[0].step == local.costs.control_rounds("sum")
     assert floats.sum() == local.costs.reduce_floats(values, "sum")
@@ -55,7 +55,7 @@ def test_a_sum_goes_up_the_tree_and_down(name):
 
 def test_a_node_adds_its_own_first_and_then_its_children_in_their_order():
     graph, values = gs.Graph.star(4), np.array([[1e16], [1.0], [-1e16], [2.0]])
-    ways = [OverTree(Tree(graph), i, values[i]) for i in range(4)]
+    ways = [TreeSum(Tree(graph), i, values[i]) for i in range(4)]
     passed(graph, ways)
     assert ways[3].values.tolist() == [((1e16 + 1.0) - 1e16) + 2.0] == [2.0]
 
@@ -67,9 +67,9 @@ def test_maxima_and_rows_are_flooded(name):
     floods = [Flood(values[i], graph.diameter_bound) for i in range(graph.m)]
     assert passed(graph, floods).sum() == local.costs.reduce_floats(values, "max")
     assert all(np.array_equal(flood.values, values.max(axis=0)) for flood in floods)
-    spreads = [Spread(graph, i, values[i]) for i in range(graph.m)]
-    floats = passed(graph, spreads)
-    assert all(np.array_equal(spread.rows(), values) for spread in spreads)
+    gathers = [AllGather(graph, i, values[i]) for i in range(graph.m)]
+    floats = passed(graph, gathers)
+    assert all(np.array_equal(gather.rows(), values) for gather in gathers)
     # No row passes over a link more than once in each direction.
     assert np.all(floats <= graph.degrees * values.size)
 
@@ -82,23 +82,23 @@ def test_a_flood_of_zeros_ends_with_the_same_bits():
 
 @pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("seed", range(3))
-def test_all_end_with_the_same_wish_even_if_one_forgets_its_own(name, seed):
-    """An agent that was started again wishes something else than before; some neighbours had heard its old wish."""
+def test_all_end_with_the_same_signal_even_if_one_forgets_its_own(name, seed):
+    """An agent that was started again has another signal than before; some neighbours had heard its old one."""
     graph, rng = SOME[name], np.random.default_rng(seed)
-    wishes = [Wish(graph.diameter_bound + 1, own=int(rng.integers(3))) for _ in range(graph.m)]
+    signals = [SignalFlood(graph.diameter_bound + 1, own=int(rng.integers(3))) for _ in range(graph.m)]
     changed = int(rng.integers(graph.m))
     old, new = 5 + int(rng.integers(5)), 5 + int(rng.integers(5))
     told_before = set(rng.permutation(graph.neighbours(changed))[: rng.integers(graph.degrees[changed] + 1)].tolist())
 
-    class Restarted(Wish):
+    class Restarted(SignalFlood):
         def sent(self, receiver):
             return np.array([old if receiver in told_before else new]) if self.step == 0 else super().sent(receiver)
 
-    wishes[changed] = Restarted(graph.diameter_bound + 1, own=new)
-    passed(graph, wishes)
-    assert len({wish.result for wish in wishes}) == 1
+    signals[changed] = Restarted(graph.diameter_bound + 1, own=new)
+    passed(graph, signals)
+    assert len({signal.result for signal in signals}) == 1
     told_now = set(graph.neighbours(changed).tolist()) - told_before
-    assert wishes[0].result == max([old] * bool(told_before) + [new] * bool(told_now))
+    assert signals[0].result == max([old] * bool(told_before) + [new] * bool(told_now))
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -115,13 +115,13 @@ def test_the_tree_is_breadth_first_and_its_parents_are_the_smallest(name):
 
 
 def test_a_message_says_where_its_sender_is():
-    place = Place(7, Purpose.SUM, 2)
-    there, content = parted(headed(place, np.array([1.5, 2.5])))
+    place = Position(7, Purpose.SUM, 2)
+    there, content = split_header(with_header(place, np.array([1.5, 2.5])))
     assert there == place
     assert content.tolist() == [1.5, 2.5]
-    assert parted(np.array([7.0, 99.0, 2.0]))[0] is None
-    assert parted(np.array([7.5, 2.0, 2.0]))[0] is None
-    assert parted(np.array([7.0]))[0] is None
+    assert split_header(np.array([7.0, 99.0, 2.0]))[0] is None
+    assert split_header(np.array([7.5, 2.0, 2.0]))[0] is None
+    assert split_header(np.array([7.0]))[0] is None
 
 
 def test_what_is_not_finite_travels_as_finite_numbers():
@@ -331,29 +331,58 @@ def test_costs_of_all_agents_are_those_of_the_simulation():
     np.testing.assert_array_equal(sum(all_well(together(GRAPH, act))), sizes(local, v))
 
 
-# Wishes
+# Control signals
 
 
-def wished(i, net, wishes):
-    """What is settled before each exchange. wishes: (step, agent) -> wish."""
+def signalled(i, net, signals):
+    """What is known before each exchange. signals: (step, agent) -> signal."""
     told = []
     for step in range(16):
         # A run settles twice in an outer iteration.
-        told.append(max(net.session.all_reduce_signal(0), net.session.all_reduce_signal(wishes.get((step, i), 0))))
+        told.append(max(net.session.all_reduce_signal(0), net.session.all_reduce_signal(signals.get((step, i), 0))))
         net.combine(np.ones((1, 2)), net.laplacian)
     return told
 
 
-def test_wishes_come_late_but_to_all_at_once_and_are_answered_once():
+def test_signals_come_late_but_to_all_at_once_and_are_answered_once():
     late = GRAPH.diameter + 1
-    # A checkpoint is wished for until it is written; something more urgent comes in between.
-    wishes = {(step, 6): 1 for step in range(2, 2 + late + 1)} | {(4, 1): 3, (10, 0): 1}
+    # A checkpoint is asked for until it is written; something more urgent comes in between.
+    signals = {(step, 6): 1 for step in range(2, 2 + late + 1)} | {(4, 1): 3, (10, 0): 1}
     expected = [0] * 16
     expected[2 + late], expected[4 + late], expected[10 + late] = 1, 3, 1
-    assert all_well(together(GRAPH, lambda i, net: wished(i, net, wishes))) == [expected] * GRAPH.m
+    assert all_well(together(GRAPH, lambda i, net: signalled(i, net, signals))) == [expected] * GRAPH.m
 
 
 # What is refused
+
+
+def test_nothing_connects_but_connect(monkeypatch):
+    """Looking at a network opens no socket, and no thread; its graph is known once it is connected."""
+    opened = []
+    monkeypatch.setattr(zmq.Context, "socket", lambda *given, **named: opened.append("socket"))
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: opened.append("thread"))
+    monkeypatch.setattr("gradslide.network.peers.links.Sockets", lambda *given, **named: opened.append("sockets"))
+    net = Town.on(SMALL).peers(0)
+    assert repr(net).startswith("Peers(neighbours: agent 1")
+    f"{net}"
+    assert (net.is_local, net.session.rank, net.session.size, net.session.sees_all) == (False, 0, 1, False)
+    for name in ("graph", "m", "agents", "laplacian", "costs", "public_keys"):
+        with pytest.raises(InputError, match=r"network\.session\.connect\(\) first"):
+            getattr(net, name)
+    with pytest.raises(InputError, match=r"network\.session\.connect\(\) first"):
+        net.agree(np.ones((1, 1)), "sum")
+    net.session.begin()
+    net.close()
+    assert opened == []
+
+
+def test_a_network_connects_once():
+    def act(i, net):
+        before = net.graph
+        net.session.connect()
+        return net.graph is before
+
+    assert all_well(together(SMALL, act)) == [True] * SMALL.m
 
 
 def test_nobody_sees_all():
@@ -365,7 +394,7 @@ def test_nobody_sees_all():
             lambda: net.session.gather(np.ones((1, 1))),
             net.session.uncounted,
         ):
-            with pytest.raises(InputError, match="sees nobody's data but its own"):
+            with pytest.raises(InputError, match="sees no data but its own"):
                 refused()
         with pytest.raises(InputError, match="reduction"):
             net.agree(np.ones((1, 1)), "mean")
@@ -388,13 +417,13 @@ def test_bad_input():
 
 def test_messages_that_do_not_fit_are_thrown_away_and_agents_elsewhere_are_named():
     links = SimpleNamespace(round=7)
-    here = Place(3, Purpose.COMBINATION, 1)
+    here = Position(3, Purpose.COMBINATION, 1)
     judge = Rounds(links, None, 1.0)._judge("east", here, 4)
-    assert judge(headed(here, np.ones(4))) == ""
-    assert judge(headed(here, np.ones(5))) == "5 numbers instead of 4"
-    assert "says nothing" in judge(np.array([1.5, 2.0]))
-    assert "says nothing" in judge(headed(here, np.ones(4)).astype(np.float32))
-    assert "says nothing" in judge(headed(here, np.ones(4))[None])
-    with pytest.raises(PeerError, match="east: it is in another place of the algorithm: at a sum") as caught:
-        judge(headed(Place(3, Purpose.SUM, 1), np.ones(4)))
+    assert judge(with_header(here, np.ones(4))) == ""
+    assert judge(with_header(here, np.ones(5))) == "5 numbers instead of 4"
+    assert "which is no message" in judge(np.array([1.5, 2.0]))
+    assert "which is no message" in judge(with_header(here, np.ones(4)).astype(np.float32))
+    assert "which is no message" in judge(with_header(here, np.ones(4))[None])
+    with pytest.raises(PeerError, match="east: it is at another position in the algorithm: at a sum") as caught:
+        judge(with_header(Position(3, Purpose.SUM, 1), np.ones(4)))
     assert caught.value.round == 7

@@ -97,7 +97,7 @@ def test_an_objective_cannot_be_a_target():
 
 
 @pytest.mark.parametrize("status", ["TIME_LIMIT", "STOPPED"])
-def test_what_one_wishes_ends_all_at_the_same_iteration(status):
+def test_the_signal_of_one_ends_all_at_the_same_iteration(status):
     problem = logistic(FIVE)
 
     def act(i, net):
@@ -112,7 +112,7 @@ def test_what_one_wishes_ends_all_at_the_same_iteration(status):
     assert {solution.status.name for solution in found} == {status}
     assert len({numbers(solution) for solution in found}) == 1
     if status == "STOPPED":
-        # One exchange per outer iteration takes the wish one hop, and back to who wished.
+        # One exchange per outer iteration takes the signal one hop, and back to its sender.
         assert found[0].history[-1].iteration == 10 + FIVE.diameter + 1
 
 
@@ -135,7 +135,7 @@ def resumed(folder, iterations, method=None, network=True, **given):
 
 def test_a_run_that_all_resume_is_the_same_to_the_bit(tmp_path):
     whole = all_well(resumed(tmp_path / "whole", 30))
-    # With sums and wishes on their way, and once right at the start.
+    # With sums and signals on their way, and once right at the start.
     for iterations in (1, 11, 12, 30):
         parts = all_well(resumed(tmp_path / "parts", iterations, checkpoint_seconds=0))
     assert rows(parts).tobytes() == rows(whole).tobytes()
@@ -296,7 +296,7 @@ def test_agents_in_different_places_of_the_algorithm_find_out():
     astray = [error for error in together(SMALL, act, lambda i: {"deadline": 2.0}) if isinstance(error, PeerError)]
     named = {error.neighbour: str(error) for error in astray}
     assert "agent 2" in named
-    assert "another place of the algorithm: at a maximum of outer iteration 1" in named["agent 2"]
+    assert "another position in the algorithm: at a maximum of outer iteration 1" in named["agent 2"]
     assert "this agent is at a combination" in named["agent 2"]
 
 

@@ -15,7 +15,7 @@ from peers_processes import SIZE, Agents, Injector, Proxy, drift, mix, undisturb
 
 from gradslide.network.peers import wire
 from gradslide.network.peers.errors import PeerError
-from gradslide.network.peers.hello import Hello
+from gradslide.network.peers.handshake import Handshake
 from gradslide.network.peers.keys import make_key_pair
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.sockets import Sockets
@@ -32,8 +32,8 @@ class Partner:
         self.process = agents.start(0, rounds=rounds, **victim)
         self.links = agents.links(1)
         self.links.open()
-        self.edge = self.links._engine.peers["a0"].outgoing
-        self.session = self.links._engine._session
+        self.edge = self.links._thread.peers["a0"].outgoing
+        self.session = self.links._thread._session
         self.injector = Injector(agents.keys[1], agents.addresses[0], agents.keys[0].public)
 
     def frame(self, kind=Kind.DATA, round=0, content=None, edge=None, session=None, **fields):
@@ -76,14 +76,14 @@ def test_an_unknown_key_stays_outside(tmp_path):
 
         partner.run(inject)
         intruder.close()
-        assert f"somebody unknown: rejected: the unknown key {outside.public}" in agents.log(0)
+        assert f"unknown sender: rejected: the unknown key {outside.public}" in agents.log(0)
 
 
 def test_an_agent_that_is_not_listed_is_told_so(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         agents.start(0, deadline=2.5)
         agents.keys[1] = stranger(tmp_path)
-        with pytest.raises(PeerError, match=r"a0: no hello.*never heard from.*refuses this agent's key"):
+        with pytest.raises(PeerError, match=r"a0: no handshake.*never heard from.*refuses this agent's key"):
             agents.links(1, deadline=2.0).open()
         assert agents.finish() == [3]
         assert f"the unknown key {agents.keys[1].public}" in agents.log(0)
@@ -93,20 +93,20 @@ def test_a_server_with_the_wrong_key_is_not_talked_to(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         agents.start(0, deadline=2.5)
         agents.keys[0] = stranger(tmp_path)
-        with pytest.raises(PeerError, match=r"a0: no hello.*a handshake failed"):
+        with pytest.raises(PeerError, match=r"a0: no handshake.*a handshake failed"):
             agents.links(1, deadline=2.0).open()
         assert agents.finish() == [3]
         assert "never heard from" in agents.error(0)["text"]
         assert "a handshake failed" in agents.log(0)
 
 
-def test_without_its_gate_a_socket_lets_nobody_in(tmp_path):
+def test_without_its_authenticator_a_socket_lets_nobody_in(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         nobody = [Neighbour("a1", None, agents.keys[1].public)]
         quiet = {"size_limit": 100, "patience": 5.0, "trouble": lambda name, reason: None}
         sockets = Sockets(agents.keys[0], agents.addresses[0], nobody, **quiet)
-        sockets._poller.unregister(sockets._gate.socket)
-        sockets._gate.close()
+        sockets._poller.unregister(sockets._authenticator.socket)
+        sockets._authenticator.close()
         injector = Injector(stranger(tmp_path), agents.addresses[0], agents.keys[0].public)
         injector.socket.sndtimeo = 500
         with pytest.raises(zmq.Again):
@@ -133,7 +133,7 @@ def test_garbage_at_the_door_does_no_harm(tmp_path):
 
         partner.run(inject)
         context.destroy(linger=0)
-        assert "somebody unknown: rejected: a handshake failed" in agents.log(0)
+        assert "unknown sender: rejected: a handshake failed" in agents.log(0)
 
 
 def test_who_speaks_is_known_from_the_key_and_not_from_the_message(tmp_path):
@@ -147,7 +147,7 @@ def test_who_speaks_is_known_from_the_key_and_not_from_the_message(tmp_path):
         liar = Injector(agents.keys[2], agents.addresses[0], agents.keys[0].public)
         x = drift(2, -1 % 2**32)
         for round in range(20):
-            for session in (links._engine._session, bytes(8)):
+            for session in (links._thread._session, bytes(8)):
                 liar.send(wire.encode(Message(Kind.DATA, session, round, content=np.ones(SIZE)), edge))
             x = mix(x, links.exchange({"a0": x}, {"a0": (np.float64, (SIZE,))}), 2, round)
         links.close()
@@ -181,7 +181,7 @@ def bad_frames(partner, round):
         "format version 2": bytes(newer),
         "checksum does not fit": frame(round=round)[:-1] + b"\x01",
         "though it said it writes no checkpoints": frame(Kind.ACK, round),
-        "a HELLO that cannot be read": frame(Kind.HELLO, round, content="{}"),
+        "a HANDSHAKE that cannot be read": frame(Kind.HANDSHAKE, round, content="{}"),
         "no gradslide message": b"\x80\x04K*." + bytes(200),
     }
 
@@ -216,7 +216,7 @@ def test_a_wrong_shape_or_dtype_is_rejected_and_asked_for_again(tmp_path, conten
         def inject(round):
             if round == 3:
                 # The victim is in this round once its own array of it is here.
-                wait_until(lambda: round in partner.links._engine.peers["a0"].inbox, 10, "the victim")
+                wait_until(lambda: round in partner.links._thread.peers["a0"].inbox, 10, "the victim")
                 partner.injector.send(partner.frame(round=round + ahead, content=content))
                 time.sleep(0.1)
 
@@ -292,13 +292,13 @@ def test_ten_thousand_mutated_messages_have_no_effect(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         partner = Partner(agents, 100)
         noise, before = random.Random(7), []
-        hello = Hello("test", {"method": "mix"}, bytes(8), None).text()
+        handshake = Handshake("test", {"method": "mix"}, bytes(8), None).text()
 
         def inject(round):
             frames = [
                 partner.frame(round=round, content=np.ones(SIZE)),
                 partner.frame(round=round + 1, content=np.ones(SIZE)),
-                partner.frame(Kind.HELLO, round, hello, flags=1),
+                partner.frame(Kind.HANDSHAKE, round, handshake, flags=1),
                 partner.frame(Kind.STATUS, round, need=round, flags=3),
                 partner.frame(Kind.ACK, round),
                 partner.frame(Kind.BYE, round, "gone", need=round),

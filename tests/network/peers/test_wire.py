@@ -12,9 +12,8 @@ from hypothesis.extra import numpy as st_np
 
 from gradslide._support.errors import InputError
 from gradslide.network.peers.errors import PeerError, SettingsDiffer
-from gradslide.network.peers.hello import Hello, read_hello, require_sayable
-from gradslide.network.peers.outbox import Outbox
-from gradslide.network.peers.peer import Peer
+from gradslide.network.peers.handshake import Handshake, read_handshake, require_transmittable
+from gradslide.network.peers.peer import Outbox, Peer
 from gradslide.network.peers.wire import (
     HEADER_SIZE,
     TEXT_LIMIT,
@@ -67,9 +66,9 @@ def test_any_layout_of_memory_can_be_sent(array):
     np.testing.assert_array_equal(decode(encode(data(content=array), EDGE), EDGE, LIMIT).content, array)
 
 
-@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.STATUS, Kind.ACK, Kind.BYE])
+@pytest.mark.parametrize("kind", [Kind.HANDSHAKE, Kind.STATUS, Kind.ACK, Kind.BYE])
 def test_control_messages_come_back(kind):
-    text = "grüße" if kind in (Kind.HELLO, Kind.BYE) else ""
+    text = "grüße" if kind in (Kind.HANDSHAKE, Kind.BYE) else ""
     message = Message(kind, SESSION, 7, 8, 3, text)
     assert decode(encode(message, EDGE), EDGE, LIMIT) == message
 
@@ -124,12 +123,12 @@ def test_a_text_that_is_none_is_rejected():
 
 def test_a_hello_of_another_run_is_let_through_to_say_which():
     other = Edge(b"x" * 16, EDGE.sender, EDGE.receiver)
-    assert decode(encode(Message(Kind.HELLO, SESSION, 0, content="{}"), other), EDGE, LIMIT).content == "{}"
+    assert decode(encode(Message(Kind.HANDSHAKE, SESSION, 0, content="{}"), other), EDGE, LIMIT).content == "{}"
 
 
 def test_mutated_frames_are_rejected_or_what_they_were():
     noise, rejected = random.Random(3), 0
-    frames = [FRAME, STATUS, encode(Message(Kind.HELLO, SESSION, 0, content=Hello("r", {}).text()), EDGE)]
+    frames = [FRAME, STATUS, encode(Message(Kind.HANDSHAKE, SESSION, 0, content=Handshake("r", {}).text()), EDGE)]
     for _ in range(10_000):
         frame = bytearray(noise.choice(frames))
         for _ in range(noise.randrange(1, 5)):
@@ -155,9 +154,9 @@ def test_edges_depend_on_run_settings_and_both_keys():
 
 
 def test_hellos_come_back_and_say_what_differs():
-    here = Hello("r1", {"method": "PDS", "d": "10", "L": "2"}, SESSION, 4)
-    assert read_hello(here.text()) == here
-    there = Hello("r2", {"method": "SPDS", "d": "10", "extra": "1"})
+    here = Handshake("r1", {"method": "PDS", "d": "10", "L": "2"}, SESSION, 4)
+    assert read_handshake(here.text()) == here
+    there = Handshake("r2", {"method": "SPDS", "d": "10", "extra": "1"})
     assert here.differences(here) == {}
     assert here.differences(there) == {
         "run id": ("r1", "r2"),
@@ -179,7 +178,7 @@ def test_what_a_neighbour_wrote_cannot_forge_lines_of_the_log():
     assert "and 42 more" in said
 
 
-GOOD = json.loads(Hello("r", {"d": "1"}, SESSION, 4).text())
+GOOD = json.loads(Handshake("r", {"d": "1"}, SESSION, 4).text())
 
 
 @pytest.mark.parametrize(
@@ -205,15 +204,15 @@ GOOD = json.loads(Hello("r", {"d": "1"}, SESSION, 4).text())
     ],
 )
 def test_a_hello_that_is_not_perfect_is_rejected(text):
-    assert read_hello(json.dumps(GOOD)).covered == 4
+    assert read_handshake(json.dumps(GOOD)).covered == 4
     with pytest.raises(Rejected, match="cannot be read"):
-        read_hello(text)
+        read_handshake(text)
 
 
 @pytest.mark.parametrize("settings", [{"d": 3}, {"d": "x" * TEXT_LIMIT}, {str(i): "" for i in range(300)}])
 def test_settings_that_cannot_be_said_are_refused(settings):
     with pytest.raises(InputError, match="settings"):
-        require_sayable("run", settings)
+        require_transmittable("run", settings)
 
 
 def test_errors_travel_between_processes():
@@ -251,10 +250,10 @@ def test_an_outbox_over_its_limit_forgets_the_oldest_and_says_so():
     assert not boxed(range(5), limit=40).overflowed
 
 
-def met(**hello):
-    """A neighbour that has said hello in round 4, where this agent is in round 6."""
+def met(**handshake):
+    """A neighbour that has sent a handshake in round 4, where this agent is in round 6."""
     peer = Peer("b", EDGE, boxed(range(2, 6)))
-    peer.begin(Message(Kind.HELLO, SESSION, 4), Hello("r", {}, **hello), 6)
+    peer.begin(Message(Kind.HANDSHAKE, SESSION, 4), Handshake("r", {}, **handshake), 6)
     return peer
 
 

@@ -4,7 +4,6 @@ import numpy as np
 
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
-from gradslide.network.faults.chances import draws, level
 
 
 class Chain:
@@ -25,3 +24,14 @@ class Chain:
     def step(self, on: Array, random: np.random.Generator) -> Array:
         """All of them one step further."""
         return on if self._always else draws(len(on), random) < np.where(on, self._stay, self._enter)
+
+
+def draws(count: int, random: np.random.Generator) -> Array:
+    """Uniform 32-bit whole numbers (count,), two from each number of 64 bits, on every machine the same."""
+    raw = np.asarray(random.bit_generator.random_raw((count + 1) // 2))
+    return raw.astype("<u8", copy=False).view("<u4")[:count]
+
+
+def level(probability: float) -> np.uint32:
+    """A draw is below this with the given probability, to 2^-32."""
+    return np.uint32(min(round(probability * 2**32), 2**32 - 1))

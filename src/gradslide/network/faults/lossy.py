@@ -4,7 +4,7 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.faults.chances import draws, level
+from gradslide.network.faults.chain import draws, level
 from gradslide.network.faults.fault import require_share
 from gradslide.network.faults.links import Directed
 from gradslide.network.protocol import Network

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.network.mpi.company import Borders, Company
+from gradslide.network.mpi.communicator import Borders, SharedCommunicator
 
 # From this share of all rows on they are sent to everybody.
 _NEARLY_ALL = 0.75
@@ -63,18 +63,18 @@ class Exchange:
     known: the agents elsewhere whose rows come.
     """
 
-    def __init__(self, company: Company, layout: Layout, counts: list[int], wait: "Wait") -> None:
+    def __init__(self, shared: SharedCommunicator, layout: Layout, counts: list[int], wait: "Wait") -> None:
         """counts: how many agents live in each process."""
         from mpi4py import MPI
 
-        comm = company.comm
-        self._company, self._comm, self._layout, self._counts, self._wait = company, comm, layout, counts, wait
+        comm = shared.comm
+        self._shared, self._comm, self._layout, self._counts, self._wait = shared, comm, layout, counts, wait
         elsewhere = sum(counts) - len(layout.agents)
         crowded = elsewhere == 0 or len(layout.ghosts) >= _NEARLY_ALL * elsewhere
         self.sends_all = comm.size > 2 and bool(comm.allreduce(int(crowded), MPI.MIN))
         self._links: Any = None
         if not self.sends_all:
-            self._links = company.linked(layout.borders)
+            self._links = shared.neighbourhood(layout.borders)
         self._traffic: dict[tuple[int, str], Traffic] = {}
         # MPI wants requests back before the end; communicators too, but that would wait for others.
         weakref.finalize(self, _free, self._traffic)
@@ -83,7 +83,7 @@ class Exchange:
     @cached_property
     def everybody(self) -> Array:
         """All agents, in the order of their processes. All of these must ask for it."""
-        self._company.enter()
+        self._shared.note_exchange()
         agents = np.empty(sum(self._counts), dtype=np.int64)
         self._comm.Allgatherv(self._layout.agents.astype(np.int64), (agents, self._counts))
         return agents

@@ -1,4 +1,4 @@
-"""Starts a command in several processes of MPI, and finds out how they ended."""
+"""Processes of MPI: starting a command in several of them, and what a started one knows of the others."""
 
 import json
 import os
@@ -6,16 +6,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+
+import numpy as np
 
 from gradslide._support import storage
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.interrupts import ASKED, STOP_SIGNAL
-from gradslide.network.mpi.company import mpi_library
-from gradslide.network.mpi.world import declared_size
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
+from gradslide.network.mpi.communicator import mpi_library, shared_communicator
+from gradslide.network.mpi.network import MPI
 
 # Where the first process says that all is done, and with what exit code: that of a launcher is not to be trusted.
 MARKER = "GRADSLIDE_MARKER"
@@ -38,7 +43,7 @@ def launch(arguments: Sequence[str], processes: int) -> int | None:
 
 
 def mark_done(code: int) -> None:
-    """Say that all is done, to whoever launched this."""
+    """Say that all is done, to the process that launched this."""
     if path := os.environ.get(MARKER):
         storage.write_atomically(path, json.dumps({"code": code}).encode())
 
@@ -79,3 +84,84 @@ def _watched(command: Sequence[str], environment: dict[str, str]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# What launchers tell their processes: how many there are.
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
+
+
+def declared_size(environment: Mapping[str, str] = os.environ) -> int:
+    """How many processes a launcher says that there are; 0 where nobody launched this one."""
+    asked, *numbers = [_number(environment.get(name, "")) for name in (ASKED, *_SIZES)]
+    # An interactive shell of Slurm is a job of one.
+    return asked or next((number for number in numbers if number > 1), 0)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+class World:
+    """All processes of MPI. timeout: as that of `MPI`."""
+
+    def __init__(self, timeout: float) -> None:
+        self._library = mpi_library()
+        self._comm = self._library.COMM_WORLD
+        self._timeout = timeout
+        asked, size = declared_size(), self._comm.size
+        require(
+            asked in (0, size) or size > 1,
+            f"the {asked} processes must find each other",
+            f"{asked} runs of one process each: mpiexec belongs to another MPI than mpi4py",
+            "use the mpiexec of mpi4py's MPI (`gradslide run -n` takes the one beside Python)",
+        )
+        rule, remedy = "there must be as many processes as were asked for", "start them anew"
+        require(not os.environ.get(ASKED) or asked == size, rule, f"{size} of {asked}", remedy)
+        self._shared = shared_communicator(self._comm, timeout)
+
+    @property
+    def is_first(self) -> bool:
+        return bool(self._comm.rank == 0)
+
+    @property
+    def size(self) -> int:
+        return int(self._comm.size)
+
+    def network(self, graph: Graph) -> MPI:
+        return MPI(graph, timeout=self._timeout)
+
+    def told(self, numbers: Callable[[], Array]) -> Array:
+        """The numbers that the first process computes, for all."""
+        return self._shared.broadcast(np.asarray(numbers(), dtype=np.float64) if self.is_first else np.empty(0))
+
+    def end(self) -> None:
+        """All is done, everywhere: nobody has to be watched any more."""
+        self._shared.note_exchange()
+        self._comm.Barrier()
+        if self._shared.watchdog is not None:
+            self._shared.watchdog.stop()
+
+    @contextmanager
+    def guarded(self, mistake: Callable[[], None]) -> Iterator[None]:
+        """What goes wrong in here, in whichever process, ends all of them. mistake: called where it is the user's."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, InputError):
+                mistake()
+            if self._shared.watchdog is not None:
+                self._show(error)
+                self._shared.watchdog.failed(error)
+            raise
+
+    def _show(self, error: BaseException) -> None:
+        if not isinstance(error, InputError | KeyboardInterrupt):
+            traceback.print_exception(error)
+        elif isinstance(error, InputError) and self.is_first:
+            # What others find is said when the watchdog names them.
+            print(f"error: {error}", file=sys.stderr)
+
+
+def this_world(timeout: float) -> World | None:
+    """The processes that a launcher started, if one did."""
+    return World(timeout) if declared_size() > 0 else None

@@ -11,7 +11,7 @@ from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.collectives import exact_sum, require_reduction
 from gradslide.network.local import OnGraph
-from gradslide.network.mpi.company import company_of, mpi_library
+from gradslide.network.mpi.communicator import mpi_library, shared_communicator
 from gradslide.network.mpi.exchange import Exchange, Wait, layout_of
 from gradslide.network.mpi.partition import partition
 from gradslide.network.piggyback import InOneRun
@@ -42,16 +42,16 @@ class MPI(OnGraph):
         comm = self._library.COMM_WORLD if comm is None else comm
         rule = "MPI needs at least one agent for each process"
         require(comm.size <= graph.m, rule, f"{graph.m} agents, {comm.size} processes", "start fewer processes")
-        self._company = company_of(comm, timeout)
-        self._comm = self._company.comm
+        self._shared = shared_communicator(comm, timeout)
+        self._comm = self._shared.comm
         self._is_observing = False
         self._wait = Wait(self._is_crowded())
         self._require_same_graph()
-        owner = self._company.told(partition(graph, comm.size) if comm.rank == 0 else np.empty(0, dtype=np.int64))
+        owner = self._shared.broadcast(partition(graph, comm.size) if comm.rank == 0 else np.empty(0, dtype=np.int64))
         self._layout = layout_of(graph, owner, comm.rank)
         self.agents = tuple(self._layout.agents.tolist())
         self._counts = np.bincount(owner, minlength=comm.size).tolist()
-        self._exchange = Exchange(self._company, self._layout, self._counts, self._wait)
+        self._exchange = Exchange(self._shared, self._layout, self._counts, self._wait)
         self._weights: dict[tuple[int, str], Any] = {}
 
     @property
@@ -59,7 +59,7 @@ class MPI(OnGraph):
         return MPISession(self)
 
     def _combine(self, v: Array, weights: Array) -> Array:
-        self._company.enter(is_round=not self._is_observing)
+        self._shared.note_exchange(is_round=not self._is_observing)
         inside, border = self._parts(weights, v.dtype)
         if self._comm.size == 1:
             return inside @ v
@@ -86,11 +86,11 @@ class MPI(OnGraph):
     def survey(self, values: Array, compute: Compute) -> Array:
         rows = self.session.gather(np.asarray(values, dtype=np.float64))
         answer = np.asarray(compute(self.graph, rows), dtype=np.float64) if self._comm.rank == 0 else np.empty(0)
-        return self._company.told(answer)
+        return self._shared.broadcast(answer)
 
     def norm_bound(self) -> float:
         """That of the first process: machines may differ in the last digit."""
-        return float(self._company.told(np.array([super().norm_bound()] if self._comm.rank == 0 else []))[0])
+        return float(self._shared.broadcast(np.array([super().norm_bound()] if self._comm.rank == 0 else []))[0])
 
     def _parts(self, weights: Array, dtype: Any) -> tuple[Array, Array]:
         """The rows of agents without neighbours elsewhere, on the rows here; and those of the others, on what is around
@@ -113,7 +113,7 @@ class MPI(OnGraph):
         return _renumbered(inside, layout.agents, self.m), _renumbered(border, around, self.m)
 
     def _reduced(self, values: Array, operation: Any) -> Array:
-        self._company.enter()
+        self._shared.note_exchange()
         result = np.empty_like(values)
         self._wait(self._comm.Iallreduce(np.ascontiguousarray(values), result, operation))
         return result
@@ -132,7 +132,7 @@ class MPI(OnGraph):
 
     def _require_same_graph(self) -> None:
         mark = np.frombuffer(bytes.fromhex(self.graph.fingerprint), dtype=np.uint8)
-        differs = not np.array_equal(mark, self._company.told(mark))
+        differs = not np.array_equal(mark, self._shared.broadcast(mark))
         rule = "all processes must have the same graph"
         # All refuse, or none: the others would wait for those that do.
         require(self.session.all_reduce_signal(differs) == 0, rule, repr(self.graph), "give random ones the same seed")
@@ -166,7 +166,7 @@ class MPISession(InOneRun):
 
     def gather(self, rows: Array) -> Array:
         network = self._network
-        network._company.enter()
+        network._shared.note_exchange()
         rows = np.ascontiguousarray(rows)
         width = rows[0].size
         everything = np.empty((network.m, *rows.shape[1:]), dtype=rows.dtype)

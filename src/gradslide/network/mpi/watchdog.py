@@ -11,9 +11,9 @@ from collections.abc import Callable
 from mpi4py import MPI
 
 from gradslide._support.errors import require_number
-from gradslide.network.mpi.watch_ending import PATIENCE, end_process, install_excepthook
-from gradslide.network.mpi.watch_hub import Verdict
-from gradslide.network.mpi.watch_meeting import Meeting, meet
+from gradslide.network.mpi.hub import FailureReport
+from gradslide.network.mpi.rendezvous import Rendezvous, meet
+from gradslide.network.mpi.termination import PATIENCE, end_process, install_excepthook
 
 
 class Watchdog:
@@ -23,15 +23,24 @@ class Watchdog:
     life for `timeout` seconds or ends before the others, the hub writes one line that names it and its round, and all
     processes end with exit code 1, whatever they wait for.
 
-    comm: the ranks that work together. timeout: seconds of silence; a rank that holds Python's lock for longer inside
-    compiled code is taken for hung. on_verdict: called in a thread before this process ends, for a few seconds at most.
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        The ranks that work together.
+    timeout : float
+        Seconds without a sign of life after which a rank counts as hung, also one that holds Python's lock for longer
+        inside compiled code.
+    on_failure : callable, optional
+        Called with the failure report in a thread before this process ends, for a few seconds at most.
 
+    Notes
+    -----
     The network sets `round` before each exchange of a round, and adds one to `calls` before any other exchange that all
     ranks enter. Neither ever decreases. With one rank nothing is watched.
     """
 
     def __init__(
-        self, comm: MPI.Comm, timeout: float = 30.0, on_verdict: Callable[[Verdict], None] | None = None
+        self, comm: MPI.Comm, timeout: float = 30.0, on_failure: Callable[[FailureReport], None] | None = None
     ) -> None:
         require_number("timeout", timeout, "30 seconds suit most runs", above=0)
         self.timeout = float(timeout)
@@ -39,11 +48,11 @@ class Watchdog:
         self._comm = comm
         self._rank = comm.Get_rank()
         self._beat = min(1.0, self.timeout / 5)
-        self._on_verdict = on_verdict
+        self._on_failure = on_failure
         self._state, self._why = "running", ""
         self._board: memoryview | array.array[int] = array.array("q", [0])
         self._slot = 0
-        self._meeting: Meeting | None = None
+        self._rendezvous: Rendezvous | None = None
         self._sending = threading.Lock()
         self._remove_hook: Callable[[], None] = lambda: None
         self._pid = os.getpid()
@@ -58,82 +67,82 @@ class Watchdog:
 
     def start(self) -> None:
         """Begin to watch. All ranks call it together."""
-        if self._comm.Get_size() == 1 or self._meeting is not None:
+        if self._comm.Get_size() == 1 or self._rendezvous is not None:
             return
-        meeting = meet(self._comm, self.timeout, self._beat)
-        meeting.board[meeting.slot] = self.round
-        self._meeting, self._board, self._slot = meeting, meeting.board, meeting.slot
-        meeting.wire.socket.settimeout(self._beat)
+        rendezvous = meet(self._comm, self.timeout, self._beat)
+        rendezvous.board[rendezvous.slot] = self.round
+        self._rendezvous, self._board, self._slot = rendezvous, rendezvous.board, rendezvous.slot
+        rendezvous.wire.socket.settimeout(self._beat)
         self._remove_hook = install_excepthook(self.failed)
-        self._thread = threading.Thread(target=self._watch, args=[meeting], name="gradslide watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=[rendezvous], name="gradslide watchdog", daemon=True)
         self._thread.start()
         atexit.register(self._leave)
 
     def failed(self, error: BaseException) -> None:
         """Tell all others that this rank has failed. This process ends with them, before this returns where all is well
         with the hub."""
-        if self._meeting is None or not self._thread.is_alive():
+        if self._rendezvous is None or not self._thread.is_alive():
             return
         self._state, self._why = "failed", _in_words(error)
-        self._tell(self._meeting)
+        self._tell(self._rendezvous)
         self._thread.join(PATIENCE)
 
     def stop(self) -> None:
         """This rank's part is over: from now on nobody waits for it. Others may go on, and are watched until the last
         one stops. Does not wait."""
         self._remove_hook()
-        if self._meeting is not None and self._state == "running":
+        if self._rendezvous is not None and self._state == "running":
             self._state = "stopped"
-            self._tell(self._meeting)
+            self._tell(self._rendezvous)
 
     def _leave(self) -> None:
         """At the end of the process. MPI would wait here for the others as well, but could not be woken."""
-        if self._meeting is None or os.getpid() != self._pid:
+        if self._rendezvous is None or os.getpid() != self._pid:
             return
         if self._state == "running":
             self._state = "ended"
-            self._tell(self._meeting)
+            self._tell(self._rendezvous)
         self._thread.join()
 
-    def _tell(self, meeting: Meeting) -> None:
+    def _tell(self, rendezvous: Rendezvous) -> None:
         with self._sending:
-            meeting.wire.send(round=self.round, calls=self.calls, state=self._state, why=self._why)
+            rendezvous.wire.send(round=self.round, calls=self.calls, state=self._state, why=self._why)
 
-    def _watch(self, meeting: Meeting) -> None:
+    def _watch(self, rendezvous: Rendezvous) -> None:
         last, silence = time.monotonic(), 0.0
         while True:
-            self._tell(meeting)
-            messages = meeting.wire.receive()
+            self._tell(rendezvous)
+            messages = rendezvous.wire.receive()
             now = time.monotonic()
             # Where this process itself was suspended, nobody else was silent.
             silence = 0.0 if messages else silence + min(now - last, 2 * self._beat)
             last = now
             for message in messages or []:
-                if "verdict" in message:
-                    self._end(meeting, Verdict(**message["verdict"]))
+                if "failure" in message:
+                    self._end(rendezvous, FailureReport(**message["failure"]))
                 if "done" in message:
-                    self._finish(meeting)
+                    self._finish(rendezvous)
                     return
             if messages is None or silence > self.timeout:
-                verdict = Verdict(0, self.round, "lost its watchdog", exact=False, hung=messages is not None)
-                sys.stderr.write(f"{verdict}\n")
-                self._end(meeting, verdict)
+                report = FailureReport(0, self.round, "lost its watchdog", exact=False, hung=messages is not None)
+                sys.stderr.write(f"{report}\n")
+                self._end(rendezvous, report)
 
-    def _finish(self, meeting: Meeting) -> None:
-        meeting.wire.socket.close()
-        if meeting.hub is not None:
-            meeting.hub.wait()
+    def _finish(self, rendezvous: Rendezvous) -> None:
+        rendezvous.wire.socket.close()
+        if rendezvous.hub is not None:
+            rendezvous.hub.wait()
         atexit.unregister(self._leave)
 
-    def _end(self, meeting: Meeting, verdict: Verdict) -> None:
-        hosts = [host for host, _ in meeting.places]
-        host, pid = meeting.places[verdict.rank]
-        within_reach = verdict.hung and host == hosts[self._rank] and verdict.rank != self._rank
+    def _end(self, rendezvous: Rendezvous, report: FailureReport) -> None:
+        hosts = [host for host, _ in rendezvous.processes]
+        host, pid = rendezvous.processes[report.rank]
+        within_reach = report.hung and host == hosts[self._rank] and report.rank != self._rank
         end_process(
-            before=lambda: self._on_verdict(verdict) if self._on_verdict else None,
+            before=lambda: self._on_failure(report) if self._on_failure else None,
             hung=pid if within_reach else None,
             # Alone on its host, a rank that hangs is reached by the launcher only.
-            abort=verdict.hung and hosts.count(host) == 1,
+            abort=report.hung and hosts.count(host) == 1,
         )
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a neighbour: who, in which round, and what to do."""
+"""Errors about a neighbour: which one, in which round, and what to do."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -10,7 +10,15 @@ _SHOWN, _LENGTH = 8, 80
 
 
 class PeerError(RuntimeError):
-    """The run cannot go on because of a neighbour. `neighbour` and `round` say whose message, and which."""
+    """The run cannot go on because of a neighbour.
+
+    Attributes
+    ----------
+    neighbour : str
+    round : int
+        The round whose message is missing or wrong.
+    reason : str
+    """
 
     def __init__(self, neighbour: str, round: int, reason: str) -> None:
         super().__init__(neighbour, round, reason)

@@ -1,4 +1,4 @@
-"""Key pairs of agents: CURVE keys in Z85, one line per file, the secret one for its owner's eyes only."""
+"""Key pairs of agents: CURVE keys in Z85, one line per file; only its owner may read the secret one."""
 
 import os
 import re
@@ -17,14 +17,22 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class KeyPair:
-    """An agent's identity: the public key is given to neighbours, the secret one never leaves the machine."""
+    """An agent's identity.
+
+    Attributes
+    ----------
+    public : str
+        Given to neighbours.
+    secret : str
+        Never leaves the machine.
+    """
 
     public: str
     secret: str = field(repr=False)
 
 
 def make_key_pair(name: str, folder: str | os.PathLike[str] = ".") -> KeyPair:
-    """Write NAME.secret (mode 0600) and NAME.public into a folder. Nothing is overwritten."""
+    """Make a key pair, and write NAME.secret (mode 0600) and NAME.public into a folder. Nothing is overwritten."""
     require(bool(_NAME.fullmatch(name)), "a key's name must be a plain file name", repr(name), "for example hospital-a")
     paths = {kind: Path(folder) / f"{name}.{kind}" for kind in ("secret", "public")}
     for path in paths.values():
@@ -46,7 +54,13 @@ def make_key_pair(name: str, folder: str | os.PathLike[str] = ".") -> KeyPair:
 
 
 def read_secret(path: str | os.PathLike[str]) -> KeyPair:
-    """The key pair of a secret file, which nobody but its owner may be able to open."""
+    """Read the key pair of a secret file, which only its owner may be able to open.
+
+    Raises
+    ------
+    InputError
+        If there is no key in the file, or others can read it.
+    """
     rule = f"{path} must hold a secret key of {_LENGTH} characters"
     try:
         with open(path, "rb") as file:
@@ -64,7 +78,7 @@ def read_secret(path: str | os.PathLike[str]) -> KeyPair:
 
 
 def read_public(source: str | os.PathLike[str]) -> str:
-    """A public key: given as its text, or as the path of a file that holds it."""
+    """Read a public key, given as its text, or as the path of a file that holds it."""
     text = _key(source.strip()) if isinstance(source, str) else None
     if text is not None:
         return text

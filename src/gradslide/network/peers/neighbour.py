@@ -1,7 +1,9 @@
-"""Who a neighbour is, as the user names it."""
+"""Neighbours as the user names them, and addresses."""
 
 import re
+import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gradslide._support.errors import InputError, require
@@ -12,8 +14,24 @@ _ADDRESS = re.compile(r"tcp://(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 @dataclass(frozen=True)
 class Neighbour:
-    """name: what this agent calls it. address: where it listens, tcp://host:port; None if only it can dial.
-    public_key: who it is, in Z85."""
+    """A neighbour of an agent.
+
+    Parameters
+    ----------
+    name : str
+        What this agent calls it.
+    address : str or None
+        Where it listens, tcp://host:port; None if only the neighbour can connect.
+    public_key : str
+        Its public key, 40 characters of Z85.
+
+    Examples
+    --------
+    >>> from gradslide.network.peers.neighbour import Neighbour
+    >>> east = Neighbour("east", "tcp://east.example.org:5555", "the 40 characters of its public key")
+    >>> east.name
+    'east'
+    """
 
     name: str
     address: str | None
@@ -21,7 +39,7 @@ class Neighbour:
 
 
 def require_neighbours(own: KeyPair, listen: str | None, neighbours: Sequence[Neighbour]) -> None:
-    """Refuse what could never connect, or would leave open who is who."""
+    """Refuse neighbours that could never connect, or that cannot be told apart."""
     require(len(neighbours) > 0, "an agent needs at least one neighbour", "none", "name them")
     names = [neighbour.name for neighbour in neighbours]
     keys = [read_public(neighbour.public_key) for neighbour in neighbours]
@@ -43,3 +61,15 @@ def require_address(what: str, address: str) -> None:
     match = _ADDRESS.fullmatch(address)
     valid = match is not None and 0 < int(match[2]) < 65536
     require(valid, f"{what} must be tcp://host:port", repr(address), "for example tcp://10.0.0.7:5555")
+
+
+HOST = "127.0.0.1"
+
+
+def free_addresses(count: int) -> list[str]:
+    """Return free addresses on the loopback interface. All are reserved before any is released."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [f"tcp://{HOST}:{each.getsockname()[1]}" for each in sockets]

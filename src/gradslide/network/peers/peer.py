@@ -1,30 +1,89 @@
 """What an agent knows about one neighbour, and how it reacts to its messages. No sockets here."""
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 
 from gradslide._support.types import Array
 from gradslide.network.peers.errors import Differences
-from gradslide.network.peers.hello import Hello
-from gradslide.network.peers.outbox import Outbox
-from gradslide.network.peers.wire import Edge, Message, Rejected
+from gradslide.network.peers.handshake import Handshake
+from gradslide.network.peers.wire import HEADER_SIZE, Edge, Message, Rejected
 
 WAITING, AGAIN = 1, 2
-# How far the introduction is: 0 nothing yet, 1 this agent knows the neighbour's session, 2 the neighbour its, too.
-STRANGE, KNOWN, MUTUAL = 0, 1, 2
+# How far the handshake is: 0 nothing yet, 1 this agent knows the neighbour's session, 2 the neighbour its, too.
+UNKNOWN, KNOWN, MUTUAL = 0, 1, 2
 
 _FIRST_ASK = 2.0
 
 
+class Outbox:
+    """Frames of consecutive rounds: `first` to `end` - 1. Over the limit (bytes) the oldest are forgotten."""
+
+    def __init__(self, first: int, limit: int) -> None:
+        self.first = first
+        self.bytes = 0
+        self.overflowed = False
+        self._limit = limit
+        self._frames: deque[bytes] = deque()
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self._frames)
+
+    def __getitem__(self, round: int) -> bytes:
+        return self._frames[round - self.first]
+
+    def put(self, round: int, frame: bytes) -> None:
+        """Cache the frame of the next round; that of the last one may be given again, and one that nobody needs."""
+        if round < self.first:
+            return
+        if round == self.end - 1:
+            self.bytes -= len(self._frames.pop())
+        assert round == self.end, "rounds are consecutive"
+        self._frames.append(frame)
+        self.bytes += len(frame)
+        # The newest two may still be on their way.
+        while self.bytes > self._limit + len(self._frames) * HEADER_SIZE and len(self._frames) > 2:
+            self._forget()
+            self.overflowed = True
+
+    def forget_before(self, round: int) -> None:
+        while self._frames and self.first < round:
+            self._forget()
+        if not self._frames:
+            self.first = max(self.first, round)
+
+    def _forget(self) -> None:
+        self.bytes -= len(self._frames.popleft())
+        self.first += 1
+
+
 @dataclass
 class Peer:
-    """One neighbour. outgoing: the edge to it. outbox: what was sent to it.
+    """One neighbour.
 
-    session: the start of its process that counts; messages of earlier ones may still be in the pipes. offered: the one
-    that said hello last. at: the round it is in, as far as it is known. need: the first round it lacks of ours.
-    covered: its checkpoint covers all rounds before; None if it writes none. cursor: the next round to be sent.
-    told: how far this agent's checkpoint reaches, as it was told. inbox: arrays of the current round and the one after
-    it, not more.
+    Attributes
+    ----------
+    outgoing : Edge
+        The edge to it.
+    outbox : Outbox
+        What was sent to it.
+    session : bytes
+        The start of its process that counts; messages of earlier ones may still be under way.
+    offered : bytes
+        The session that sent a handshake last.
+    at : int
+        The round it is in, as far as it is known.
+    need : int
+        The first round of this agent's that it lacks.
+    covered : int or None
+        Its checkpoint covers all rounds before; None if it writes none.
+    cursor : int
+        The next round to be sent.
+    told : int
+        How far this agent's checkpoint reaches, as the neighbour was told.
+    inbox : dict of int to array
+        Arrays of the current round and the one after it, not more.
     """
 
     name: str
@@ -32,7 +91,7 @@ class Peer:
     outbox: Outbox
     session: bytes = b""
     offered: bytes = b""
-    stage: int = STRANGE
+    stage: int = UNKNOWN
     at: int = 0
     need: int = 0
     covered: int | None = None
@@ -40,7 +99,7 @@ class Peer:
     told: int = 0
     waits: bool = False
     heard: float | None = None
-    farewell: str | None = None
+    goodbye: str | None = None
     differences: Differences | None = None
     failure: str = ""
     trouble: str = ""
@@ -49,8 +108,8 @@ class Peer:
     repeats_before: int = 0
     asks_again: bool = False
     tells: bool = False
-    hello_said: float = -math.inf
-    status_said: float = -math.inf
+    handshake_sent: float = -math.inf
+    status_sent: float = -math.inf
     ask_at: float = math.inf
     ask_gap: float = _FIRST_ASK
 
@@ -65,30 +124,30 @@ class Peer:
         return round
 
     def offered_stage(self) -> int:
-        """How far the introduction is with the session that said hello last."""
-        return self.stage if self.offered == self.session else STRANGE
+        """How far the handshake is with the session that sent a handshake last."""
+        return self.stage if self.offered == self.session else UNKNOWN
 
-    def begin(self, message: Message, hello: Hello, round: int) -> None:
+    def begin(self, message: Message, handshake: Handshake, round: int) -> None:
         """It has started, maybe again: it goes on from its own round, with nothing of ours from there on."""
-        if hello.covered is not None and hello.covered > message.round:
-            raise Rejected("a HELLO whose checkpoint is ahead of it")
+        if handshake.covered is not None and handshake.covered > message.round:
+            raise Rejected("a HANDSHAKE whose checkpoint is ahead of it")
         self.session, self.stage = message.session, KNOWN
         self.at = self.need = self.cursor = message.round
-        self.covered, self.told = hello.covered, 0
-        self.differences = self.farewell = None
+        self.covered, self.told = handshake.covered, 0
+        self.differences = self.goodbye = None
         self.repeats_before = max(self.repeats_before, self.lacks(round))
         if message.round < self.outbox.first:
             self.failure = (
-                f"it goes on from round {message.round}, but what was sent to it is kept from round "
+                f"it goes on from round {message.round}, but what was sent to it is cached from round "
                 f"{self.outbox.first} on only ({self._why_forgotten()}); start all agents from the beginning"
             )
         self.forget()
 
     def _why_forgotten(self) -> str:
         if self.outbox.overflowed:
-            return "the limit for what is kept was reached: write checkpoints more often"
+            return "the limit of the cache was reached: write checkpoints more often"
         if self.covered is None:
-            return "it writes no checkpoints, so that nobody keeps more for it"
+            return "it writes no checkpoints, so that no more is cached for it"
         return "it had a later checkpoint, or this agent's own does not hold what it sent before"
 
     def note(self, message: Message) -> None:
@@ -119,7 +178,7 @@ class Peer:
         if message.round >= round and message.round not in self.inbox:
             self.inbox[message.round] = message.content
             # Who has left waits to hear that nothing of it is missing.
-            self.tells |= self.farewell is not None
+            self.tells |= self.goodbye is not None
         elif message.round >= self.repeats_before:
             raise Rejected(f"round {message.round} again, in round {round}")
 
@@ -140,4 +199,4 @@ class Peer:
 
     def served(self) -> bool:
         """Whether it has all that was sent to it, or is not here to take it."""
-        return self.stage == STRANGE or self.farewell is not None or max(self.at, self.need) >= self.outbox.end
+        return self.stage == UNKNOWN or self.goodbye is not None or max(self.at, self.need) >= self.outbox.end

@@ -1,8 +1,9 @@
-"""Rounds of exchanges over links: each says where its agent is, and the first ones are remembered for a restart."""
+"""Rounds of exchanges over links: messages carry positions, and the first are recorded for a restart."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,133 +12,222 @@ from gradslide._support.storage import checkpoint_memory
 from gradslide._support.types import Array
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.links import Judge, Links
-from gradslide.network.peers.message import Place, headed, parted
-from gradslide.network.peers.packing import packed, unpacked
+
+# Links carry finite numbers only. The largest ones stand for the others.
+_INFINITY = float(np.finfo(np.float64).max)
+_NAN = float(np.nextafter(_INFINITY, 0.0))
+
+
+class Purpose(IntEnum):
+    """What an exchange is for."""
+
+    DISCOVERY = 1
+    COMBINATION = 2
+    MAXIMUM = 3
+    SUM = 4
+    SURVEY = 5
+    NORM = 6
+
+
+class Position(NamedTuple):
+    """Where an agent is in the algorithm. All agents are at the same position in the same round, or one went astray.
+
+    Attributes
+    ----------
+    iteration : int
+        The outer iteration, 0 before the first.
+    purpose : Purpose
+        What it exchanges for.
+    piggybacked : int
+        Number of piggybacked reductions.
+    """
+
+    iteration: int
+    purpose: Purpose
+    piggybacked: int
+
+    def __str__(self) -> str:
+        purpose, number = self.purpose.name.lower(), self.piggybacked
+        return f"a {purpose} of outer iteration {self.iteration} with {number} piggybacked reductions"
+
+
+def with_header(position: Position, content: Array) -> Array:
+    """A message: the position, then the content."""
+    return np.concatenate([np.array(position, dtype=np.float64), content])
+
+
+def split_header(message: Array) -> tuple[Position | None, Array]:
+    """The position, None where there is no such position, and the content."""
+    head = message[: len(Position._fields)].tolist()
+    try:
+        iteration, purpose, piggybacked = map(int, head)
+        position = Position(iteration, Purpose(purpose), piggybacked)
+    except ValueError:
+        return None, message
+    return position if list(position) == head else None, message[len(Position._fields) :]
+
+
+def finite(values: Array) -> Array:
+    """The values as numbers that links carry; those at the very end of the range become infinities."""
+    return np.nan_to_num(np.where(np.abs(values) >= _NAN, np.copysign(np.inf, values), values), nan=_NAN)
+
+
+def unlimited(values: Array) -> Array:
+    """The inverse of `finite`."""
+    values = np.where(np.abs(values) == _INFINITY, np.copysign(np.inf, values), values)
+    return np.where(values == _NAN, np.nan, values)
 
 
 class Rounds:
-    """Opens the links when they are first needed.
+    """Exchanges in rounds, over links that `connect` or `resume` opens.
 
-    The opening is what arrived before the first outer iteration. An agent that is started again goes through it once
-    more, while its neighbours are far ahead: then it comes from the checkpoint, nothing is sent, and the links are only
-    opened where the run goes on. checkpoint: where that of this agent is, or is going to be. meet: seconds to wait for
-    neighbours to appear.
+    The setup is what arrived before the first outer iteration. An agent that is started again goes through it once
+    more, while its neighbours are far ahead: its messages then come from the checkpoint, nothing is sent, and the links
+    are only opened where the run goes on.
+
+    Parameters
+    ----------
+    links : Links
+    checkpoint : Path, optional
+        Where the checkpoint of this agent is, or will be.
+    meet : float
+        Seconds to wait for neighbours to appear.
     """
 
     def __init__(self, links: Links, checkpoint: Path | None, meet: float) -> None:
         self._links, self._meet = links, meet
         self._checkpoint = checkpoint
         self._is_open = False
-        self._opening: list[dict[str, Array]] = []
+        self._setup: list[dict[str, Array]] = []
         self._common = 0
-        self._records = checkpoint is not None
+        self._is_recording = checkpoint is not None
         self._replayed: int | None = None
         self._found: dict[str, Any] = {}
-        self._remembered = 0
+        self._saved_round = 0
         if checkpoint is not None and checkpoint.exists():
-            self._found = _network_memory(checkpoint)
+            self._found = _network_state(checkpoint)
             by_name = unpacked(self._found["opening"])
             rounds = range(max((len(each) for each in by_name.values()), default=0))
-            self._opening = [{name: each[round] for name, each in by_name.items()} for round in rounds]
-            self._replayed, self._records = 0, False
+            self._setup = [{name: each[round] for name, each in by_name.items()} for round in rounds]
+            self._replayed, self._is_recording = 0, False
+
+    def connect(self) -> None:
+        """Open the links, unless the setup is replayed: then `resume` does."""
+        if self._replayed is None and not self._is_open:
+            self._is_open = True
+            self._links.open(deadline=self._meet)
 
     def exchange(
-        self, place: Place, content: Mapping[str, Array], sizes: Mapping[str, int] | None = None
+        self, position: Position, content: Mapping[str, Array], sizes: Mapping[str, int] | None = None
     ) -> dict[str, Array]:
-        """One round: what every neighbour says, by name. sizes: of that, where they are known."""
-        judges = {name: self._judge(name, place, None if sizes is None else sizes[name]) for name in content}
+        """One round: what every neighbour sent, by name. sizes: of that, where they are known."""
+        judges = {name: self._judge(name, position, None if sizes is None else sizes[name]) for name in content}
         if self._replayed is None:
-            arrived = self._exchanged({name: headed(place, each) for name, each in content.items()}, judges)
+            received = self._links.exchange({name: with_header(position, v) for name, v in content.items()}, judges)
+            if self._is_recording:
+                self._setup.append(received)
         else:
-            arrived = self._remembered_round(content, self._replayed)
+            received = self._recorded_round(content, self._replayed)
             self._replayed += 1
-            if any(judges[name](message) for name, message in arrived.items()):
+            if any(judges[name](message) for name, message in received.items()):
                 raise self._other_run("a run that is begun in another way")
-        return {name: parted(message)[1] for name, message in arrived.items()}
+        return {name: split_header(message)[1] for name, message in received.items()}
 
-    def _judge(self, name: str, place: Place, size: int | None) -> Judge:
-        """Who is in another place of the algorithm went astray; what is no message of this place is thrown away."""
+    def _judge(self, name: str, position: Position, size: int | None) -> Judge:
+        """Raise where a neighbour is at another position; reject what is no message of this position."""
 
         def judge(message: Array) -> str:
-            there, said = parted(message) if message.ndim == 1 else (None, message)
+            there, said = split_header(message) if message.ndim == 1 else (None, message)
             if message.dtype != np.float64 or there is None:
-                return f"{message.dtype} {message.shape}, which says nothing"
-            if there != place:
-                raise self._astray(name, f"at {there}; this agent is at {place}")
+                return f"{message.dtype} {message.shape}, which is no message"
+            if there != position:
+                raise self._astray(name, f"at {there}; this agent is at {position}")
             return "" if size in (None, said.size) else f"{said.size} numbers instead of {size}"
 
         return judge
 
-    def _exchanged(self, messages: dict[str, Array], judges: dict[str, Judge]) -> dict[str, Array]:
-        if not self._is_open:
-            self._is_open = True
-            self._links.open(deadline=self._meet)
-        arrived = self._links.exchange(messages, judges)
-        if self._records:
-            self._opening.append(arrived)
-        return arrived
-
-    def _remembered_round(self, content: Mapping[str, Array], round: int) -> dict[str, Array]:
-        if round == len(self._opening):
+    def _recorded_round(self, content: Mapping[str, Array], round: int) -> dict[str, Array]:
+        if round == len(self._setup):
             raise self._other_run("a run that does not go on from it")
-        arrived = self._opening[round]
-        if arrived.keys() != content.keys():
-            raise self._other_run(f"other neighbours ({', '.join(arrived)} there)")
-        return arrived
+        received = self._setup[round]
+        if received.keys() != content.keys():
+            raise self._other_run(f"other neighbours ({', '.join(received)} there)")
+        return received
 
     def _astray(self, name: str, where: str) -> Exception:
         if self._replayed is not None:
             return self._other_run("a run that is begun in another way")
-        reason = f"it is in another place of the algorithm: {where}"
+        reason = f"it is at another position in the algorithm: {where}"
         return PeerError(name, self._links.round, f"{reason}; give all agents the same method, size and release")
 
     def _other_run(self, got: str) -> InputError:
         remedy = "give solve the same method and that checkpoint, or remove the file"
         return InputError(f"a run must go on from {self._checkpoint} as it was begun", got, remedy)
 
-    def is_common_so_far(self) -> None:
-        """What arrived until now is part of the opening of every run over these links."""
-        self._common = len(self._opening) if self._replayed is None else self._replayed
+    def mark_common(self) -> None:
+        """What arrived until now is part of the setup of every run over these links."""
+        self._common = len(self._setup) if self._replayed is None else self._replayed
 
     def begin(self) -> None:
-        """A new run: its opening begins."""
+        """Begin a new run, with its setup."""
         if self._replayed is None:
-            del self._opening[self._common :]
-            self._records = self._checkpoint is not None
+            del self._setup[self._common :]
+            self._is_recording = self._checkpoint is not None
 
-    def end_opening(self) -> None:
-        self._records = False
+    def end_setup(self) -> None:
+        self._is_recording = False
 
-    def memory(self) -> dict[str, Any]:
+    def checkpoint(self) -> dict[str, Any]:
         rule, remedy = "the network must know where the checkpoint is", "give Peers(checkpoint=...) the path, too"
         require(self._checkpoint is not None, rule, "none", remedy)
-        self.end_opening()
+        self.end_setup()
         if self._replayed is not None:
             return {name: self._found[name] for name in ("round", "opening", "kept")}
-        names = self._opening[0] if self._opening else ()
-        opening = {name: {round: each[name] for round, each in enumerate(self._opening)} for name in names}
-        self._remembered = self._links.round
-        return {"round": self._remembered, "opening": packed(opening), "kept": packed(self._links.kept())}
+        names = self._setup[0] if self._setup else ()
+        setup = {name: {round: each[name] for round, each in enumerate(self._setup)} for name in names}
+        self._saved_round = self._links.round
+        return {"round": self._saved_round, "opening": packed(setup), "kept": packed(self._links.cached())}
 
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        """Go on from the round where a memory was taken."""
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Open the links, and go on from the round of a checkpoint."""
         rule = "a run among peers goes on from a checkpoint that was there when its network was made"
         require(self._replayed is not None, rule, "a later one", "make a new network, or give another path")
         self._replayed, self._is_open = None, True
-        self._links.open(memory["round"], kept=unpacked(memory["kept"]), deadline=self._meet)
+        self._links.open(state["round"], cached=unpacked(state["kept"]), deadline=self._meet)
 
-    def saved(self) -> None:
-        """The last memory is on disk."""
-        self._links.checkpointed(self._remembered)
+    def checkpointed(self) -> None:
+        """The last checkpoint is on disk."""
+        self._links.checkpointed(self._saved_round)
 
     def close(self, reason: str) -> None:
         self._links.close(reason)
 
 
-def _network_memory(checkpoint: Path) -> dict[str, Any]:
-    """What this network gave as its memory when the checkpoint was written."""
-    memory = checkpoint_memory(checkpoint)
-    found = memory.get("environment", memory.get("setting"))["network"]
+def _network_state(checkpoint: Path) -> dict[str, Any]:
+    """What `PeersSession.checkpoint` returned when the checkpoint was written."""
+    state = checkpoint_memory(checkpoint)
+    found = state.get("environment", state.get("setting"))["network"]
     rule = f"checkpoint {checkpoint} must be one of an agent among peers"
     require(isinstance(found, dict) and "opening" in found, rule, "that of another network", "give another path")
     return dict(found)
+
+
+def packed(messages: Mapping[str, Mapping[int, Array]]) -> list[tuple[str, Array, Array, Array]]:
+    """name -> round -> flat float64 array, as one entry per name: rounds, lengths, and all numbers in a row."""
+    return [
+        (
+            name,
+            np.array(list(each), dtype=np.int64),
+            np.array([array.size for array in each.values()], dtype=np.int64),
+            np.concatenate([np.zeros(0), *each.values()]),
+        )
+        for name, each in messages.items()
+    ]
+
+
+def unpacked(entries: Iterable[Any]) -> dict[str, dict[int, Array]]:
+    """The inverse of `packed`."""
+    return {
+        name: dict(zip(rounds.tolist(), np.split(numbers, np.cumsum(lengths)[:-1]), strict=True)) if len(rounds) else {}
+        for name, rounds, lengths, numbers in entries
+    }

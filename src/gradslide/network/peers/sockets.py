@@ -1,4 +1,4 @@
-"""The sockets of one agent: one where neighbours dial in, and one to each neighbour that can be dialled."""
+"""The sockets of one agent: one that neighbours connect to, and one to each neighbour that has an address."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from gradslide._support.errors import InputError
-from gradslide.network.peers.gate import DOMAIN, Gate
+from gradslide.network.peers.authenticator import DOMAIN, Authenticator
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.neighbour import Neighbour
 
@@ -33,10 +33,20 @@ class Arrival:
 class Sockets:
     """Sends to and receives from neighbours by name. Belongs to the one thread that made it.
 
-    Who sent a frame is known from the key of the connection alone: libzmq attaches the gate's user id to what comes in
-    at the listening socket, and a dialled socket knows the one server key that can answer.
+    The sender of a frame is known from the key of the connection alone: libzmq attaches the authenticator's user id to
+    what comes in at the listening socket, and a dialled socket knows the one server key that can answer.
 
-    trouble(name, reason): something is wrong with connections of a neighbour, or (None) of somebody unknown.
+    Parameters
+    ----------
+    own, listen, neighbours
+        As of `Links`.
+    size_limit : int
+        Bytes of one array.
+    patience : float
+        Seconds after which a connection that does not answer counts as broken.
+    trouble : callable
+        Called with a name and a reason when something is wrong with connections of a neighbour, or of an unknown sender
+        (None).
     """
 
     def __init__(
@@ -60,13 +70,13 @@ class Sockets:
         self._took: dict[str, float] = {}
         self._context = zmq.Context()
         self._poller = zmq.Poller()
-        self._bell_address = f"inproc://bell-{id(self)}"
-        self._bell = self._context.socket(zmq.PULL)
-        self._bell.bind(self._bell_address)
+        self._wakeup_address = f"inproc://wakeup-{id(self)}"
+        self._wakeup = self._context.socket(zmq.PULL)
+        self._wakeup.bind(self._wakeup_address)
         self._names = {neighbour.public_key: neighbour.name for neighbour in neighbours}
-        self._gate = Gate(self._context, self._names, lambda reason: trouble(None, reason))
+        self._authenticator = Authenticator(self._context, self._names, lambda reason: trouble(None, reason))
         self._listening: tuple[_Socket, _Socket] | None = None
-        for socket in (self._bell, self._gate.socket):
+        for socket in (self._wakeup, self._authenticator.socket):
             self._poller.register(socket, zmq.POLLIN)
         try:
             if listen is not None:
@@ -77,11 +87,11 @@ class Sockets:
             self.close()
             raise
 
-    def bell(self) -> _Socket:
+    def wakeup(self) -> _Socket:
         """A socket for another thread: sending anything there ends `poll`."""
         socket = self._context.socket(zmq.PUSH)
         socket.linger = 0
-        socket.connect(self._bell_address)
+        socket.connect(self._wakeup_address)
         return socket
 
     def dial(self, name: str) -> None:
@@ -106,11 +116,11 @@ class Sockets:
                 self.dial(name)
 
     def poll(self, seconds: float) -> None:
-        """Wait until something arrives, or the bell is rung, or time is up; and let neighbours in."""
+        """Wait until something arrives, or a wakeup comes, or time is up; and let neighbours in."""
         self._poller.poll(max(0, int(1000 * seconds)))
-        self._gate.answer()
-        while self._bell.poll(0):
-            self._bell.recv()
+        self._authenticator.answer()
+        while self._wakeup.poll(0):
+            self._wakeup.recv()
         if self._listening is not None:
             self._look_at(self._listening[1], None)
         for name, (_, monitor) in self._dialled.items():
@@ -160,7 +170,7 @@ class Sockets:
         socket.router_mandatory = 1
         socket.curve_server = 1
         socket.zap_domain = DOMAIN
-        socket.zap_enforce_domain = 1  # without its gate the socket would let anyone in
+        socket.zap_enforce_domain = 1  # without its authenticator the socket would let anyone in
         watched = self._watched(socket, _FAILURES)
         try:
             socket.bind(address)
@@ -214,8 +224,8 @@ class Sockets:
             socket.disable_monitor()
             monitor.close(0)
             socket.close()
-        self._bell.close(0)
-        self._gate.close()
+        self._wakeup.close(0)
+        self._authenticator.close()
         self._context.term()
 
 

@@ -30,10 +30,13 @@ HEADER_SIZE = _HEADER.size
 
 
 class Kind(IntEnum):
-    """HELLO introduces, DATA is one array of one round, STATUS tells where the sender is and what it lacks, ACK that
-    its checkpoint covers all rounds before, BYE that it leaves."""
+    """Kinds of messages.
 
-    HELLO = 1
+    HANDSHAKE opens a session, DATA is one array of one round, STATUS tells where the sender is and what it lacks, ACK
+    that its checkpoint covers all rounds before, BYE that it leaves.
+    """
+
+    HANDSHAKE = 1
     DATA = 2
     STATUS = 3
     ACK = 4
@@ -102,7 +105,7 @@ def encode(message: Message, edge: Edge) -> bytes:
 
 
 def decode(frame: bytes | memoryview, edge: Edge, size_limit: int) -> Message:
-    """The message, if it is perfect and of this edge; Rejected otherwise. A hello may be of another run: it says which.
+    """Decode a message of this edge; Rejected unless it is perfect. A handshake may be of another run: it says which.
 
     The checksum finds damage; that nobody else wrote the message is for the encryption to know.
     """
@@ -122,7 +125,7 @@ def decode(frame: bytes | memoryview, edge: Edge, size_limit: int) -> Message:
     kind = Kind(kind)
     run, sender, receiver, session = names
     _require((sender, receiver) == (edge.sender, edge.receiver), f"a {kind.name} of another edge")
-    _require(run == edge.run or kind is Kind.HELLO, f"a {kind.name} of another run or other settings")
+    _require(run == edge.run or kind is Kind.HANDSHAKE, f"a {kind.name} of another run or other settings")
     _require(flags <= _MOST_FLAGS, f"unknown flags {flags}")
     _require(max(round, need) < ROUND_LIMIT, "a round beyond all rounds")
     if kind is Kind.DATA:
@@ -150,7 +153,7 @@ def _array(payload: memoryview, code: int, ndim: int, sizes: tuple[int, int]) ->
 
 
 def _text(payload: memoryview, kind: Kind) -> str:
-    most = TEXT_LIMIT if kind in (Kind.HELLO, Kind.BYE) else 0
+    most = TEXT_LIMIT if kind in (Kind.HANDSHAKE, Kind.BYE) else 0
     _require(len(payload) <= most, f"a {kind.name} of {len(payload)} bytes")
     try:
         return bytes(payload).decode()

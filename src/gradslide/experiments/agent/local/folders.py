@@ -19,7 +19,7 @@ from gradslide.experiments.spec import VERSION, Spec
 from gradslide.graphs.graph import Graph
 from gradslide.losses import Loss
 from gradslide.network.peers.keys import make_key_pair
-from gradslide.network.peers.ports import free_addresses
+from gradslide.network.peers.neighbour import free_addresses
 
 FILE = "AGENT.toml"
 RESULTS = "results"

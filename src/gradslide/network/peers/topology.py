@@ -1,6 +1,10 @@
-"""How agents that know their neighbours come to know the graph: each floods its links, as pairs of public keys."""
+"""What an agent knows of the network: the graph, which all agents discover together, and its place in it.
+
+In the discovery each agent floods its links, as pairs of public keys.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,14 +14,58 @@ from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 from gradslide.graphs.distances import eccentricities
 from gradslide.graphs.graph import Graph
+from gradslide.network.peers.collectives import AllGather, Flood, Tree, TreeSum
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import raw
+from gradslide.network.protocol import Reduction
 
 # A key is 32 bytes: eight numbers that every float64 holds exactly.
 _WORDS = 8
 _SHOWN = 12
 
 Link = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The graph and one agent's place in it.
+
+    Attributes
+    ----------
+    graph : Graph
+    tree : Tree
+        For sums and broadcasts.
+    own : int
+        The number of this agent.
+    names : mapping of int to str
+        What this agent calls its neighbours, by number.
+    keys : tuple of str
+        The public keys of all agents, which are numbered in their order.
+    """
+
+    graph: Graph
+    tree: Tree
+    own: int
+    names: Mapping[int, str]
+    keys: tuple[str, ...]
+
+    def rounds(self, reduction: Reduction) -> int:
+        """Exchanges after which all agents know a reduction."""
+        return 2 * self.tree.height if reduction == "sum" else self.graph.diameter_bound
+
+    def reduction(self, values: Array, reduction: Reduction, step: int = 0) -> Flood | TreeSum:
+        """Reduce the flat values of all agents."""
+        if reduction == "sum":
+            return TreeSum(self.tree, self.own, values, step)
+        return Flood(values, self.rounds(reduction), step)
+
+    def broadcast(self, values: Array) -> TreeSum:
+        """Send the root's values to all others, whose own tell how many."""
+        return TreeSum(self.tree, self.own, values, self.tree.height)
+
+    def all_gather(self, row: Array) -> AllGather:
+        """Send the rows of all agents to all."""
+        return AllGather(self.graph, self.own, row)
 
 
 class Discovered(NamedTuple):
@@ -30,7 +78,24 @@ class Discovered(NamedTuple):
 def discover(
     own: str, neighbours: Iterable[str], diameter: int, exchange: Callable[[Array], Mapping[str, Array]]
 ) -> Discovered:
-    """own, neighbours: public keys. exchange: tells all neighbours the same, and gives what they tell, by name."""
+    """Learn the graph in `diameter` exchanges.
+
+    Parameters
+    ----------
+    own : str
+        The public key of this agent.
+    neighbours : iterable of str
+        The public keys of its neighbours.
+    diameter : int
+        A bound on the number of hops between any two agents.
+    exchange : callable
+        Sends one array to all neighbours, and returns what they sent, by name.
+
+    Raises
+    ------
+    InputError
+        If the bound is too small, or a link is named by one of its ends only.
+    """
     fresh = {(own, key) for key in neighbours}
     known = set(fresh)
     for round in range(diameter):
@@ -47,7 +112,7 @@ def _checked(links: set[Link], diameter: int) -> Discovered:
     remedy = "give all agents a larger one, or check who should be whose neighbour"
     heard = {one for one, _ in links}
     silent = {other for _, other in links} - heard
-    require(not silent, rule, f"no word from {_named(silent)}", remedy)
+    require(not silent, rule, f"nothing from {_named(silent)}", remedy)
     for one, other in sorted(links):
         if (other, one) not in links:
             got = f"{_short(one)} names {_short(other)}, which does not name it"

@@ -13,7 +13,7 @@ from typing import NoReturn
 from mpi4py import MPI
 
 from gradslide._support.errors import InputError
-from gradslide.network.mpi.watch_hub import kill
+from gradslide.network.mpi.hub import kill
 
 # A launcher that sees one process end may kill the rest: this long, in seconds, for all to write what they have to.
 LAG = 0.5

@@ -1,4 +1,4 @@
-"""The thread that owns the sockets: it greets, sends, answers and repeats while the agent computes."""
+"""The thread that owns the sockets: it shakes hands, sends, answers and repeats while the agent computes."""
 
 import os
 import threading
@@ -7,26 +7,40 @@ from contextlib import suppress
 
 import zmq
 
-from gradslide.network.peers.complaints import Complaints
 from gradslide.network.peers.errors import describe
-from gradslide.network.peers.hello import Hello, read_hello
-from gradslide.network.peers.peer import AGAIN, KNOWN, MUTUAL, STRANGE, WAITING, Peer
+from gradslide.network.peers.handshake import Handshake, read_handshake
+from gradslide.network.peers.peer import AGAIN, KNOWN, MUTUAL, UNKNOWN, WAITING, Peer
+from gradslide.network.peers.rejection_log import RejectionLog
 from gradslide.network.peers.sockets import Arrival, Sockets
 from gradslide.network.peers.wire import SESSION_SIZE, Kind, Message, Rejected, decode, encode
 
-_HELLO_EVERY, _STATUS_EVERY, _ASK_EVERY, _BYE_EVERY = 0.2, 1.0, 0.25, 0.5
+_HANDSHAKE_EVERY, _STATUS_EVERY, _ASK_EVERY, _BYE_EVERY = 0.2, 1.0, 0.25, 0.5
 _POLL = 0.1
 
 
-class Engine:
-    """Everything here is guarded by `changed`, which is notified whenever a neighbour said something.
+class IOThread:
+    """Sends and receives while the agent computes.
 
-    round: the agent's round. waiting: whether it waits for arrays of that round. covered: its checkpoint covers all
-    rounds before; None if it writes none. error: what ended the thread, if anything did.
+    Everything here is guarded by `changed`, which is notified whenever something arrived from a neighbour.
+
+    Attributes
+    ----------
+    changed : threading.Condition
+    peers : dict of str to Peer
+    round : int
+        The agent's round.
+    waiting : bool
+        Whether it waits for arrays of that round.
+    covered : int or None
+        Its checkpoint covers all rounds before; None if it writes none.
+    goodbye : str or None
+        Why the agent leaves, "" if all went well; None as long as it does not.
+    error : BaseException or None
+        What ended the thread, if anything did.
     """
 
     def __init__(
-        self, peers: dict[str, Peer], run_id: str, settings: dict[str, str], size_limit: int, complaints: Complaints
+        self, peers: dict[str, Peer], run_id: str, settings: dict[str, str], size_limit: int, rejections: RejectionLog
     ) -> None:
         self.changed = threading.Condition()
         self.peers = peers
@@ -35,42 +49,42 @@ class Engine:
         self.covered: int | None = None
         self.goodbye: str | None = None
         self.error: BaseException | None = None
-        self.complaints = complaints
+        self.rejections = rejections
         self._settings = settings
         self._run_id = run_id
         self._size_limit = size_limit
         self._session = os.urandom(SESSION_SIZE)
         self._ending = False
         self._sockets: Sockets
-        self._bell: zmq.Socket[bytes]
+        self._wakeup: zmq.Socket[bytes]
         self._thread = threading.Thread(target=self._run, name="gradslide-peers", daemon=True)
 
     def start(self, sockets: Sockets) -> None:
         """Take over the sockets and begin."""
-        self._sockets, self._bell = sockets, sockets.bell()
+        self._sockets, self._wakeup = sockets, sockets.wakeup()
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread and close the sockets."""
         with self.changed:
             self._ending = True
-            self.ring()
+            self.wake()
         self._thread.join()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """There is something to do. Call it with the lock held."""
-        if not self._bell.closed:
-            with suppress(zmq.Again):  # it was rung often enough
-                self._bell.send(b"", zmq.DONTWAIT)
+        if not self._wakeup.closed:
+            with suppress(zmq.Again):  # it was woken often enough
+                self._wakeup.send(b"", zmq.DONTWAIT)
 
     def array_frame(self, peer: Peer, round: int, array: object) -> bytes:
-        """An array of a round as it is sent, and kept."""
+        """An array of a round as it is sent and cached."""
         return encode(Message(Kind.DATA, self._session, round, content=array), peer.outgoing)
 
     def report(self, name: str | None, reason: str) -> None:
         """Something was rejected: log it, and remember it for the error that it may lead to."""
         with self.changed:
-            self.complaints.add(f"neighbour {name}" if name else Complaints.STRANGERS, reason)
+            self.rejections.add(f"neighbour {name}" if name else RejectionLog.UNKNOWN, reason)
             if name:
                 self.peers[name].trouble = reason
 
@@ -85,16 +99,16 @@ class Engine:
                     self.changed.notify_all()
             with self.changed:
                 for peer in self.peers.values():
-                    if peer.stage != STRANGE:
-                        self._say(peer, Kind.BYE, self.round, content=self.goodbye or "")
+                    if peer.stage != UNKNOWN:
+                        self._send(peer, Kind.BYE, self.round, content=self.goodbye or "")
                     elif peer.differences:
-                        self._say_hello(peer, time.monotonic())
+                        self._send_handshake(peer, time.monotonic())
         except BaseException as error:
             self.error = error
         finally:
             with self.changed:
-                self.complaints.close()
-                self._bell.close()
+                self.rejections.close()
+                self._wakeup.close()
                 self.changed.notify_all()
             self._sockets.close()
 
@@ -102,11 +116,11 @@ class Engine:
         peer, now = self.peers[arrival.name], time.monotonic()
         try:
             message = decode(arrival.frame, peer.incoming, self._size_limit)
-            if message.kind is Kind.HELLO:
+            if message.kind is Kind.HANDSHAKE:
                 new = self._sockets.adopt(arrival)
-                self._greet(peer, message, read_hello(message.content), now)
-            elif peer.stage == STRANGE:
-                # It takes this agent for the one before its restart: the hello goes back the way this came.
+                self._answer_handshake(peer, message, read_handshake(message.content), now)
+            elif peer.stage == UNKNOWN:
+                # It takes this agent for the one before its restart: the handshake goes back the way this came.
                 self._sockets.adopt(arrival)
                 return
             else:
@@ -120,28 +134,28 @@ class Engine:
         except Rejected as rejected:
             self.report(peer.name, str(rejected))
 
-    def _greet(self, peer: Peer, message: Message, hello: Hello, now: float) -> None:
+    def _answer_handshake(self, peer: Peer, message: Message, handshake: Handshake, now: float) -> None:
         peer.offered = message.session
-        differences = self._hello(peer).differences(hello)
+        differences = self._handshake(peer).differences(handshake)
         if differences:
             if peer.differences != differences:
                 self.report(peer.name, describe(differences))
             peer.differences = differences
-        elif hello.echo == self._session:
+        elif handshake.echo == self._session:
             if message.session != peer.session:
-                peer.begin(message, hello, self.round)
+                peer.begin(message, handshake, self.round)
             if message.flags >= KNOWN:
                 peer.stage = MUTUAL
-        if message.flags < MUTUAL and (not differences or now - peer.hello_said >= _HELLO_EVERY):
-            self._say_hello(peer, now)
+        if message.flags < MUTUAL and (not differences or now - peer.handshake_sent >= _HANDSHAKE_EVERY):
+            self._send_handshake(peer, now)
 
     def _require_session(self, peer: Peer, message: Message, now: float) -> None:
-        """A neighbour whose session was taken for over introduces itself again."""
+        """A neighbour whose session was taken for over shakes hands again."""
         if message.session == peer.session:
             return
         peer.offered = message.session
-        if now - peer.hello_said >= _HELLO_EVERY:
-            self._say_hello(peer, now)
+        if now - peer.handshake_sent >= _HANDSHAKE_EVERY:
+            self._send_handshake(peer, now)
         raise Rejected(f"a {message.kind.name} of another start of its process")
 
     def _react(self, peer: Peer, message: Message) -> None:
@@ -151,60 +165,60 @@ class Engine:
             peer.acknowledge(message.round)
         elif message.kind is Kind.STATUS:
             peer.note(message)
-            peer.farewell = None
+            peer.goodbye = None
         else:
             peer.note(message)
             # Two that leave would answer each other forever.
-            peer.tells |= peer.farewell is None or self.goodbye is None
-            peer.farewell = message.content
+            peer.tells |= peer.goodbye is None or self.goodbye is None
+            peer.goodbye = message.content
 
     def _tick(self) -> None:
         now = time.monotonic()
         for peer in self.peers.values():
             if peer.stage < MUTUAL:
-                if now - peer.hello_said >= _HELLO_EVERY:
-                    self._say_hello(peer, now)
+                if now - peer.handshake_sent >= _HANDSHAKE_EVERY:
+                    self._send_handshake(peer, now)
                 continue
             if self._awaits(peer):
                 peer.ask_if_due(now)
             while (frame := peer.due()) is not None and self._sockets.send(peer.name, frame):
                 peer.cursor += 1
             self._acknowledge(peer)
-            self._say_status(peer, now)
+            self._send_status(peer, now)
         self._sockets.mend()
-        self.complaints.tick()
+        self.rejections.tick()
 
     def _awaits(self, peer: Peer) -> bool:
         return self.waiting and self.round not in peer.inbox
 
-    def _hello(self, peer: Peer) -> Hello:
-        return Hello(self._run_id, self._settings, peer.offered, self.covered)
+    def _handshake(self, peer: Peer) -> Handshake:
+        return Handshake(self._run_id, self._settings, peer.offered, self.covered)
 
-    def _say_hello(self, peer: Peer, now: float) -> None:
-        if self._say(peer, Kind.HELLO, self.round, peer.offered_stage(), self._hello(peer).text()):
-            peer.hello_said = now
+    def _send_handshake(self, peer: Peer, now: float) -> None:
+        if self._send(peer, Kind.HANDSHAKE, self.round, peer.offered_stage(), self._handshake(peer).text()):
+            peer.handshake_sent = now
 
-    def _say_status(self, peer: Peer, now: float) -> None:
-        since = now - peer.status_said
+    def _send_status(self, peer: Peer, now: float) -> None:
+        since = now - peer.status_sent
         every = _STATUS_EVERY if self.goodbye is None else _BYE_EVERY
         if not (peer.tells or since >= every or (peer.asks_again and since >= _ASK_EVERY)):
             return
-        peer.status_said = now
+        peer.status_sent = now
         flags = WAITING * self.waiting | AGAIN * peer.asks_again
         if self.goodbye is None:
-            said = self._say(peer, Kind.STATUS, self.round, flags)
+            sent = self._send(peer, Kind.STATUS, self.round, flags)
         else:
-            said = self._say(peer, Kind.BYE, self.round, content=self.goodbye)
-        if said:
+            sent = self._send(peer, Kind.BYE, self.round, content=self.goodbye)
+        if sent:
             if peer.asks_again:
                 peer.repeats_before = max(peer.repeats_before, peer.lacks(self.round) + 2)
             peer.tells = peer.asks_again = False
 
     def _acknowledge(self, peer: Peer) -> None:
-        if self.covered is not None and peer.told < self.covered and self._say(peer, Kind.ACK, self.covered):
+        if self.covered is not None and peer.told < self.covered and self._send(peer, Kind.ACK, self.covered):
             peer.told = self.covered
 
-    def _say(self, peer: Peer, kind: Kind, round: int, flags: int = 0, content: str = "") -> bool:
+    def _send(self, peer: Peer, kind: Kind, round: int, flags: int = 0, content: str = "") -> bool:
         need = 0 if kind is Kind.ACK else peer.lacks(self.round)
         message = Message(kind, self._session, round, need, flags, content)
         return self._sockets.send(peer.name, encode(message, peer.outgoing))

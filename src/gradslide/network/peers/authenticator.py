@@ -1,4 +1,4 @@
-"""The gate of an agent: only neighbours' keys are let in (ZAP, https://rfc.zeromq.org/spec/27)."""
+"""The authenticator of an agent: it admits neighbours' keys only (ZAP, https://rfc.zeromq.org/spec/27)."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,9 +11,20 @@ _ADDRESS, _VERSION = "inproc://zeromq.zap.01", b"1.0"
 _FRAMES = 9  # routing id, empty, version, request, domain, address, identity, mechanism, key
 
 
-class Gate:
-    """Answers libzmq's question for each new connection. allowed: public keys. The key becomes the user id, which
-    libzmq attaches to every message of that connection, and which the other side cannot choose."""
+class Authenticator:
+    """Answers libzmq's request for each new connection.
+
+    The key becomes the user id, which libzmq attaches to every message of that connection, and which the other side
+    cannot choose.
+
+    Parameters
+    ----------
+    context : zmq.Context
+    allowed : iterable of str
+        The public keys that are admitted.
+    refused : callable
+        Called with the reason for each connection that is not.
+    """
 
     def __init__(
         self, context: "zmq.Context[zmq.Socket[bytes]]", allowed: Iterable[str], refused: Callable[[str], None]
@@ -25,20 +36,20 @@ class Gate:
         self.socket.bind(_ADDRESS)
 
     def answer(self) -> None:
-        """Answer all questions that wait."""
+        """Answer all waiting requests."""
         while self.socket.poll(0):
             frames = self.socket.recv_multipart()
             if len(frames) < 4:
                 continue
             user, reason = self._judge(frames)
-            verdict = b"200" if user else b"400"
-            reply = [*frames[:2], _VERSION, frames[3], verdict, reason.encode(), user.encode(), b""]
+            status = b"200" if user else b"400"
+            reply = [*frames[:2], _VERSION, frames[3], status, reason.encode(), user.encode(), b""]
             self.socket.send_multipart(reply, zmq.DONTWAIT)
             if not user:
                 self._refused(reason)
 
     def _judge(self, frames: list[bytes]) -> tuple[str, str]:
-        """The user id, empty for who stays outside, and the reason."""
+        """The user id, empty for a connection that is refused, and the reason."""
         if len(frames) != _FRAMES or frames[2] != _VERSION or frames[4] != DOMAIN:
             return "", "a connection without a key"
         mechanism, key = frames[7:]

@@ -1,4 +1,4 @@
-"""What neighbours tell each other first: which run, with which settings, and who they take each other for."""
+"""The handshake of neighbours: which run, with which settings, and which session of the other it answers."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,19 @@ _MOST_SETTINGS = 256
 
 
 @dataclass(frozen=True)
-class Hello:
-    """run, settings: what both must have alike. echo: the session of the other that this one answers, or nothing yet.
-    covered: its checkpoint covers all rounds before; None if it writes none."""
+class Handshake:
+    """What an agent tells a neighbour before anything else.
+
+    Attributes
+    ----------
+    run : str
+    settings : mapping of str to str
+        What both must have in common.
+    echo : bytes
+        The session of the other that this one answers, or nothing yet.
+    covered : int or None
+        Its checkpoint covers all rounds before; None if it writes none.
+    """
 
     run: str
     settings: Mapping[str, str]
@@ -24,15 +34,15 @@ class Hello:
         parts = {"run": self.run, "settings": dict(self.settings), "echo": self.echo.hex(), "covered": self.covered}
         return json.dumps(parts)
 
-    def differences(self, there: "Hello") -> dict[str, tuple[str | None, str | None]]:
-        """What both should have alike and have not: name -> (here, there)."""
-        ours, theirs = ({"run id": hello.run, **hello.settings} for hello in (self, there))
+    def differences(self, there: "Handshake") -> dict[str, tuple[str | None, str | None]]:
+        """What both should have in common and have not: name -> (here, there)."""
+        ours, theirs = ({"run id": each.run, **each.settings} for each in (self, there))
         names = {**ours, **theirs}
         return {name: (ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)}
 
 
-def read_hello(text: str) -> Hello:
-    """The hello in a text; Rejected if it is not perfect."""
+def read_handshake(text: str) -> Handshake:
+    """The handshake in a text; Rejected if it is not perfect."""
     try:
         parts = json.loads(text)
         run, settings, echo, covered = (parts.pop(name) for name in ("run", "settings", "echo", "covered"))
@@ -50,15 +60,15 @@ def read_hello(text: str) -> Hello:
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         perfect = False
     if not perfect:
-        raise Rejected("a HELLO that cannot be read")
-    return Hello(run, settings, echo, covered)
+        raise Rejected("a HANDSHAKE that cannot be read")
+    return Handshake(run, settings, echo, covered)
 
 
-def require_sayable(run_id: str, settings: Mapping[str, str]) -> None:
-    """Refuse settings that are no texts, or too many for a hello."""
+def require_transmittable(run_id: str, settings: Mapping[str, str]) -> None:
+    """Refuse settings that are no texts, or too many for a handshake."""
     remedy = "give short texts; a hash for what is long"
     texts = isinstance(run_id, str) and all(isinstance(part, str) for pair in settings.items() for part in pair)
     require(texts, "the run id and the settings must be texts", settings, remedy)
-    size = len(Hello(run_id, settings).text())
+    size = len(Handshake(run_id, settings).text())
     fits = size <= TEXT_LIMIT - 256 and len(settings) <= _MOST_SETTINGS
     require(fits, f"settings must fit into {TEXT_LIMIT} bytes", f"{len(settings)} settings, {size} bytes", remedy)

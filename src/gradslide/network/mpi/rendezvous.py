@@ -1,4 +1,4 @@
-"""How the ranks of the watchdog meet: rank 0 starts the hub and tells all others over MPI where it is."""
+"""The rendezvous of the ranks with the hub of the watchdog, which rank 0 starts and announces over MPI."""
 
 import array
 import json
@@ -15,22 +15,33 @@ from pathlib import Path
 from mpi4py import MPI
 
 from gradslide._support.errors import InputError
-from gradslide.network.mpi import watch_hub
-from gradslide.network.mpi.watch_hub import Wire, open_board
+from gradslide.network.mpi import hub as hub_program
+from gradslide.network.mpi.hub import Wire, open_board
 
 _CONNECT = 5.0
 _SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """wire: to the hub. board: where this rank notes its round, at `slot`. places: host and process of each rank.
-    hub: its process, on rank 0."""
+class Rendezvous:
+    """One rank's connection with the hub.
+
+    Attributes
+    ----------
+    wire : Wire
+        To the hub.
+    board : memoryview or array
+        Where this rank notes its round, at `slot`.
+    processes : list of (str, int)
+        Host and process id of each rank.
+    hub : subprocess.Popen or None
+        The hub's process, on rank 0.
+    """
 
     wire: Wire
     board: "memoryview | array.array[int]"
     slot: int
-    places: list[tuple[str, int]]
+    processes: list[tuple[str, int]]
     hub: "subprocess.Popen[str] | None"
 
 
@@ -42,21 +53,21 @@ class _Invitation:
     board: str
 
 
-def meet(comm: MPI.Comm, timeout: float, beat: float) -> Meeting:
+def meet(comm: MPI.Comm, timeout: float, beat: float) -> Rendezvous:
     """Connect all ranks with the hub. Collective; raises on all ranks alike."""
     rank = comm.Get_rank()
-    places: list[tuple[str, int]] = comm.allgather((_host(), os.getpid()))
+    processes: list[tuple[str, int]] = comm.allgather((_host(), os.getpid()))
     hub = invitation = None
     if rank == 0:
-        hub, invitation = _invite(places, timeout, beat)
+        hub, invitation = _invite(processes, timeout, beat)
     invitation = comm.bcast(invitation, root=0)
-    board, slot = _board(invitation, rank, places)
+    board, slot = _board(invitation, rank, processes)
     wire = _join(invitation, rank, shared=slot == rank and isinstance(board, memoryview))
     cut_off = [number for number, joined in enumerate(comm.allgather(wire is not None)) if not joined]
     if rank == 0:
         os.unlink(invitation.board)
     if wire is not None and not cut_off:
-        return Meeting(wire, board, slot, places, hub)
+        return Rendezvous(wire, board, slot, processes, hub)
     if wire is not None:
         wire.socket.close()
     if hub is not None:
@@ -78,9 +89,11 @@ def _host() -> str:
     return " ".join(parts)
 
 
-def _invite(places: list[tuple[str, int]], timeout: float, beat: float) -> tuple["subprocess.Popen[str]", _Invitation]:
-    host, size = places[0][0], len(places)
-    alone = all(other == host for other, _ in places)
+def _invite(
+    processes: list[tuple[str, int]], timeout: float, beat: float
+) -> tuple["subprocess.Popen[str]", _Invitation]:
+    host, size = processes[0][0], len(processes)
+    alone = all(other == host for other, _ in processes)
     addresses = ["127.0.0.1"] if alone else _outer_addresses()
     token = secrets.token_hex(16)
     handle, board = tempfile.mkstemp(prefix="gradslide-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
@@ -93,11 +106,11 @@ def _invite(places: list[tuple[str, int]], timeout: float, beat: float) -> tuple
         "timeout": timeout,
         "beat": beat,
         "board": board,
-        "pids": {rank: pid for rank, (other, pid) in enumerate(places) if other == host},
+        "pids": {rank: pid for rank, (other, pid) in enumerate(processes) if other == host},
     }
     # A session of its own: launchers kill the process groups of ranks.
     hub = subprocess.Popen(
-        [sys.executable, "-I", "-S", watch_hub.__file__],
+        [sys.executable, "-I", "-S", hub_program.__file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -126,11 +139,11 @@ def _outer_addresses() -> list[str]:
 
 
 def _board(
-    invitation: _Invitation, rank: int, places: list[tuple[str, int]]
+    invitation: _Invitation, rank: int, processes: list[tuple[str, int]]
 ) -> "tuple[memoryview | array.array[int], int]":
-    if places[rank][0] == places[0][0]:
+    if processes[rank][0] == processes[0][0]:
         with suppress(OSError):
-            return open_board(invitation.board, len(places)), rank
+            return open_board(invitation.board, len(processes)), rank
     return array.array("q", [0]), 0
 
 

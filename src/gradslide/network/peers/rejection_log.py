@@ -1,4 +1,4 @@
-"""What was rejected, in the log: each once, but a flood as its number."""
+"""The log of rejected messages and connections: each on a line, but a flood of them as a number."""
 
 import logging
 import time
@@ -10,15 +10,15 @@ _AT_ONCE, _EVERY_SECONDS = 20, 60.0
 @dataclass
 class _Account:
     since: float
-    told: int = 0
-    untold: int = 0
+    logged: int = 0
+    suppressed: int = 0
     last: str = ""
 
 
-class Complaints:
-    """Warnings about neighbours, and about strangers, whom all are counted together: names could be endless."""
+class RejectionLog:
+    """Warnings about neighbours, and about unknown senders, who are counted together."""
 
-    STRANGERS = "somebody unknown"
+    UNKNOWN = "unknown sender"
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -32,21 +32,21 @@ class Complaints:
             self._sum_up(who, account)
             account = self._accounts[who] = _Account(now)
         account.last = reason
-        if account.told < _AT_ONCE:
-            account.told += 1
+        if account.logged < _AT_ONCE:
+            account.logged += 1
             self._log.warning("%s: rejected: %s", who, reason)
         else:
-            account.untold += 1
+            account.suppressed += 1
 
     def last(self, who: str) -> str:
         """Why something of theirs was rejected last; empty if nothing was."""
         return self._accounts[who].last if who in self._accounts else ""
 
     def tick(self) -> None:
-        """Tell what was only counted, once its minute is over."""
+        """Log what was only counted, when its minute is over."""
         now = time.monotonic()
         for who, account in self._accounts.items():
-            if account.untold and now - account.since > _EVERY_SECONDS:
+            if account.suppressed and now - account.since > _EVERY_SECONDS:
                 self._sum_up(who, account)
 
     def close(self) -> None:
@@ -54,6 +54,6 @@ class Complaints:
             self._sum_up(who, account)
 
     def _sum_up(self, who: str, account: _Account) -> None:
-        if account.untold:
-            self._log.warning("%s: %d more rejected, at last: %s", who, account.untold, account.last)
-            account.untold = 0
+        if account.suppressed:
+            self._log.warning("%s: %d more rejected, at last: %s", who, account.suppressed, account.last)
+            account.suppressed = 0

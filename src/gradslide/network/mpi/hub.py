@@ -18,16 +18,26 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# Seconds that ranks have to leave after a verdict; then those that the hub can reach are killed.
+# Seconds that ranks have to leave after a failure report; then those that the hub can reach are killed.
 LEAVE = 2.0
 # Seconds within which the first rank must come.
 JOIN = 15.0
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Which rank failed, in which round, and how. `exact`: the round is its own last word, not that of a heartbeat
-    before. `hung`: its process may still be there."""
+class FailureReport:
+    """Which rank failed, in which round, and how.
+
+    Attributes
+    ----------
+    rank, round : int
+    what : str
+        What it did, for example "died".
+    exact : bool
+        Whether the round is its last, not only that of its last heartbeat.
+    hung : bool
+        Whether its process may still be there.
+    """
 
     rank: int
     round: int
@@ -72,8 +82,11 @@ class Wire:
 
 @dataclass(eq=False)
 class Member:
-    """What the hub knows of one rank. state: "running", "failed", "stopped" (its part is over), or "ended" (its process
-    came to its end without saying that its part was over)."""
+    """What the hub knows of one rank.
+
+    `state` is "running", "failed", "stopped" (its part is over), or "ended" (its process came to its end without saying
+    that its part was over).
+    """
 
     wire: Wire
     heard: float
@@ -89,8 +102,24 @@ class Member:
 
 
 class Hub:
-    """token: what a rank must show. beat: seconds between heartbeats. board: the rounds of ranks that share memory with
-    the hub. pids: the processes of ranks on this host."""
+    """Hears the heartbeats of all ranks, and decides whether one has failed.
+
+    Parameters
+    ----------
+    listener : socket.socket
+    token : str
+        What a rank must show.
+    size : int
+        Number of ranks.
+    timeout : float
+        Seconds without a heartbeat after which a rank counts as hung.
+    beat : float
+        Seconds between heartbeats.
+    board : memoryview
+        The rounds of ranks that share memory with the hub.
+    pids : dict of int to int
+        The processes of ranks on this host.
+    """
 
     def __init__(
         self,
@@ -191,41 +220,41 @@ class Hub:
             member.wire.send(**message)
 
     def _decide(self) -> None:
-        verdict = self._verdict()
-        if verdict is not None:
+        report = self._failure_report()
+        if report is not None:
             self._failure = True
-            self._tell_all(verdict=asdict(verdict))
+            self._tell_all(failure=asdict(report))
             with suppress(OSError):
-                os.write(2, f"{verdict}\n".encode(errors="replace"))
+                os.write(2, f"{report}\n".encode(errors="replace"))
         elif len(self._here) == self._size and all(m.state in ("stopped", "ended") for m in self._here.values()):
             self._tell_all(done=True)
         else:
             return
         self._leaving = time.monotonic()
 
-    def _verdict(self) -> Verdict | None:
+    def _failure_report(self) -> FailureReport | None:
         """Nobody closes its connection before all are done; what others raise after a death is a consequence."""
         for member in self._lost:
             if member.state != "failed":
-                return self._accuse(member, "died")
+                return self._report_on(member, "died")
         for member in [*self._lost, *self._here.values()]:
             if member.state == "failed":
-                return Verdict(member.rank, member.round, member.why)
+                return FailureReport(member.rank, member.round, member.why)
         for member in self._here.values():
             if self._clock - member.heard > self._timeout:
-                return self._accuse(member, f"gave no sign of life for {self._timeout:g} s", hung=True)
+                return self._report_on(member, f"gave no sign of life for {self._timeout:g} s", hung=True)
         for member in self._here.values():
             if member.state == "ended" and any(_waits_for(other, member) for other in self._here.values()):
-                return Verdict(member.rank, member.round, "ended before the others")
+                return FailureReport(member.rank, member.round, "ended before the others")
         return None
 
-    def _accuse(self, member: Member, what: str, hung: bool = False) -> Verdict:
+    def _report_on(self, member: Member, what: str, hung: bool = False) -> FailureReport:
         at = self._round_of(member)
         others = [other for other in (*self._lost, *self._here.values()) if other is not member]
         if not member.shared and all(other.state == "running" for other in others):
             # Who is in a round has had all that it needs of the round before.
             at = max(at, min((self._round_of(other) for other in others), default=0) - 1)
-        return Verdict(member.rank, at, what, exact=member.shared, hung=hung)
+        return FailureReport(member.rank, at, what, exact=member.shared, hung=hung)
 
     def _round_of(self, member: Member) -> int:
         return self._board[member.rank] if member.shared else member.round

@@ -1,4 +1,4 @@
-"""The processes that work together: what they share as long as their communicator lives."""
+"""The communicator that the networks of one group of processes share, with its watchdog."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,16 +17,25 @@ Borders = tuple[tuple[int, int], ...]
 
 
 @dataclass
-class Company:
-    """comm: a communicator of our own. links: those of neighbours, by all pairs of them; there are only so many
-    communicators, and to give one back takes everybody."""
+class SharedCommunicator:
+    """A communicator of our own, which lives as long as that of the user.
+
+    Attributes
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    watchdog : Watchdog or None
+        None for a lone process.
+    links : dict
+        Communicators of neighbours, by all pairs of them. MPI has only so many communicators, and freeing one is
+        collective.
+    """
 
     comm: Any
     watchdog: "Watchdog | None"
     links: dict[Borders, Any] = field(default_factory=dict)
 
-    def enter(self, is_round: bool = False) -> None:
-        """All processes are about to exchange something, in a round of the run or beside it."""
+    def note_exchange(self, is_round: bool = False) -> None:
+        """Tell the watchdog that all processes are about to exchange something, in a round of the run or beside it."""
         if self.watchdog is None:
             return
         if is_round:
@@ -34,16 +43,16 @@ class Company:
         else:
             self.watchdog.calls += 1
 
-    def told(self, values: Array) -> Array:
-        """What the first process says: a list of numbers, of which the others need know the type only."""
-        self.enter()
+    def broadcast(self, values: Array) -> Array:
+        """Return the numbers of the first process; of the others only the type counts."""
+        self.note_exchange()
         size = np.array([values.size])
         self.comm.Bcast(size, root=0)
         values = np.ascontiguousarray(values) if self.comm.rank == 0 else np.empty(int(size[0]), dtype=values.dtype)
         self.comm.Bcast(values, root=0)
         return values
 
-    def linked(self, borders: Borders) -> Any:
+    def neighbourhood(self, borders: Borders) -> Any:
         """A communicator in which these pairs of processes are neighbours."""
         if borders not in self.links:
             others = [v for u, v in borders if u == self.comm.rank]
@@ -53,23 +62,23 @@ class Company:
 
 @cache
 def _attribute() -> int:
-    """Where a communicator keeps its company."""
+    """The attribute of a communicator that holds ours."""
     from mpi4py import MPI
 
     return MPI.Comm.Create_keyval()
 
 
-def company_of(comm: Any, timeout: float) -> Company:
-    """That of a communicator, as patient as the first who asked for it. All its processes must ask for it."""
-    found: Company | None = comm.Get_attr(_attribute())
+def shared_communicator(comm: Any, timeout: float) -> SharedCommunicator:
+    """Return the one of a communicator, with the timeout of the first call. Collective."""
+    found: SharedCommunicator | None = comm.Get_attr(_attribute())
     if found is None:
-        found = Company(comm.Dup(), _watchdog(comm, timeout))
+        found = SharedCommunicator(comm.Dup(), _watchdog(comm, timeout))
         comm.Set_attr(_attribute(), found)
     return found
 
 
 def _watchdog(comm: Any, timeout: float) -> "Watchdog | None":
-    """Nobody watches a lone process."""
+    """None for a lone process."""
     if comm.size == 1:
         return None
     from gradslide.network.mpi.watchdog import Watchdog
