@@ -209,3 +209,10 @@ def test_every_helper_of_the_tests_is_used():
     names = {path: re.compile(rf"\b{path.stem}\b") for path in helpers}
     others = {helper: [text for path, text in texts.items() if path != helper] for helper in helpers}
     assert [path.name for path in helpers if not any(names[path].search(text) for text in others[path])] == []
+
+
+def test_tests_mirror_the_package():
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    packages = {path.parent.relative_to(PACKAGE) for path in FILES}
+    spanning = {Path(name) for name in ("equivalence", "examples", "project", "theorems")}
+    assert sorted(map(str, folders - packages - spanning)) == []

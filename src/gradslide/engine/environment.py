@@ -154,11 +154,14 @@ class NetworkEnvironment(Environment):
         name = repr(network if isinstance(network, Wrapper) else network.graph)
         self.names = {"coupling": method.coupling, "network": name}
         self.oracle = self._open_oracle(problem, method, costs)
-        self._evaluator = CertificateEvaluator(problem, self.network, self._agree, self.oracle)
+        counted = self.network
 
-    def _agree(self, values: Array, reduction: Reduction) -> Array:
-        """Sums that decide are exact and computed on the host."""
-        return self.network.agree(to_numpy(values), reduction)
+        def agree(values: Array, reduction: Reduction) -> Array:
+            """Sums that decide are exact and computed on the host."""
+            return counted.agree(to_numpy(values), reduction)
+
+        # Not a method: nothing here may refer to itself, so that streams are let go of as soon as a run has ended.
+        self._evaluator = CertificateEvaluator(problem, self.network, agree, self.oracle)
 
     def fingerprint(self) -> str:
         graph, name = self.network.graph, self.names["network"]
