@@ -11,7 +11,7 @@ from problems import logistic
 from scipy.sparse.csgraph import shortest_path
 
 import gradslide as gs
-from gradslide.methods.gossip.agreement import _JUMP as JUMP
+from gradslide.methods.gossip.rules import JUMP
 
 RADIUS = 5.0
 AGREEMENTS = ["exact", "late", "none"]
@@ -341,11 +341,13 @@ def check_against(twins, states, solution, tolerance=1e-6):
         if twin.blur > tolerance:
             return n
         scale = 1e-6 + np.abs(twin.xbar).max()
-        np.testing.assert_allclose(state.x_bar, twin.xbar, rtol=tolerance, atol=tolerance * scale, err_msg=str(n))
-        np.testing.assert_allclose(state.dual.w, twin.w, rtol=tolerance, atol=tolerance * np.abs(twin.w).max())
-        assert state.L == pytest.approx(twin.L, rel=tolerance)
-        assert (state.P, state.S) == pytest.approx((twin.P, twin.S), rel=tolerance)
-        assert (state.memory.K, state.epoch, state.k) == (twin.K, twin.epoch, twin.k), n
+        np.testing.assert_allclose(
+            state.iterate.x_bar, twin.xbar, rtol=tolerance, atol=tolerance * scale, err_msg=str(n)
+        )
+        np.testing.assert_allclose(state.iterate.dual.w, twin.w, rtol=tolerance, atol=tolerance * np.abs(twin.w).max())
+        assert state.smoothness.L == pytest.approx(twin.L, rel=tolerance)
+        assert (state.iterate.P, state.iterate.S) == pytest.approx((twin.P, twin.S), rel=tolerance)
+        assert (state.tuning.K, state.epoch, state.iterate.k) == (twin.K, twin.epoch, twin.k), n
         record = history[n]
         assert record.gradients == twin.gradients
         assert record.control_rounds == twin.control

@@ -23,7 +23,7 @@ def test_what_is_given_is_kept(domain, inner, agreement):
     start = Net(graph).survey
     method = gs.AutoPDS(agreement=agreement, L=L, K=3)
     states, solution = followed(problem, graph, method, 80)
-    assert all((state.L, state.memory.K) == (L, 3) for state in states)
+    assert all((state.smoothness.L, state.tuning.K) == (L, 3) for state in states)
     assert states[-1].epoch > 0
     parameters = solution.parameters
     assert (parameters["L"], parameters["K"], parameters["restarts"]) == (L, 3, states[-1].epoch)
@@ -44,7 +44,7 @@ def test_restarts_can_be_switched_off(domain, inner, agreement):
         states, solution = followed(problem, graph, method, 80, record_every=80)
         assert (states[-1].epoch > 0) == restarts
         assert solution.parameters["restarts"] == states[-1].epoch
-        assert restarts or states[-1].k == 80
+        assert restarts or states[-1].iterate.k == 80
 
 
 def test_a_given_spectrum_is_taken_and_the_graph_not_asked_for():
@@ -54,24 +54,24 @@ def test_a_given_spectrum_is_taken_and_the_graph_not_asked_for():
     method = gs.AutoPDS(agreement="exact")
     given = gs.AutoPDS(agreement="exact", spectrum=(values[1], values[-1]))
     (states, asked), (states_given, told) = (followed(problem, graph, each, 30) for each in (method, given))
-    np.testing.assert_allclose(states_given[-1].x_bar, states[-1].x_bar, rtol=1e-7)
+    np.testing.assert_allclose(states_given[-1].iterate.x_bar, states[-1].iterate.x_bar, rtol=1e-7)
     assert asked.costs.control_rounds - told.costs.control_rounds == net.survey - net.tree
     # Another spectrum means other numbers of exchanges.
     wide = followed(problem, graph, gs.AutoPDS(spectrum=(values[1] / 16, values[-1])), 3)[0]
-    assert wide[0].memory.K == math.ceil(4 * net.reach / 3)
+    assert wide[0].tuning.K == math.ceil(4 * net.reach / 3)
     # On a star all agents then weigh the same.
     star = gs.Graph.star(9)
     for spectrum, is_even in [((1.0, 9.0), True), (None, False)]:
-        context, _ = opened(small_problem(m=9), star, method := gs.AutoPDS(spectrum=spectrum))
-        assert (np.ptp(context.prepared.plan.D) <= 0.3) == is_even
+        context, _ = opened(small_problem(m=9), star, gs.AutoPDS(spectrum=spectrum))
+        assert (np.ptp(context.prepared.mixer.D) <= 0.3) == is_even
 
 
 def test_R_is_kept_where_it_is_given_and_found_where_not():
     problem, graph = small_problem(3, gs.domains.EntropySimplex(), 0.05), gs.Graph.ring(7)
     kept = followed(problem, graph, gs.AutoPDS(R=0.7), 150, record_every=150)[0]
-    assert {state.memory.R for state in kept} == {0.7}
+    assert {state.tuning.R for state in kept} == {0.7}
     assert kept[-1].epoch > 0
-    found = [state.memory.R for state in followed(problem, graph, gs.AutoPDS(), 150, record_every=150)[0]]
+    found = [state.tuning.R for state in followed(problem, graph, gs.AutoPDS(), 150, record_every=150)[0]]
     assert len(set(found)) > 1
     for before, after in itertools.pairwise(found):
         assert 0.5 * before <= after <= 2 * before
@@ -82,7 +82,7 @@ def test_sliding_does_not_spend_ever_more_exchanges_on_a_gradient(agreement):
     """With a ridge they grow geometrically within an epoch, which must end in time."""
     problem = small_problem(5, gs.domains.EntropySimplex(), 0.1)
     states, _ = followed(problem, gs.Graph.random(7, 3, seed=2), gs.AutoPDS(agreement=agreement), 130, record_every=130)
-    assert 10 < max(state.T_before for state in states) < 1000
+    assert 10 < max(state.sliding.T for state in states) < 1000
 
 
 def test_sliding_needs_no_graph_and_weighs_all_agents_alike():
@@ -95,12 +95,13 @@ def test_sliding_needs_no_graph_and_weighs_all_agents_alike():
         gs.solve(problem, network, given, stop=gs.Stop(iterations=3)).costs.control_rounds == network.costs.norm_rounds
     )
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="exact"), 30, record_every=30)
-    firsts = [state for state in states if state.k == 1]
+    firsts = [state for state in states if state.iterate.k == 1]
     assert firsts
     for state in firsts:
-        d = state.x_bar - state.x_under
-        gaps = problem.loss.value(state.x_bar) - problem.loss.value(state.x_under) - np.sum(state.y * d, axis=1)
-        assert gaps.sum() <= state.P / 2 * np.sum(np.sum(np.abs(d), axis=1) ** 2) + 1e-12
+        x_bar, (x_under, y, *_) = state.iterate.x_bar, state.gradient
+        d = x_bar - x_under
+        gaps = problem.loss.value(x_bar) - problem.loss.value(x_under) - np.sum(y * d, axis=1)
+        assert gaps.sum() <= state.iterate.P / 2 * np.sum(np.sum(np.abs(d), axis=1) ** 2) + 1e-12
 
 
 def expected_floats(graph, solution, d, posted):
@@ -156,12 +157,12 @@ def test_a_measured_balance_is_that_of_the_clock_and_part_of_a_checkpoint(agreem
     # Powers of 2, which add up without rounding.
     clock = gs.Clock(gradient=ratio / 1024, latency=1 / 1024)
     states, whole = followed(problem, graph, method, 20, clock=clock)
-    first = next(n for n, state in enumerate(states) if state.memory.is_measured)
-    assert [state.memory.balance for state in states] == [1.0] * first + [ratio] * (20 - first)
+    first = next(n for n, state in enumerate(states) if state.tuning.is_measured)
+    assert [state.tuning.balance for state in states] == [1.0] * first + [ratio] * (20 - first)
     assert 2 <= first <= 3
     assert whole.parameters["balance"] == ratio
     K = math.ceil(max(net.reach / 3, math.sqrt(0.35 * ratio * net.reach)))
-    assert [state.memory.K for state in states[: first + 1]] == [net.K] * first + [max(net.K, K)]
+    assert [state.tuning.K for state in states[: first + 1]] == [net.K] * first + [max(net.K, K)]
     assert (K > net.K) == (ratio > 1)
     fixed = gs.solve(problem, graph, gs.AutoPDS(agreement=agreement), stop=gs.Stop(iterations=5), clock=clock)
     spent = [whole.history[k].control_rounds - fixed.history[k].control_rounds for k in (first - 1, first)]

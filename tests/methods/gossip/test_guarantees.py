@@ -29,7 +29,9 @@ def accelerated_errors(problem, graph, method, iterations=20):
     start = problem.start() - optimum.x
     distance = float(np.sum(Net(graph).D * start * start))
     f = optimum.objective
-    return [(total(problem, s.x_bar) - f, s.P * distance / (2 * s.S) + 1e-11 * (1 + abs(f))) for s in states]
+    rounding = 1e-11 * (1 + abs(f))
+    iterates = [state.iterate for state in states]
+    return [(total(problem, it.x_bar) - f, it.P * distance / (2 * it.S) + rounding) for it in iterates]
 
 
 EUCLIDEAN = [name for name in DOMAINS if name != "entropy"]
@@ -91,9 +93,9 @@ def test_L_never_passes_what_the_losses_need(agreement, share):
         first = None if share is None else share * needed
         states, _ = followed(problem, graph, gs.AutoPDS(agreement=agreement, first_L=first), 80, record_every=80)
         most = max(1.2 * needed, first or 0.0)
-        assert max(state.L for state in states) <= (1 + 1e-3) * most
+        assert max(state.smoothness.L for state in states) <= (1 + 1e-3) * most
         # Not because it was never asked to.
-        assert share != 1e-3 or max(state.L for state in states) > 50 * first
+        assert share != 1e-3 or max(state.smoothness.L for state in states) > 50 * first
 
 
 @pytest.mark.covering
@@ -106,7 +108,7 @@ def test_multipliers_add_up_to_zero_and_come_from_the_laplacian(agreement, inner
     problem = small_problem(2, gs.domains.L2Ball(0.4), 0.1, logistic, graph.m)
     Lap = graph.laplacian.toarray()
     for state in followed(problem, graph, method, 40, record_every=40)[0]:
-        for dual in (state.dual, state.dual_bar):
+        for dual in (state.iterate.dual, state.iterate.averages.dual_bar):
             np.testing.assert_allclose(dual.w, Lap @ dual.s, atol=1e-11 * (1 + np.abs(Lap @ dual.s).max()))
 
 
@@ -117,7 +119,7 @@ def test_one_step_with_sets_of_their_own_keeps_its_inequality(graph, name):
     + (|w' - w|^2 - |w' - w+|^2)_{M^+}/(2 p), M = D (I - mix), for all x' in X and w' that add up to zero."""
     problem = small_problem(0, UNLIKE[name])
     context, first = opened(problem, graph, gs.AutoPDS(inner="own"))
-    plan, net = context.prepared.plan, Net(graph)
+    mixer, net = context.prepared.mixer, Net(graph)
     rng = np.random.default_rng(0)
     tightest = math.inf
 
@@ -132,9 +134,9 @@ def test_one_step_with_sets_of_their_own_keeps_its_inequality(graph, name):
         scale = 10.0 ** rng.integers(-2, 2)
         x, other = (problem.domain.project(scale * rng.normal(size=(7, 3))) for _ in range(2))
         y, w, w_other = scale * rng.normal(size=(7, 3)), centred(scale), centred(scale)
-        memory = dataclasses.replace(first.memory, K=K)
-        state = dataclasses.replace(first, x=x, dual=Dual(np.zeros((7, 3)), w), memory=memory)
-        moved = Own().move(context, plan, state, Weights(1.0, 2.0, p), y)
+        iterate = first.iterate._replace(x=x, dual=Dual(np.zeros((7, 3)), w))
+        state = dataclasses.replace(first, iterate=iterate, tuning=first.tuning._replace(K=K))
+        moved = Own().run(context, mixer, state, Weights(1.0, 2.0, p), x, y)
         v, r = moved.last, problem.domain.r
         left = np.sum(y * (v - other)) + np.sum(r(v) - r(other)) + np.sum(w_other * v) - np.sum(moved.dual.w * other)
         squares = [float(np.sum(net.D * a * a)) for a in (x - other, moved.x - other, v - x)]

@@ -43,9 +43,9 @@ def test_the_curvature_that_rounding_hides_is_not_taken_for_one(agreement):
     method, graph = gs.AutoPDS(agreement=agreement), gs.Graph.random(7, 3, seed=2)
     states, solution = followed(problem, graph, method, 500, record_every=500)
     needed = float(np.max(problem.smoothness())) + problem.mu
-    R = max(state.memory.R for state in states)
-    assert max(max(state.L, state.P) for state in states) <= 1.25 * R * needed
-    assert np.abs(states[-1].dual.w.sum(axis=0)).max() < 1e-12
+    R = max(state.tuning.R for state in states)
+    assert max(max(state.smoothness.L, state.iterate.P) for state in states) <= 1.25 * R * needed
+    assert np.abs(states[-1].iterate.dual.w.sum(axis=0)).max() < 1e-12
     assert solution.warnings == ()
     # One gradient per iteration and the probe: nothing is done again for what rounding does to a test.
     assert solution.costs.gradients <= 515
@@ -94,8 +94,8 @@ def test_a_ridge_far_above_the_losses_is_seen_at_once(mu):
     problem, graph = small_problem(3, None, mu), gs.Graph.ring(7)
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late"), 60, record_every=60)
     length = np.linalg.norm(reference(problem).x)
-    assert all(np.linalg.norm(state.x_bar, axis=1).max() < 10 * length for state in states)
-    assert states[0].L >= 0.9 * mu
+    assert all(np.linalg.norm(state.iterate.x_bar, axis=1).max() < 10 * length for state in states)
+    assert states[0].smoothness.L >= 0.9 * mu
 
 
 @pytest.mark.covering

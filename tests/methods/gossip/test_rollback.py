@@ -1,5 +1,6 @@
 """Auto mode with late sums: when the agents go back, where to, and what they take along."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -9,19 +10,25 @@ from auto_twins import BALL, GRAPHS, followed, hard_problem
 from problems import least_squares, logistic
 
 import gradslide as gs
-from gradslide.methods.gossip.curvature import Rules, heard_late
-from gradslide.methods.gossip.epochs import restarted
 from gradslide.methods.gossip.inner import Shared
-from gradslide.methods.gossip.state import Memory
+from gradslide.methods.gossip.rules import Rules, late_L, restart
+from gradslide.methods.gossip.state import Smoothness
 from gradslide.network.wrapper import Wrapper
+
+
+def first_rollback(states):
+    """The first state after a rollback that was not followed by a restart."""
+    later = itertools.pairwise(states)
+    generations = [before.late.generation < now.late.generation and now.iterate.k > 0 for before, now in later]
+    return 1 + generations.index(True)
 
 
 def test_it_goes_back_without_restarts_too():
     problem, graph = hard_problem(None, logistic, 12, mu=0.3), GRAPHS["ring"]
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late", restarts=False), 60)
-    back = [n for n in range(1, 60) if states[n].k <= states[n - 1].k]
+    back = [n for n in range(1, 60) if states[n].iterate.k <= states[n - 1].iterate.k]
     assert back
-    assert all(states[n].k > 0 for n in back)
+    assert all(states[n].iterate.k > 0 for n in back)
     assert states[-1].epoch == 0
 
 
@@ -29,8 +36,8 @@ def test_points_that_nobody_can_go_back_to_are_not_kept():
     problem, graph = hard_problem(None, logistic, 12), GRAPHS["ring"]
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late"), 60)
     for state in states:
-        waiting = [k for course, k in state.memory.posted if course == state.course]
-        assert state.memory.onset or len(state.trail) <= len(waiting) + 3
+        waiting = [k for generation, k in state.late.outstanding if generation == state.late.generation]
+        assert state.smoothness.failed_at or len(state.late.snapshots) <= len(waiting) + 3
 
 
 class InHandfuls(Wrapper):
@@ -52,28 +59,28 @@ def test_of_several_jumps_at_once_the_first_counts():
     states, _ = followed(problem, InHandfuls(gs.network.Local(graph)), gs.AutoPDS(agreement="late", first_L=L), 20)
     back = next(n for n, state in enumerate(states) if state.epoch == 1)
 
-    np.testing.assert_array_equal(states[back].x_bar, problem.start())
+    np.testing.assert_array_equal(states[back].iterate.x_bar, problem.start())
 
 
 def test_five_sums_that_let_L_fall_make_an_end_of_what_was_before():
-    rules, memory, L = Rules(), Memory(K=1), 10.0
+    rules, found = Rules(), Smoothness(10.0)
     for n in range(12):
         if n in (5, 11):
-            low = L
-            L, memory = heard_late(L, rules, memory, 2 * L, k=n, ahead=1)
+            low = found.L
+            found = late_L(found, rules, 2 * low, k=n, delay=1)
             # Four falls in between are not enough to speak of another beginning.
-            assert (memory.onset, memory.edge) == (n, 2 * low)
+            assert (found.failed_at, found.edge) == (n, 2 * low)
             continue
-        L, memory = heard_late(L, rules, memory, 0.0, k=n, ahead=1)
-        assert memory.onset == (5 if 5 < n < 10 else 0)
+        found = late_L(found, rules, 0.0, k=n, delay=1)
+        assert found.failed_at == (5 if 5 < n < 10 else 0)
 
 
 def test_nothing_is_known_too_small_before_it_has_fallen_five_times():
-    rules, memory, L = Rules(), Memory(K=1), 10.0
+    rules, found = Rules(), Smoothness(10.0)
     for n in range(4):
-        L, memory = heard_late(L, rules, memory, 0.0, k=n + 1, ahead=1)
-    L, memory = heard_late(L, rules, memory, 2 * L, k=5, ahead=1)
-    assert (memory.onset, memory.edge, memory.falls, memory.has_risen) == (0, 0.0, 0, True)
+        found = late_L(found, rules, 0.0, k=n + 1, delay=1)
+    found = late_L(found, rules, 2 * found.L, k=5, delay=1)
+    assert (found.failed_at, found.edge, found.falls, found.has_risen) == (0, 0.0, 0, True)
 
 
 @pytest.mark.parametrize("restarts", [True, False])
@@ -81,7 +88,7 @@ def test_a_run_goes_on_from_where_it_had_gone_back_to_the_bit(restarts, tmp_path
     problem, graph = hard_problem(None, logistic, 12, 0.3), GRAPHS["ring"]
     method = gs.AutoPDS(agreement="late", restarts=restarts)
     states, whole = followed(problem, graph, method, 60)
-    back = next(n for n in range(1, 60) if states[n].course > states[n - 1].course and states[n].k > 0)
+    back = first_rollback(states)
     for iterations in (back, back + 1, back + 2, 60):
         stop = gs.Stop(iterations=iterations)
         part = gs.solve(problem, graph, method, stop=stop, checkpoint=tmp_path / "run.npz")
@@ -92,7 +99,7 @@ def test_a_run_goes_on_from_where_it_had_gone_back_to_the_bit(restarts, tmp_path
 def test_what_was_too_small_long_ago_is_forgotten():
     problem, graph = hard_problem(BALL, least_squares, 12, 0.3), GRAPHS["ring"]
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late", restarts=False), 400, record_every=400)
-    assert max(len(state.trail) for state in states) < 40
+    assert max(len(state.late.snapshots) for state in states) < 40
 
 
 def test_sums_that_come_late_from_the_middle_of_an_epoch_on():
@@ -103,7 +110,7 @@ def test_sums_that_come_late_from_the_middle_of_an_epoch_on():
     L = 0.05 * float(np.max(problem.smoothness()))
     method, clock = gs.AutoPDS(K=5, balance="measure", L=L), gs.Clock(gradient=1e-4, latency=1e-2)
     states, _ = followed(problem, gs.Graph.path(3), method, 40, clock=clock)
-    assert any(state.k > 3 and state.memory.posted for state in states)
+    assert any(state.iterate.k > 3 and state.late.outstanding for state in states)
 
 
 @pytest.mark.parametrize("beyond", [np.nan, np.inf])
@@ -128,20 +135,22 @@ def test_values_that_overflow_raise_L_late_too(beyond):
 def test_a_restart_forgets_that_L_was_too_small():
     problem, graph = hard_problem(None, logistic, 12), GRAPHS["ring"]
     state = followed(problem, graph, gs.AutoPDS(), 12)[0][-1]
-    after = restarted(state, Shared(True), Rules(), replace(state.memory, onset=7))
-    assert (after.memory.onset, after.trail, after.k) == (0, (), 0)
+    state = replace(state, smoothness=state.smoothness._replace(failed_at=7))
+    after = restart(state, Shared(True), Rules())
+    assert (after.smoothness.failed_at, after.late.snapshots, after.iterate.k) == (0, (), 0)
 
 
 def test_going_back_takes_everything_back():
     problem, graph = hard_problem(None, logistic, 12, 0.3), GRAPHS["ring"]
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late"), 60)
-    back = next(n for n in range(1, 60) if states[n].course > states[n - 1].course and states[n].k > 0)
+    back = first_rollback(states)
     now, before = states[back], states[back - 1]
-    there = next(s for s in states if (s.k, s.course) == (now.k, before.course))
+    there = next(s for s in states if (s.iterate.k, s.late.generation) == (now.iterate.k, before.late.generation))
     assert now.epoch == before.epoch
-    for name in ("S", "x", "x_bar", "last", "value_bar", "y_bar", "conjugate_bar", "gap_bar"):
-        np.testing.assert_array_equal(getattr(now, name), getattr(there, name), err_msg=name)
-    for name in ("dual", "dual_bar"):
-        np.testing.assert_array_equal(np.stack(getattr(now, name)), np.stack(getattr(there, name)), err_msg=name)
-    assert [point.k for point in now.trail] == [now.k]
-    assert (math.isnan(now.memory.lagrangian), now.memory.steps, now.memory.onset) == (True, (), 0)
+    for name in ("P", "S", "x", "x_bar", "last", "value_bar", "Cx_bar", "dual"):
+        np.testing.assert_array_equal(getattr(now.iterate, name), getattr(there.iterate, name), err_msg=name)
+    for name in ("y_bar", "conjugate_bar", "dual_bar"):
+        averages = [getattr(state.iterate.averages, name) for state in (now, there)]
+        np.testing.assert_array_equal(*averages, err_msg=name)
+    assert [point.k for point in now.late.snapshots] == [now.iterate.k]
+    assert (math.isnan(now.progress.lagrangian), now.progress.changes, now.smoothness.failed_at) == (True, (), 0)

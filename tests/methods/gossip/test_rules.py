@@ -49,8 +49,8 @@ def test_an_L_that_had_become_too_small_late_sends_all_back_without_a_restart(na
     compared = check_against(twins, states, solution)
     back = next(n for n, twin in enumerate(twins) if twin.went_on)
     assert 0 < back < compared - 2
-    assert 0 < states[back].k < states[back - 1].k
-    assert 0 < states[back].S < states[back - 1].S
+    assert 0 < states[back].iterate.k < states[back - 1].iterate.k
+    assert 0 < states[back].iterate.S < states[back - 1].iterate.S
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,7 +25,7 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_bit(domain, inner, agreement, tm
     method = gs.AutoPDS(agreement=agreement, inner=inner)
     states, whole = followed(problem, graph, method, 45)
     # Sums are on their way where runs end: six exchanges take them everywhere.
-    assert agreement != "late" or all(states[k - 1].memory.posted for k in (1, 9, 10, 32) if inner != "sliding")
+    assert agreement != "late" or all(states[k - 1].late.outstanding for k in (1, 9, 10, 32) if inner != "sliding")
     for iterations in (1, 9, 10, 32, 45):
         stop = gs.Stop(iterations=iterations)
         part = gs.solve(problem, graph, method, stop=stop, checkpoint=tmp_path / "run.npz")
@@ -44,7 +44,7 @@ def test_going_back_survives_a_checkpoint(tmp_path):
     method = gs.AutoPDS(first_L=L)
     states, whole = followed(problem, graph, method, 20)
     first = next(n for n, state in enumerate(states) if state.epoch == 1)
-    assert np.linalg.norm(states[first].x_bar) < 0.1 * np.linalg.norm(states[first - 1].x_bar)
+    assert np.linalg.norm(states[first].iterate.x_bar) < 0.1 * np.linalg.norm(states[first - 1].iterate.x_bar)
     for iterations in (first - 1, first, 20):
         stop = gs.Stop(iterations=iterations)
         part = gs.solve(problem, graph, method, stop=stop, checkpoint=tmp_path / "run.npz")
@@ -67,10 +67,13 @@ def test_single_precision_stays(domain, inner, agreement):
         method = gs.AutoPDS(agreement=agreement, **given)
         states, solution = followed(problem, gs.Graph.star(7), method, 25, record_every=25)
         for state in states:
-            for name in ("x", "x_bar", "last", "x_under", "y", "y_bar", "gap_bar", "x_before"):
-                assert getattr(state, name).dtype == np.float32, name
-            assert state.dual.w.dtype == state.dual_bar.w.dtype == np.float32
-            assert all(type(number) is float for number in (state.L, state.P, state.S, state.slack))
+            iterate, gradient, smoothness = state.iterate, state.gradient, state.smoothness
+            arrays = [gradient.x_under, gradient.y, iterate.averages.y_bar, state.sliding.x_before]
+            arrays += [iterate.x, iterate.x_bar, iterate.last, iterate.Cx_bar]
+            arrays += [iterate.dual.w, iterate.averages.dual_bar.w]
+            assert [array.dtype for array in arrays] == [np.float32] * 10
+            numbers = (smoothness.L, iterate.P, iterate.S, smoothness.slack)
+            assert all(type(number) is float for number in numbers)
         assert solution.x.dtype == solution.dual.dtype == np.float32
     double = gs.Problem(gs.losses.LeastSquares(features.astype(float), targets.astype(float), agents=7), domain, 0.1)
     if agreement != "none":
@@ -91,7 +94,7 @@ def test_the_first_L_is_found_far_from_0_in_single_precision(agreement, inner):
     x0 = np.full((6, 3), 1e5, dtype=np.float32)
     states, solution = followed(problem, graph, gs.AutoPDS(agreement=agreement, inner=inner), 400, x0=x0)
     needed = float(np.max(problem.smoothness()))
-    assert all(needed / 10 < state.L < 10 * needed for state in states[:5])
+    assert all(needed / 10 < state.smoothness.L < 10 * needed for state in states[:5])
     assert solution.x.dtype == np.float32
     optimum = np.linalg.lstsq(features.astype(float), targets.astype(float), rcond=None)[0]
     # Of the way from x0: less than that is rounding, of multipliers as large as the first gradients too.
@@ -102,9 +105,13 @@ def test_a_step_from_a_copy_of_a_state_is_the_same_step():
     for domain in (None, BALL, BOXES, gs.domains.EntropySimplex()):
         problem = small_problem(0, domain, 0.1)
         for first, again in stepped_twice(problem, gs.Graph.ring(7), gs.AutoPDS(agreement="exact"), 20):
-            np.testing.assert_array_equal(first.x_bar, again.x_bar)
-            np.testing.assert_array_equal(first.dual.w, again.dual.w)
-            assert (first.L, first.memory.K, first.total) == (again.L, again.memory.K, again.total)
+            np.testing.assert_array_equal(first.iterate.x_bar, again.iterate.x_bar)
+            np.testing.assert_array_equal(first.iterate.dual.w, again.iterate.dual.w)
+            assert (first.smoothness.L, first.tuning.K, first.total) == (
+                again.smoothness.L,
+                again.tuning.K,
+                again.total,
+            )
 
 
 @pytest.mark.first(2)
@@ -124,7 +131,7 @@ def test_it_starts_anywhere(domain, agreement):
     for x0 in (own_starts(problem), problem.domain.project(np.full((7, 3), 2.0))):
         solved(problem, graph, gs.AutoPDS(agreement=agreement), optimum, apart=1e-4, x0=x0)
     states, _ = followed(problem, graph, gs.AutoPDS(agreement=agreement, L=1e9), 1, x0=own_starts(problem))
-    np.testing.assert_allclose(states[0].x_under, own_starts(problem))
+    np.testing.assert_allclose(states[0].gradient.x_under, own_starts(problem))
 
 
 @pytest.mark.covering
@@ -153,7 +160,7 @@ def test_a_loss_without_values_will_do(domain, agreement):
     assert np.abs(solution.x - optimum.x).max() < 1e-4
     assert solution.costs.values == 0
     assert solution.costs.gradients == iterations + 1
-    assert max(state.L for state in states) < 5 * (float(np.max(known.smoothness())) + 0.1)
+    assert max(state.smoothness.L for state in states) < 5 * (float(np.max(known.smoothness())) + 0.1)
 
 
 @pytest.mark.parametrize("agreement", AGREEMENTS)
@@ -188,7 +195,7 @@ def test_outputs_and_multipliers_go_together():
     for state in iterates(problem, graph, method, gs.Stop(iterations=40)):
         outputs, duals = method.output(state), method.dual(state)
         assert list(outputs) == list(duals) == ["best", "average", "last"]
-        better = "last" if state.memory.last_is_better else "average"
+        better = "last" if state.progress.last_is_better else "average"
         assert outputs["best"] is outputs[better]
         assert duals["best"] is duals[better]
     shared = iterates(small_problem(3), graph, method, gs.Stop(iterations=1))[0]
@@ -204,9 +211,9 @@ def test_the_answers_are_mixed_at_the_end_and_stay_in_X(kind, name):
         # So small that all are at its boundary, which mixing would cross.
         problem = hard_problem(gs.domains.L2Ball(0.3), logistic, graph.m)
     states, solution = followed(problem, graph, gs.AutoPDS(), 6 if kind == "ball" else 20)
-    mean = np.sum(net.D * states[-1].x_bar, axis=0) / net.D.sum()
+    mean = np.sum(net.D * states[-1].iterate.x_bar, axis=0) / net.D.sum()
     if kind == "free":
         np.testing.assert_allclose(np.sum(net.D * solution.x, axis=0) / net.D.sum(), mean, rtol=1e-10)
-    apart = [np.linalg.norm(x - x.mean(axis=0)) for x in (states[-1].x_bar, solution.x)]
+    apart = [np.linalg.norm(x - x.mean(axis=0)) for x in (states[-1].iterate.x_bar, solution.x)]
     assert apart[1] < 0.1 * apart[0]
     assert kind == "free" or np.linalg.norm(solution.x, axis=1).max() <= 0.3 * (1 + 1e-12)

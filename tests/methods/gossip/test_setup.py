@@ -21,7 +21,7 @@ def test_a_linear_loss_gets_a_first_L_that_moves_x_by_about_1():
         ({"spectrum": spectrum}, mean),
         ({"spectrum": spectrum, "agreement": "none"}, sizes.max()),
     ):
-        assert opened(problem, graph, gs.AutoPDS(**given))[1].L == pytest.approx(L, rel=1e-12)
+        assert opened(problem, graph, gs.AutoPDS(**given))[1].smoothness.L == pytest.approx(L, rel=1e-12)
 
 
 @pytest.mark.parametrize("inner", ["own", "sliding"])
@@ -44,7 +44,7 @@ def test_without_sums_and_with_a_spectrum_the_first_L_is_a_maximum():
     y = problem.loss.gradient(x)
     e = -1e-3 * y / np.linalg.norm(y, axis=1, keepdims=True)
     change = problem.loss.gradient(x + e) + problem.mu * e - y
-    assert state.L == pytest.approx(np.max(np.linalg.norm(change, axis=1)) / 1e-3, rel=1e-6)
+    assert state.smoothness.L == pytest.approx(np.max(np.linalg.norm(change, axis=1)) / 1e-3, rel=1e-6)
 
 
 def test_the_first_L_of_sliding_is_measured_in_the_norm_of_nu():
@@ -57,14 +57,14 @@ def test_the_first_L_of_sliding_is_measured_in_the_norm_of_nu():
     change = np.abs(problem.loss.gradient(near) - y).max(axis=1)
     move = np.abs(near - x).sum(axis=1)
     expected = np.linalg.norm(size * change) / np.linalg.norm(size * move)
-    assert state.L == pytest.approx(expected, rel=1e-6)
+    assert state.smoothness.L == pytest.approx(expected, rel=1e-6)
 
 
 def test_cheap_gradients_do_not_slacken_consensus():
     """A balance below 1 is as 1: R is for gradients that are dear."""
     problem, graph = small_problem(3, gs.domains.EntropySimplex(), 0.05), gs.Graph.ring(7)
     found = [
-        [s.memory.R for s in followed(problem, graph, gs.AutoPDS(agreement="exact", balance=balance), 60)[0]]
+        [s.tuning.R for s in followed(problem, graph, gs.AutoPDS(agreement="exact", balance=balance), 60)[0]]
         for balance in (0.01, 1.0)
     ]
     assert found[0] == found[1]

@@ -1,52 +1,57 @@
-"""Auto mode, after Lan, Ouyang, Zhou, "Graph topology invariant gradient and sampling complexity for decentralized and
-stochastic optimization": primal-dual sliding with nothing to tune, an accelerated outer loop that finds L and restarts,
-around an inner loop chosen by the problem."""
+"""AutoPDS: primal-dual sliding with nothing to tune, an accelerated outer loop that finds L and restarts, around an
+inner loop chosen by the problem.
+
+After Lan, Ouyang, Zhou, "Graph topology invariant gradient and sampling complexity for decentralized and stochastic
+optimization". The labels (a) to (g) are those of the rules in docs/auto.md.
+"""
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot
+from gradslide._support.arrays import dot, doubles, to_numpy
 from gradslide._support.errors import require, require_number, unknown_name
 from gradslide._support.types import Array
-from gradslide.graphs.chebyshev import chebyshev
+from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Look, Method, as_floats
-from gradslide.methods.gossip.agreement import AGREEMENTS, require_agreement
-from gradslide.methods.gossip.attempt import attempt, smooth_value
-from gradslide.methods.gossip.curvature import Rules
-from gradslide.methods.gossip.epochs import restarted
-from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide
-from gradslide.methods.gossip.opening import opened
-from gradslide.methods.gossip.plan import Plan
-from gradslide.methods.gossip.state import Memory, State
-from gradslide.methods.pds import InnerLoop, fastest_inner_loop
+from gradslide.methods.base import Context, Method, as_floats
+from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide, ridge, squares
+from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
+from gradslide.methods.gossip.setup import Setup, gradient_at, set_up
+from gradslide.methods.gossip.state import (
+    Attempt,
+    Averages,
+    Iterate,
+    LateSums,
+    Progress,
+    Sliding,
+    Smoothness,
+    State,
+    Sums,
+    Tuning,
+    Weights,
+)
 from gradslide.methods.steps import check_positive, is_common, is_free
 from gradslide.theory.certificates import DualEvidence
 
-# The inner loops, and the parameters that each has no use for.
+# The inner loops, and the parameters that each of them does not have.
 _UNUSED = {"shared": ("R",), "own": (), "sliding": ("K", "spectrum")}
-# Where gradients are dear, L begins below what the probe says: only the first test pays for it, in rounds.
-_DEAR, _BOLD = 5.0, 0.5
-# Sums at once that take no more than this share of what an iteration costs are worth it.
+# Where a gradient is worth _EXPENSIVE rounds or more, L starts at this share of what the probe says: only the first
+# test pays for it, in rounds.
+_EXPENSIVE, _BOLD = 5.0, 0.5
+# Late sums are waited for if that takes no more than this share of the cost of an iteration.
 _CHEAP = 1 / 3
-# Prox sliding with restarts begins with a larger R than theory's.
+# Prox sliding with restarts starts with this multiple of theory's R.
 _PRACTICE = 2.0
-# Outer iterations after which balance="measure" has seen enough.
+# balance="measure" measures after this many outer iterations.
 _MEASURED_AFTER = 3
-
-
-class Prepared(NamedTuple):
-    """The inner loop, the plan for the network, gradient and conjugate at x_0, and the first L."""
-
-    inner: Inner
-    loop: InnerLoop | None
-    plan: Plan
-    look: Look
-    L: float
+# At the end answers are mixed with this many times the mixer's reach, or until they are closer by the factor asked for,
+# of which weights and norms may hide _RESERVE.
+_FINAL, _RESERVE = 2.0, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +94,8 @@ class AutoPDS(Method):
         if self.balance != "measure":
             require_number("balance", self.balance, 'or give "measure"', above=0)
             as_floats(self, "balance")
-        require_agreement(self.agreement)
+        if self.agreement not in AGREEMENTS:
+            raise unknown_name("agreement", self.agreement, AGREEMENTS)
         if self.inner is not None and self.inner not in _UNUSED:
             raise unknown_name("inner", self.inner, _UNUSED)
         check_positive(self, "L", "first_L", "R")
@@ -110,151 +116,183 @@ class AutoPDS(Method):
             require_number("spectrum[1]", most, "the largest eigenvalue of the Laplacian", least=least)
             object.__setattr__(self, "spectrum", (float(least), float(most)))
 
-    def prepare(self, context: Context) -> Prepared:
-        inner = self._chosen(context)
-        needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
-        loop = fastest_inner_loop(context) if isinstance(inner, Slide) else None
-        return Prepared(inner, loop, *opened(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima))
-
-    def init(self, context: Context) -> State:
-        inner, _, plan, (y, conjugate), L = context.prepared
-        x, L = context.x0, self.L or self.first_L or L
-        balance = 1.0 if self.balance == "measure" else float(self.balance)
-        memory = Memory(
-            K=inner.exchanges(plan, balance) if self.K is None else self.K,
-            balance=balance,
-            is_measured=self.balance != "measure",
-            follows_lagrangian=inner.follows_lagrangian,
-        )
-        if isinstance(inner, Slide):
-            R = self.R
-            if R is None:
-                R = _PRACTICE * math.sqrt(max(1.0, balance)) * defaults.balance(context, y, L=L, A_norm=inner.A_norm).R
-            memory = replace(memory, R=R, finds_R=self.R is None)
-        elif isinstance(inner, Own):
-            memory = replace(memory, R=self.R or 1.0, finds_R=self.R is None)
-        if self._rules(balance).is_dear and self._agreement(context, memory) == "exact":
-            L *= _BOLD
-        dual = context.coupling.start(x, context.s0)
-        value = dot(x, y) - conjugate
-        has_value = context.problem.loss.has_value
-        return State(
-            k=0,
-            epoch=0,
-            course=0,
-            total=0,
-            L=L,
-            P=L,
-            S=0.0,
-            slack=0.0,
-            x=x,
-            x_bar=x,
-            last=x,
-            x_under=x,
-            y=y,
-            y_is_known=True,
-            value_bar=smooth_value(context, inner, x, value) if has_value else array_namespace(x).zeros_like(value),
-            dual=dual,
-            dual_bar=dual,
-            y_bar=y,
-            conjugate=conjugate,
-            conjugate_bar=conjugate,
-            gap_bar=0 * x,
-            x_before=x,
-            memory=memory,
-        )
-
-    def step(self, context: Context, state: State) -> State:
-        plan, inner = context.prepared.plan, context.prepared.inner
-        rules = self._rules(state.memory.balance)
-        agreement = AGREEMENTS[self._agreement(context, state.memory)](rules)
-        s, attempts = state, 0
-        while s.total == state.total:
-            s = agreement.judge(context, plan, inner, s, attempt(context, plan, inner, s), attempts)
-            attempts += 1
-        if self.restarts and inner.is_overlong(s):
-            s = restarted(s, inner, rules, s.memory)
-        return self._measured(context, plan, inner, s)
-
-    def output(self, state: State) -> dict[str, Array]:
-        """The average; or first the better of it and the last point, where residuals tell which that is."""
-        outputs = {"average": state.x_bar, "last": state.last}
-        if state.memory.follows_lagrangian:
-            return outputs
-        return {"best": state.last if state.memory.last_is_better else state.x_bar, **outputs}
-
-    def dual(self, state: State) -> dict[str, Array]:
-        """The multipliers that go with each output, in node form."""
-        s, s_bar = state.dual.s, state.dual_bar.s
-        if state.memory.follows_lagrangian:
-            return {"average": s, "last": s}
-        return {"best": s if state.memory.last_is_better else s_bar, "average": s_bar, "last": s}
-
-    def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:
-        """Of the averages of this epoch, and of the last outer iteration."""
-        return (
-            DualEvidence(state.y_bar, state.conjugate_bar, state.dual_bar, averaged=max(1, state.k)),
-            DualEvidence(state.y, state.conjugate, state.dual, averaged=0),
-        )
-
-    def invariant(self, state: State) -> Array:
-        return state.dual.w
-
-    def finish(self, context: Context, state: State, factor: float) -> State:
-        """Mix the answers a few rounds more, or as many as are asked for, where all agents have the same X."""
-        plan: Plan = context.prepared.plan
-        if not state.memory.follows_lagrangian or plan.most == 0:
-            return state
-
-        def multiply(v: Array) -> Array:
-            return context.network.combine(v, plan.matrix)
-
-        rest = chebyshev(multiply, state.x_bar, plan.final_exchanges(factor), least=plan.least, most=plan.most)
-        return replace(state, x_bar=context.domain.project(state.x_bar - rest))
-
-    def parameters(self, state: State) -> dict[str, float]:
-        m = state.memory
-        found = {"L": state.L, "K": m.K, "balance": m.balance, "restarts": state.epoch}
-        return found | ({"R": m.R} if m.R > 0 else {})
-
-    def _chosen(self, context: Context) -> Inner:
-        """The inner loop that was asked for, else the best for this domain."""
+    def prepare(self, context: Context) -> Setup:
+        """Choose the inner loop, unless it is given, and find the first L and the mixer."""
         domain = context.domain
         has_common = domain.euclidean and is_common(context)
         name = self.inner or (("shared" if has_common else "own") if domain.euclidean else "sliding")
         got, remedy = repr(context.problem), "leave inner out"
         require(domain.euclidean or name == "sliding", f'inner="{name}" needs a Euclidean domain', got, remedy)
-        require(
-            has_common or name != "shared", 'inner="shared" needs the same X and penalty for all agents', got, remedy
-        )
+        rule = 'inner="shared" needs the same X and penalty for all agents'
+        require(has_common or name != "shared", rule, got, remedy)
         for parameter in _UNUSED[name]:
             value = getattr(self, parameter)
             require(value is None, f'inner="{name}" has no {parameter}', value, f"leave {parameter} out")
-        if name == "sliding":
-            return Slide(context.coupling.norm())
-        return Own() if name == "own" else Shared(is_free(context))
+        inner: Inner = Own()
+        if name != "own":
+            inner = Slide(context.coupling.norm()) if name == "sliding" else Shared(is_free(context))
+        needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
+        return set_up(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
 
-    def _rules(self, balance: float) -> Rules:
-        return Rules(
-            finds_L=self.L is None,
-            finds_K=self.K is None,
-            restarts=self.restarts,
-            is_guess=self.first_L is not None,
-            is_dear=balance >= _DEAR and self.L is None and self.first_L is None,
+    def init(self, context: Context) -> State:
+        inner, mixer, gradient, L, _ = context.prepared
+        x, L = context.x0, self.L or self.first_L or L
+        balance = 1.0 if self.balance == "measure" else float(self.balance)
+        K, R = inner.first_K(mixer, balance) if self.K is None else self.K, self.R or 0.0
+        if isinstance(inner, Slide) and self.R is None:
+            found = defaults.balance(context, gradient.y, L=L, A_norm=inner.A_norm).R
+            R = _PRACTICE * math.sqrt(max(1.0, balance)) * found
+        elif isinstance(inner, Own):
+            R = self.R or 1.0
+        tuning = Tuning(K, R, balance, is_measured=self.balance != "measure")
+        agreement, rules = self._rules(context, tuning)
+        if rules.is_expensive and agreement == "exact":
+            L *= _BOLD
+        dual, value = context.coupling.start(x, context.s0), dot(x, gradient.y) - gradient.conjugate
+        if context.problem.loss.has_value:
+            value_bar = doubles(value + ridge(context, inner, context.domain.nu, x))
+        else:
+            value_bar = array_namespace(x).zeros_like(value)
+        iterate = Iterate(
+            k=0,
+            P=L,
+            S=0.0,
+            x=x,
+            x_bar=x,
+            last=x,
+            value_bar=value_bar,
+            Cx_bar=0 * x,
+            dual=dual,
+            averages=Averages(gradient.y, gradient.conjugate, dual),
+        )
+        return State(
+            total=0,
+            epoch=0,
+            follows_lagrangian=inner.follows_lagrangian,
+            iterate=iterate,
+            gradient=gradient,
+            smoothness=Smoothness(L),
+            progress=Progress(),
+            late=LateSums(),
+            tuning=tuning,
+            sliding=Sliding(x),
         )
 
-    def _agreement(self, context: Context, memory: Memory) -> str:
-        """Late sums cost gradients: where these are dear, sums at once cost less."""
-        rounds = context.network.costs.control_rounds("sum")
-        is_cheap = rounds <= _CHEAP * (memory.balance + memory.K)
-        return "exact" if self.agreement == "late" and is_cheap else self.agreement
+    def step(self, context: Context, state: State) -> State:
+        setup: Setup = context.prepared
+        agreement, rules = self._rules(context, state.tuning)
+        s, tries = state, 0
+        while s.total == state.total:
+            s = AGREEMENTS[agreement](context, setup, rules, s, _attempt(context, setup, s), tries)  # (d) to (g)
+            tries += 1
+        if self.restarts and setup.inner.is_overlong(s):
+            s = restart(s, setup.inner, rules)
+        if not s.tuning.is_measured and s.total >= _MEASURED_AFTER:
+            s = self._measure(context, setup, s)
+        return s
 
-    def _measured(self, context: Context, plan: Plan, inner: Inner, s: State) -> State:
-        """balance="measure": what the clock says so far, on average over the agents, once."""
-        m = s.memory
-        if m.is_measured or s.total < _MEASURED_AFTER:
-            return s
-        ratios = np.full((len(context.network.agents), 1), context.pace.ratio())
-        balance = float(context.network.agree(ratios, "sum")[0]) / context.network.m
-        K = m.K if self.K is not None else max(m.K, inner.exchanges(plan, balance))
-        return replace(s, memory=replace(m, balance=balance, is_measured=True, K=K))
+    def output(self, state: State) -> dict[str, Array]:
+        """The average; or first the better of it and the last point, where residuals tell which that is."""
+        x_bar, last = state.iterate.x_bar, state.iterate.last
+        outputs = {"average": x_bar, "last": last}
+        if state.follows_lagrangian:
+            return outputs
+        return {"best": last if state.progress.last_is_better else x_bar, **outputs}
+
+    def dual(self, state: State) -> dict[str, Array]:
+        """The multipliers that go with each output, in node form."""
+        s, s_bar = state.iterate.dual.s, state.iterate.averages.dual_bar.s
+        if state.follows_lagrangian:
+            return {"average": s, "last": s}
+        return {"best": s if state.progress.last_is_better else s_bar, "average": s_bar, "last": s}
+
+    def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:
+        """Of the averages of this epoch, and of the last outer iteration."""
+        iterate, gradient = state.iterate, state.gradient
+        return (
+            DualEvidence(*iterate.averages, averaged=max(1, iterate.k)),
+            DualEvidence(gradient.y, gradient.conjugate, iterate.dual, averaged=0),
+        )
+
+    def invariant(self, state: State) -> Array:
+        return state.iterate.dual.w
+
+    def finish(self, context: Context, state: State, factor: float) -> State:
+        """Mix the answers a few rounds more, or as many as are asked for, where all agents have the same X."""
+        mixer, x_bar = context.prepared.mixer, state.iterate.x_bar
+        if not state.follows_lagrangian or mixer.most == 0:
+            return state
+        spectrum = {"least": mixer.least, "most": mixer.most}
+        rounds = max(math.ceil(_FINAL * mixer.reach), chebyshev_rounds(_RESERVE * factor, **spectrum))
+        rest = chebyshev(partial(context.network.combine, weights=mixer.N), x_bar, rounds, **spectrum)
+        return replace(state, iterate=state.iterate._replace(x_bar=context.domain.project(x_bar - rest)))
+
+    def parameters(self, state: State) -> dict[str, float]:
+        K, R, balance, _ = state.tuning
+        found = {"L": state.smoothness.L, "K": K, "balance": balance, "restarts": state.epoch}
+        return found | ({"R": R} if R > 0 else {})
+
+    def _rules(self, context: Context, tuning: Tuning) -> tuple[str, Rules]:
+        """Return the agreement and the rules; late sums cost gradients: where waiting for them costs less, wait."""
+        rounds = context.network.costs.control_rounds("sum")
+        is_cheap = self.agreement == "late" and rounds <= _CHEAP * (tuning.balance + tuning.K)
+        rules = Rules(
+            finds_L=self.L is None,
+            finds_K=self.K is None,
+            finds_R=self.R is None,
+            restarts=self.restarts,
+            is_guess=self.first_L is not None,
+            is_expensive=tuning.balance >= _EXPENSIVE and self.L is None and self.first_L is None,
+        )
+        return "exact" if is_cheap else self.agreement, rules
+
+    def _measure(self, context: Context, setup: Setup, s: State) -> State:
+        """Take the balance from the clock, on average over the agents, once."""
+        K, network = s.tuning.K, context.network
+        ratios = np.full((len(network.agents), 1), context.pace.ratio())
+        balance = float(network.agree(ratios, "sum")[0]) / network.m
+        K = K if self.K is not None else max(K, setup.inner.first_K(setup.mixer, balance))
+        return replace(s, tuning=s.tuning._replace(K=K, balance=balance, is_measured=True))
+
+
+def _attempt(context: Context, setup: Setup, s: State) -> Attempt:
+    """Try one outer iteration: (a), (b), and the sums that (c) to (g) need."""
+    inner, prev, domain, mu = setup.inner, s.iterate, context.domain, context.problem.mu
+    L, P, S = s.smoothness.L, prev.P, prev.S
+    P = P if inner.has_ridge else P + mu * S / 2
+    b = (P + math.sqrt(P * P + 4 * L * P * S)) / (2 * L)  # (a)
+    b = b if inner.accelerates else min(b, 1.0)
+    weights = Weights(b, S + b, P / b)
+    x_under = (S * prev.x_bar + b * prev.x) / weights.S
+    if s.gradient.is_current:
+        gradient = s.gradient._replace(x_under=x_under, is_current=False)
+    else:
+        gradient = gradient_at(context, x_under)
+    _, y, conjugate, _ = gradient
+    g = y + ridge(context, inner, domain.grad_nu, x_under)
+    moved = inner.run(context, setup.mixer, s, weights, x_under, g)  # (b)
+    x_bar, w = moved.x_bar, moved.dual.w
+    if context.problem.loss.has_value:
+        value_bar = doubles(context.oracle.value(x_bar) + ridge(context, inner, domain.nu, x_bar))
+        value_under = doubles(dot(x_under, y) - conjugate + ridge(context, inner, domain.nu, x_under))
+        d = x_bar - x_under
+        change = dot(g, d)
+        bregman = value_bar - value_under - change
+        magnitude = array_namespace(value_bar).maximum(abs(value_bar), abs(value_under)) + abs(change)
+    else:
+        # Gradients estimate the change of the value, and two of them the curvature.
+        value_bar = prev.value_bar + dot(g, x_bar - prev.x_bar)
+        d = x_under - s.gradient.x_under
+        g_before = s.gradient.y + ridge(context, inner, domain.grad_nu, s.gradient.x_under)
+        bregman = dot(g - g_before, d) / 2
+        magnitude = abs(dot(g, d)) + abs(dot(g_before, d))
+    sums = Sums(
+        bregman,
+        setup.mixer.D[:, 0] * squares(context, d),
+        magnitude,
+        value_bar + domain.r(x_bar) + dot(w, x_bar),
+        prev.value_bar + domain.r(prev.x_bar) + dot(w, prev.x_bar),
+        *moved.residuals,
+    )
+    rows = to_numpy(array_namespace(*sums).stack(list(map(doubles, sums)), axis=1))
+    return Attempt(weights, gradient, moved, value_bar, rows)

@@ -1,128 +1,149 @@
-"""The inner loops: what is done with a gradient between neighbours. Each takes (b) of the rule for its kind of X."""
+"""The inner loops of `AutoPDS`: rule (b), between neighbours, for each kind of X."""
 
 import math
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot
 from gradslide._support.types import Array
+from gradslide.graphs.chebyshev import damped_chebyshev
 from gradslide.methods.base import Context, average
-from gradslide.methods.gossip.plan import Plan
-from gradslide.methods.gossip.state import Moved, State, Weights
-from gradslide.methods.gossip.sums import squares
+from gradslide.methods.gossip.state import InnerOutput, State, Weights
 from gradslide.methods.steps import proximal
 from gradslide.network.coupling import Dual
 
-# Exchanges per gradient where agents have sets of their own: this share of what averages over the whole network.
-_OWN_SHARE = 1 / 2
-
-# How many times longer than the first an inner loop of prox sliding may be.
+# K grows with the square root of this times the balance and the mixer's reach.
+_WORTH = 0.35
+# An inner loop of prox sliding may be this many times longer than the first one.
 _LONGEST_SLIDE = 64
 
-Residuals = tuple[Array, Array, Array, Array]
+
+@dataclass(frozen=True)
+class Mixer:
+    """Chebyshev mixing with N = D^-1 Lap.
+
+    Attributes
+    ----------
+    D
+        The weights of the agents here, as a column.
+    N
+        The matrix.
+    least, most
+        Its smallest eigenvalue but 0, and its largest; 0 where nothing is mixed.
+    reach
+        sqrt(most/least): about the number of exchanges after which every agent's value has reached all others.
+    """
+
+    D: Array
+    N: Array
+    least: float
+    most: float
+    reach: float
+
+    def mix(self, context: Context, v: Array, K: int) -> tuple[Array, Array]:
+        """Return mix(v, K), with K exchanges, and q with mix(v, K) = v - N q."""
+        if self.most == 0:
+            return v, 0 * v
+        least = max(self.least, self.most / K**2)
+        return damped_chebyshev(partial(context.network.combine, weights=self.N), v, K, least=least, most=self.most)
 
 
-class Inner(Protocol):
-    """follows_lagrangian: restarts when the Lagrangian rises; else when residuals have fallen. takes_ridge: mu nu
-    belongs to the smooth part. accelerates: b grows. least_R: what R does not fall below."""
+class Inner(ABC):
+    """An inner loop.
 
-    follows_lagrangian: bool
-    takes_ridge: bool
-    accelerates: bool
-    least_R: float
+    Attributes
+    ----------
+    follows_lagrangian
+        True if epochs end when the Lagrangian rises, False if they end when residuals have fallen.
+    has_ridge
+        True if mu nu belongs to the smooth part, False if it belongs to the prox step.
+    accelerates
+        True if b grows.
+    least_R
+        R does not fall below this.
+    share
+        The first K, as a share of the mixer's reach; 0 if there is no K.
+    """
 
-    def exchanges(self, plan: Plan, balance: float) -> int:
-        """K to begin with, where a gradient is worth so many rounds."""
-        ...
+    follows_lagrangian: ClassVar[bool] = False
+    has_ridge: ClassVar[bool] = True
+    accelerates: ClassVar[bool] = True
+    least_R: ClassVar[float] = 0.0
+    share: ClassVar[float] = 0.0
+
+    @abstractmethod
+    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+        """Apply rule (b); y is the gradient of the smooth part at x_under."""
+
+    def first_K(self, mixer: Mixer, balance: float) -> int:
+        """Return the first K, for gradients that are worth `balance` rounds."""
+        return math.ceil(max(self.share * mixer.reach, math.sqrt(_WORTH * balance * mixer.reach))) if self.share else 1
 
     def is_overlong(self, s: State) -> bool:
-        """Whether the epoch must end because its iterations take too many exchanges."""
-        ...
-
-    def move(self, context: Context, plan: Plan, s: State, weights: Weights, y: Array) -> Moved:
-        """y: the gradient of the smooth part at x_under."""
-        ...
-
-    def residuals(
-        self, context: Context, plan: Plan, s: State, weights: Weights, x_under: Array, y: Array, moved: Moved
-    ) -> Residuals:
-        """How far the averages, and the last point, are from stationary and from consensus: squares, per agent."""
-        ...
-
-
-class _Mixing:
-    """What the loops around Chebyshev exchanges have in common: K of them, however long the epoch."""
-
-    takes_ridge = True
-
-    def is_overlong(self, s: State) -> bool:
+        """Return True if the epoch must end because its inner loops have become too long."""
         return False
 
 
-class Shared(_Mixing):
-    """One set X and penalty for all agents, nu Euclidean: FISTA around K Chebyshev exchanges. In R^d its prox does
-    nothing, and the mean of all agents is what is exchanged for."""
+@dataclass(frozen=True)
+class Shared(Inner):
+    """Rules 4 and 5: one Euclidean X and penalty for all agents. FISTA around K Chebyshev exchanges.
+
+    Parameters
+    ----------
+    is_free
+        True if X = R^d without a penalty: then the prox step does nothing.
+    """
 
     follows_lagrangian = True
-    accelerates = True
-    least_R = 0.0
+    share = 1 / 3
+    is_free: bool = False
 
-    def __init__(self, is_free: bool) -> None:
-        self._is_free = is_free
-
-    def exchanges(self, plan: Plan, balance: float) -> int:
-        return plan.exchanges(balance)
-
-    def move(self, context: Context, plan: Plan, s: State, weights: Weights, y: Array) -> Moved:
-        b, S, p = weights
-        v = s.x - (y + s.dual.w) / (p * plan.D)
-        u, q = plan.mix(context, v, s.memory.K)
-        dual = Dual(s.dual.s + p * q, s.dual.w + p * plan.D * (v - u))
-        x_bar = average(s.x_bar, u, b / S)
-        x = u
-        if not self._is_free:
-            x_bar = proximal(context, x_bar, 1 / s.L)
-            x = s.x_bar + (S / b) * (x_bar - s.x_bar)
-        return Moved(x, x_bar, x_bar, dual, dual, v - u, v - u, x, 1)
-
-    def residuals(
-        self, context: Context, plan: Plan, s: State, weights: Weights, x_under: Array, y: Array, moved: Moved
-    ) -> Residuals:
-        if self._is_free:
-            Q = y + moved.dual.w
+    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+        (b, S, p), prev, w, D = weights, s.iterate, s.iterate.dual.w, mixer.D
+        v = prev.x - (y + w) / (p * D)
+        u, q = mixer.mix(context, v, s.tuning.K)
+        dual = Dual(prev.dual.s + p * q, w + p * D * (v - u))
+        x_bar = average(prev.x_bar, u, b / S)
+        if self.is_free:
+            x, Q = u, y + dual.w
         else:
-            scale = weights.p * plan.D
-            Q = scale * (x_under - proximal(context, x_under - (y + s.dual.w) / scale, 1 / scale))
-        stationarity = dot(Q, Q / plan.D)
+            x_bar = proximal(context, x_bar, 1 / s.smoothness.L)
+            x = prev.x_bar + (S / b) * (x_bar - prev.x_bar)
+            scale = p * D
+            Q = scale * (x_under - proximal(context, x_under - (y + w) / scale, 1 / scale))
+        stationarity = dot(Q, Q / D)
         nothing = array_namespace(stationarity).zeros_like(stationarity)
-        return stationarity, nothing, stationarity, nothing
+        residuals = (stationarity, nothing, stationarity, nothing)
+        return InnerOutput(x, x_bar, x_bar, dual, dual, v - u, x, residuals)
 
 
-class Own(_Mixing):
-    """A set or penalty of its own for each agent, nu Euclidean: two prox steps around K Chebyshev exchanges."""
+class Own(Inner):
+    """Rule 6: a Euclidean set or penalty of its own for each agent. Two prox steps around K Chebyshev exchanges."""
 
-    follows_lagrangian = False
     accelerates = False
     least_R = 1.0
+    share = 1 / 2
 
-    def exchanges(self, plan: Plan, balance: float) -> int:
-        return max(math.ceil(_OWN_SHARE * plan.reach), plan.exchanges(balance))
-
-    def move(self, context: Context, plan: Plan, s: State, weights: Weights, y: Array) -> Moved:
-        b, S, p = weights
-        scale = p * plan.D
-        v = proximal(context, s.x - (y + s.dual.w) / scale, 1 / scale)
-        u, q = plan.mix(context, v, s.memory.K)
-        dual = Dual(s.dual.s + p * q, s.dual.w + scale * (v - u))
-        x = proximal(context, s.x - (y + dual.w) / scale, 1 / scale)
-        gap_bar = average(s.gap_bar, v - u, b / S)
-        return Moved(x, average(s.x_bar, v, b / S), v, dual, dual, gap_bar, v - u, x, 1)
-
-    def residuals(
-        self, context: Context, plan: Plan, s: State, weights: Weights, x_under: Array, y: Array, moved: Moved
-    ) -> Residuals:
-        return _both(context, plan.D, 0.0, s, weights, x_under, y, moved)
+    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+        (b, S, p), prev, w = weights, s.iterate, s.iterate.dual.w
+        scale = p * mixer.D
+        v = proximal(context, prev.x - (y + w) / scale, 1 / scale)
+        u, q = mixer.mix(context, v, s.tuning.K)
+        dual = Dual(prev.dual.s + p * q, w + scale * (v - u))
+        x = proximal(context, prev.x - (y + dual.w) / scale, 1 / scale)
+        x_bar, Cx_bar = average(prev.x_bar, v, b / S), average(prev.Cx_bar, v - u, b / S)
+        w_bar = average(prev.averages.dual_bar.w, dual.w, b / S)
+        residuals = (
+            _stationarity(context, prev.P, x_under, y, w_bar, 0.0),
+            dot(mixer.D * x_bar, Cx_bar),
+            _stationarity(context, prev.P, x_under, y, dual.w, 0.0),
+            dot(mixer.D * v, v - u),
+        )
+        return InnerOutput(x, x_bar, v, dual, dual, Cx_bar, x, residuals)
 
 
 class _Row(NamedTuple):
@@ -141,62 +162,61 @@ class _Row(NamedTuple):
         return (self.p + self.mu) * (t - 1) + self.p * self.T
 
 
-class Slide:
-    """Any domain, and any nu: the inner iterations of primal-dual sliding, T_k of them; R balances them against
-    gradients."""
+@dataclass(frozen=True)
+class Slide(Inner):
+    """Any X and any nu: the T_k inner iterations of primal-dual sliding; R balances them against gradients.
 
-    follows_lagrangian = False
-    takes_ridge = False
-    accelerates = True
-    least_R = 0.0
+    Parameters
+    ----------
+    A_norm
+        The norm of the coupling, ||A||.
+    """
 
-    def __init__(self, A_norm: float) -> None:
-        self.A_norm = A_norm
-
-    def exchanges(self, plan: Plan, balance: float) -> int:
-        return 1
+    has_ridge = False
+    A_norm: float = 0.0
 
     def is_overlong(self, s: State) -> bool:
-        return s.T_before > _LONGEST_SLIDE * (1 + self._slides(s, 1.0, s.P))
+        return s.sliding.T > _LONGEST_SLIDE * (1 + self._length(s, 1.0, s.iterate.P))
 
-    def _slides(self, s: State, b: float, P: float) -> int:
-        """T_k."""
+    def _length(self, s: State, b: float, P: float) -> int:
+        """Return T_k."""
         return max(1, math.ceil(b * self.A_norm / math.sqrt(self._theta(s) * P)))
 
     @staticmethod
     def _theta(s: State) -> float:
-        return s.P / (8 * s.memory.R**2)
+        return s.iterate.P / (8 * s.tuning.R**2)
 
-    def move(self, context: Context, plan: Plan, s: State, weights: Weights, y: Array) -> Moved:
-        b, S, p = weights
-        T = self._slides(s, b, p * b)
+    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+        (b, S, p), prev, mu = weights, s.iterate, context.problem.mu
+        T = self._length(s, b, p * b)
         q = self._theta(s) * T / b
-        row = _Row(p, T, q, s.b_before * T / (b * s.T_before), context.problem.mu)
-        x, x_before, dual, x_hat, mean = context.prepared.loop(context, s.x, s.x_before, s.dual, y, row)
-        # Lap x_hat, but for where the extrapolation began: no exchange is spent on it.
-        gap = (dual.w - s.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
-        x_bar = average(s.x_bar, x_hat, b / S)
-        return Moved(x, x_bar, x, dual, mean, average(s.gap_bar, gap, b / S), gap, x_before, T)
+        row = _Row(p, T, q, s.sliding.b * T / (b * s.sliding.T), mu)
+        x, x_before, dual, x_hat, mean = context.prepared.loop(context, prev.x, s.sliding.x_before, prev.dual, y, row)
+        # C x_hat with C = Lap/||A||^2, apart from the first extrapolation: it needs no exchange.
+        Cx = (dual.w - prev.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
+        x_bar, Cx_bar = average(prev.x_bar, x_hat, b / S), average(prev.Cx_bar, Cx, b / S)
+        w_bar = average(prev.averages.dual_bar.w, mean.w, b / S)
+        residuals = (
+            _stationarity(context, prev.P, x_under, y, w_bar, mu),
+            dot(x_bar, Cx_bar),
+            _stationarity(context, prev.P, x_under, y, dual.w, mu),
+            dot(x, Cx),
+        )
+        return InnerOutput(x, x_bar, x, dual, mean, Cx_bar, x_before, residuals, T)
 
-    def residuals(
-        self, context: Context, plan: Plan, s: State, weights: Weights, x_under: Array, y: Array, moved: Moved
-    ) -> Residuals:
-        return _both(context, 1.0, context.problem.mu, s, weights, x_under, y, moved)
 
-
-def _both(
-    context: Context, D: Array | float, mu: float, s: State, weights: Weights, x_under: Array, y: Array, moved: Moved
-) -> Residuals:
-    """Of the averages and of the last point, in units of x. mu: of the ridge that y does not have in it."""
+def _stationarity(context: Context, P: float, x: Array, y: Array, w: Array, mu: float) -> Array:
+    """Return the square of the residual of a prox step from x, per agent; mu: of the ridge that y leaves out."""
     domain = context.domain
+    return squares(context, x - domain.prox(P * domain.grad_nu(x) - y - w, P + mu))
 
-    def stationarity(w: Array) -> Array:
-        return squares(context, x_under - domain.prox(s.P * domain.grad_nu(x_under) - y - w, s.P + mu))
 
-    w_bar = average(s.dual_bar.w, moved.dual_mean.w, weights.b / weights.S)
-    return (
-        stationarity(w_bar),
-        dot(D * moved.x_bar, moved.gap_bar),
-        stationarity(moved.dual.w),
-        dot(D * moved.last, moved.gap),
-    )
+def squares(context: Context, v: Array) -> Array:
+    """Return |v_i|^2 per agent in nu's norm, in double precision."""
+    xp = array_namespace(v)
+    return xp.sum(abs(v), axis=1, dtype=xp.float64) ** 2 if context.domain.norm == 1 else dot(v, v)
+
+
+def ridge(context: Context, inner: Inner, nu: Any, x: Array) -> Array | float:
+    """Return mu nu(x), for nu or its gradient, where it belongs to the smooth part; else 0."""
+    return context.problem.mu * nu(x) if inner.has_ridge and context.problem.mu > 0 else 0.0

@@ -1,7 +1,7 @@
-"""Where a run of auto mode stands."""
+"""The state of `AutoPDS`: a few records, each one concept, and what passes between the parts of an outer iteration."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gradslide._support.types import Array
@@ -9,128 +9,242 @@ from gradslide.methods.base import Copied, average
 from gradslide.network.coupling import Dual
 
 
-@dataclass(frozen=True)
-class Memory(Copied):
-    """What the agents remember of what they agreed on.
+class Averages(NamedTuple):
+    """Averages over the iterations of this epoch with weights b: a lower bound on the optimum follows from them.
 
-    K: exchanges per gradient; R: of prox sliding. has_risen: L rose at some time; rose: in this epoch. Where sums come
-    late, falls: how many in a row have let L fall since it last rose; edge: twice the L that was last found too small
-    after a calm; onset: the iteration of this epoch that this was found at, if it was lately, or 0. L_seen: the largest
-    curvature that was seen in this epoch. lagrangian, steps: the Lagrangian at the last known record of this
-    epoch, and its last changes. error: the last known residual; error_before: at the last restart, or the last one that
-    counted. failures: restarts in a row that hardly lowered it. posted: (course, k) of the sums on their way.
-    returned: to which iteration of this epoch all went back last, and with which L.
+    Attributes
+    ----------
+    y_bar
+        Of the gradients y of ft_i.
+    conjugate_bar
+        Of ft_i*(y_i), one number per agent.
+    dual_bar
+        Of the multipliers.
     """
 
-    K: int
-    follows_lagrangian: bool = True
-    R: float = 0.0
-    finds_R: bool = False
-    balance: float = 1.0
-    is_measured: bool = True
-    has_risen: bool = False
-    rose: bool = False
-    falls: int = 0
-    edge: float = 0.0
-    onset: int = 0
-    L_seen: float = 0.0
-    lagrangian: float = math.nan
-    steps: tuple[float, ...] = ()
-    error: float = math.nan
-    error_before: float = math.nan
-    last_is_better: bool = False
-    shares: tuple[float, float] = (0.0, 0.0)
-    failures: int = 0
-    posted: tuple[tuple[int, int], ...] = ()
-    returned: tuple[int, float] = (-1, 0.0)
+    y_bar: Array
+    conjugate_bar: Array
+    dual_bar: Dual
 
 
-class Point(NamedTuple):
-    """Where iteration k of an epoch led: something to go back to. As in `State`."""
+class Iterate(NamedTuple):
+    """The result of outer iteration k of an epoch: all that a rollback restores.
+
+    Attributes
+    ----------
+    k
+        Outer iterations in this epoch.
+    P, S
+        As in rule 4: P of this epoch, and S = b_1 + ... + b_k.
+    x, x_bar
+        The iterate, and the average.
+    last
+        The last point in X.
+    value_bar
+        The smooth part of f_i at x_bar, one number per agent.
+    Cx_bar
+        C x_bar with C = I - mix: the difference between x_bar and its mixed copy.
+    dual
+        The multipliers; `dual.w` is w of rule 4.
+    averages
+        For the certificate.
+    """
 
     k: int
+    P: float
     S: float
     x: Array
     x_bar: Array
     last: Array
     value_bar: Array
-    y_bar: Array
-    conjugate_bar: Array
-    gap_bar: Array
+    Cx_bar: Array
     dual: Dual
-    dual_bar: Dual
+    averages: Averages
+
+
+class Gradient(NamedTuple):
+    """The last gradient.
+
+    Attributes
+    ----------
+    x_under
+        Where it was evaluated.
+    y
+        The gradient of ft_i.
+    conjugate
+        ft_i*(y_i) = <x_under_i, y_i> - ft_i(x_under_i); NaN where the loss has no values.
+    is_current
+        True if the next outer iteration starts with it and needs no new one.
+    """
+
+    x_under: Array
+    y: Array
+    conjugate: Array
+    is_current: bool = False
+
+
+class Smoothness(NamedTuple):
+    """The estimate L, and what the agents remember of how it was found.
+
+    Attributes
+    ----------
+    L
+        The estimate.
+    slack
+        Sum of S_k viol_k over this epoch, never positive: rule (d), exact sums only.
+    largest
+        The largest curvature observed in this epoch.
+    has_risen, has_risen_now
+        L rose at some time; in this epoch.
+    falls
+        Late sums in a row that have let L fall since it last rose.
+    edge
+        Twice the L that was last found too small after a calm period, or 0.
+    failed_at
+        The iteration of this epoch at which that was found, if it was recently, or 0.
+    """
+
+    L: float
+    slack: float = 0.0
+    largest: float = 0.0
+    has_risen: bool = False
+    has_risen_now: bool = False
+    falls: int = 0
+    edge: float = 0.0
+    failed_at: int = 0
+
+
+class Progress(NamedTuple):
+    """What the tests for a restart, and the rule for K, remember.
+
+    Attributes
+    ----------
+    lagrangian
+        Lam_j at the last iteration of this epoch whose sums are known.
+    changes
+        Its last changes g_j = Lam_j - Lam_{j-1}, at most three.
+    error
+        The last known residual, E.
+    error_before
+        E at the last restart that counted, E_ref.
+    failures
+        Restarts in a row that hardly lowered E.
+    residuals
+        Squares of the residuals of the better point: consensus and stationarity.
+    last_is_better
+        True if that point is the last one, False if it is the average.
+    """
+
+    lagrangian: float = math.nan
+    changes: tuple[float, ...] = ()
+    error: float = math.nan
+    error_before: float = math.nan
+    failures: int = 0
+    residuals: tuple[float, float] = (0.0, 0.0)
+    last_is_better: bool = False
+
+
+class LateSums(NamedTuple):
+    """Sums that complete some exchanges after they were started, and what allows a rollback.
+
+    Attributes
+    ----------
+    generation
+        Increases with every restart and rollback: sums of an older generation describe iterations that were left.
+    outstanding
+        (generation, k) of the sums that have not completed, the oldest first.
+    snapshots
+        The last iterates of this epoch, as far back as a rollback may go.
+    last_rollback
+        To which iteration of this epoch the last rollback went, and with which L.
+    """
+
+    generation: int = 0
+    outstanding: tuple[tuple[int, int], ...] = ()
+    snapshots: tuple[Iterate, ...] = ()
+    last_rollback: tuple[int, float] = (-1, 0.0)
+
+
+class Tuning(NamedTuple):
+    """How gradients are balanced against exchanges.
+
+    Attributes
+    ----------
+    K
+        Exchanges per gradient.
+    R
+        The weight of consensus, of "own" and "sliding"; 0 for "shared".
+    balance
+        How many rounds a gradient is worth.
+    is_measured
+        False as long as ``balance="measure"`` has not been measured.
+    """
+
+    K: int
+    R: float = 0.0
+    balance: float = 1.0
+    is_measured: bool = True
+
+
+class Sliding(NamedTuple):
+    """The previous inner loop of prox sliding: its last iterate but one, its weight b, and its length T."""
+
+    x_before: Array
+    b: float = 0.0
+    T: int = 1
 
 
 @dataclass(frozen=True)
 class State(Copied):
-    """k: outer iterations in this epoch; total: in all. course: goes up with every restart, and when all go back.
+    """The state of `AutoPDS`.
 
-    L, P, S, slack: as in the rule. y: the last gradient of ft_i, at x_under; value_bar: the smooth part at x_bar, per
-    agent. last: the last point in X. gap_bar: how x_bar differs from its mixed self, gap: how `last` does. Of prox
-    sliding: x_before, b_before, T_before. trail: the last points of this epoch, as far back as sums come late.
+    Attributes
+    ----------
+    total
+        Outer iterations in all.
+    epoch
+        Restarts so far.
+    follows_lagrangian
+        True if restarts follow the Lagrangian, False if they follow residuals.
+    iterate, gradient, smoothness, progress, late, tuning, sliding
+        See these records.
     """
 
-    k: int
-    epoch: int
-    course: int
     total: int
-    L: float
-    P: float
-    S: float
-    slack: float
-    x: Array
-    x_bar: Array
-    last: Array
-    x_under: Array
-    y: Array
-    y_is_known: bool
-    value_bar: Array
-    dual: Dual
-    dual_bar: Dual
-    y_bar: Array
-    conjugate: Array
-    conjugate_bar: Array
-    gap_bar: Array
-    x_before: Array
-    b_before: float = 0.0
-    T_before: int = 1
-    memory: Memory = field(default_factory=lambda: Memory(K=1))
-    trail: tuple[Point, ...] = ()
-
-
-class Facts(NamedTuple):
-    """What is added up over all agents, of one outer iteration: per agent before, one number each after.
-
-    gap: f(x_bar) - f(x_under) - <y, x_bar - x_under>, f the smooth part; square: |x_bar - x_under|^2; size: of what
-    gap is the difference of.
-    lagrangian: f + r + <w, .> at x_bar; before: the same at the x_bar before. stationarity, consensus: squares of the
-    residuals, of the averages; *_last: of the last point.
-    """
-
-    gap: Any
-    square: Any
-    size: Any
-    lagrangian: Any
-    before: Any
-    stationarity: Any
-    consensus: Any
-    stationarity_last: Any
-    consensus_last: Any
+    epoch: int
+    follows_lagrangian: bool
+    iterate: Iterate
+    gradient: Gradient
+    smoothness: Smoothness
+    progress: Progress
+    late: LateSums
+    tuning: Tuning
+    sliding: Sliding
 
 
 class Weights(NamedTuple):
-    """b, S' = S + b and p = P/b of an outer iteration."""
+    """b, S' = S + b and p = P/b of rule (a)."""
 
     b: float
     S: float
     p: float
 
 
-class Moved(NamedTuple):
-    """Where the exchanges led.
+class InnerOutput(NamedTuple):
+    """The result of an inner loop.
 
-    last: the last point in X. dual_mean: of the inner iterations. gap_bar: x_bar less its mixed self, gap: the same of
-    `last`. x_before: the inner iterate before x, T inner iterations were taken.
+    Attributes
+    ----------
+    x, x_bar, last, dual, Cx_bar
+        As in `Iterate`.
+    dual_mean
+        The mean of the multipliers over the inner iterations.
+    x_before
+        The inner iterate before x.
+    residuals
+        Squares, per agent: stationarity and consensus of the averages, then both of the last point.
+    T
+        Inner iterations taken.
     """
 
     x: Array
@@ -138,65 +252,77 @@ class Moved(NamedTuple):
     last: Array
     dual: Dual
     dual_mean: Dual
-    gap_bar: Array
-    gap: Array
+    Cx_bar: Array
     x_before: Array
-    T: int
+    residuals: tuple[Array, Array, Array, Array]
+    T: int = 1
 
 
-class Trial(NamedTuple):
-    """An outer iteration that is not accepted yet. facts: (agents here, `Facts`)."""
+class Sums(NamedTuple):
+    """Quantities of one outer iteration that are summed over all agents: one number per agent before, one after.
+
+    Attributes
+    ----------
+    bregman
+        f(x_bar) - f(x_under) - <y, d> with d = x_bar - x_under and f the smooth part.
+    d_squared
+        |d|_D^2.
+    magnitude
+        The size of the terms of `bregman`, which rounding errors are proportional to.
+    lagrangian
+        Lam_k = f + r + <w, .> at x_bar.
+    lagrangian_before
+        The same, with the new w, at the x_bar before.
+    stationarity, consensus
+        Squares of the residuals of the averages.
+    stationarity_last, consensus_last
+        Of the last point.
+    """
+
+    bregman: Any
+    d_squared: Any
+    magnitude: Any
+    lagrangian: Any
+    lagrangian_before: Any
+    stationarity: Any
+    consensus: Any
+    stationarity_last: Any
+    consensus_last: Any
+
+
+class Attempt(NamedTuple):
+    """An outer iteration that is not accepted yet; `sums` has one row per agent, with the fields of `Sums`."""
 
     weights: Weights
-    moved: Moved
-    x_under: Array
-    y: Array
-    conjugate: Array
+    gradient: Gradient
+    inner: InnerOutput
     value_bar: Array
-    facts: Array
+    sums: Array
 
 
-def accepted(s: State, trial: Trial) -> State:
-    """The state after the trial."""
-    moved, (b, S, _) = trial.moved, trial.weights
-    share = b / S
-    return replace(
-        s,
-        k=s.k + 1,
-        total=s.total + 1,
-        S=S,
-        x=moved.x,
-        x_bar=moved.x_bar,
-        last=moved.last,
-        x_under=trial.x_under,
-        y=trial.y,
-        y_is_known=False,
-        value_bar=trial.value_bar,
-        dual=moved.dual,
-        dual_bar=Dual(*(average(bar, new, share) for bar, new in zip(s.dual_bar, moved.dual_mean, strict=True))),
-        y_bar=average(s.y_bar, trial.y, share),
-        conjugate=trial.conjugate,
-        conjugate_bar=trial.conjugate if s.k == 0 else average(s.conjugate_bar, trial.conjugate, share),
-        gap_bar=moved.gap_bar,
-        x_before=moved.x_before,
-        b_before=b,
-        T_before=moved.T,
+def accept(s: State, attempt: Attempt) -> State:
+    """Return the state after an attempt."""
+    (b, S, _), inner, prev, mean = attempt.weights, attempt.inner, s.iterate, s.iterate.averages
+    y, conjugate, share = attempt.gradient.y, attempt.gradient.conjugate, b / S
+    averages = Averages(
+        average(mean.y_bar, y, share),
+        conjugate if prev.k == 0 else average(mean.conjugate_bar, conjugate, share),
+        Dual(
+            average(mean.dual_bar.s, inner.dual_mean.s, share),
+            average(mean.dual_bar.w, inner.dual_mean.w, share),
+        ),
     )
-
-
-def on_trail(s: State, done: State) -> State:
-    """The state after an iteration, with where it came from."""
-    # A trail that comes from a checkpoint has lost its names.
-    trail = (Point(*point[:-2], Dual(*point[-2]), Dual(*point[-1])) for point in s.trail)
-    return replace(done, trail=(*(trail if s.trail else [_point(s)]), _point(done)))
-
-
-def gone_back(s: State, k: int) -> State:
-    """Where iteration k of this epoch led, with what has been learned since. Sums on their way are of an old course."""
-    point = next(point for point in s.trail if point.k == k)
-    memory = replace(s.memory, lagrangian=math.nan, steps=(), onset=0)
-    return replace(s, **point._asdict(), course=s.course + 1, memory=memory, trail=(point,))
-
-
-def _point(s: State) -> Point:
-    return Point(*(getattr(s, name) for name in Point._fields))
+    iterate = Iterate(
+        k=prev.k + 1,
+        P=prev.P,
+        S=S,
+        x=inner.x,
+        x_bar=inner.x_bar,
+        last=inner.last,
+        value_bar=attempt.value_bar,
+        Cx_bar=inner.Cx_bar,
+        dual=inner.dual,
+        averages=averages,
+    )
+    sliding = Sliding(inner.x_before, b, inner.T)
+    return replace(s, total=s.total + 1, iterate=iterate, gradient=attempt.gradient, sliding=sliding)

@@ -1,0 +1,138 @@
+"""What the agents learn before the first outer iteration, in one survey: weights, eigenvalues, and a first L."""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import array_namespace
+
+from gradslide._support.arrays import dot, doubles, like, to_numpy
+from gradslide._support.errors import require
+from gradslide._support.types import Array
+from gradslide.graphs.graph import Graph
+from gradslide.methods.base import Context, unvalued
+from gradslide.methods.gossip.inner import Inner, Mixer, Slide, ridge, squares
+from gradslide.methods.gossip.state import Gradient
+from gradslide.methods.pds import InnerLoop, fastest_inner_loop
+
+# Up to this many agents the spectrum of the weighted Laplacian is computed; beyond, all agents weigh the same.
+_WEIGHTED = 1_000
+# How far from x_0 the second gradient is taken, unless x_0 is so large that this would be lost in rounding.
+_PROBE = 1e-3
+
+
+class Setup(NamedTuple):
+    """What a run prepares once.
+
+    Attributes
+    ----------
+    inner
+        The inner loop.
+    mixer
+        The weights and the spectrum of the network.
+    gradient
+        The gradient at x_0.
+    L
+        The curvature that a second gradient near x_0 shows; NaN if L is given.
+    loop
+        The inner loop of PDS, compiled where possible; None unless `inner` slides.
+    """
+
+    inner: Inner
+    mixer: Mixer
+    gradient: Gradient
+    L: float
+    loop: InnerLoop | None
+
+
+def set_up(
+    context: Context, inner: Inner, spectrum: tuple[float, float] | None, *, needs_L: bool, by_maxima: bool
+) -> Setup:
+    """Find the first L and the mixer.
+
+    by_maxima: where no survey is needed, agree on a maximum instead of a sum.
+    """
+    network, m = context.network, context.network.m
+    loop = fastest_inner_loop(context) if isinstance(inner, Slide) else None
+    gradient = gradient_at(context, context.x0)._replace(is_current=True)
+    probes = _probe(context, inner, gradient.y) if needs_L else np.zeros((len(network.agents), 0))
+    D, least, most, L = np.ones(m), math.inf, 0.0, math.nan
+    if not (isinstance(inner, Slide) or spectrum is not None or m == 1):
+        least, most, L, *weights = network.survey(probes, _evaluate_survey).tolist()
+        D = np.array(weights)
+    else:
+        if spectrum is not None and m > 1:
+            degree = float(network.laplacian.diagonal().max())
+            rule, remedy = "spectrum[1] must be the largest eigenvalue of the Laplacian, or more", "leave spectrum out"
+            require(spectrum[1] >= degree, rule, f"{spectrum[1]:g}, less than a degree of {degree:g}", remedy)
+            least, most = spectrum
+        if needs_L and by_maxima:
+            changes, moves, size = probes.T
+            ratios = np.divide(changes, moves, out=np.zeros_like(moves), where=moves > 0)
+            found, largest = network.agree(np.stack([ratios, size], axis=1), "max").tolist()
+            L = _first_L(np.array([found, 1.0, largest]), 1)
+        elif needs_L:
+            L = _first_L(network.agree(probes, "sum"), m)
+    N = network.laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ network.laplacian)
+    column = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
+    mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0)
+    return Setup(inner, mixer, gradient, L, loop)
+
+
+def gradient_at(context: Context, x: Array) -> Gradient:
+    """Evaluate the gradient of ft_i, and ft_i* of it where the loss has values."""
+    if not context.problem.loss.has_value:
+        return Gradient(x, *unvalued(context.oracle.gradient(x)))
+    value, y = context.oracle.value_and_gradient(x)
+    return Gradient(x, y, dot(x, y) - value)
+
+
+def _probe(context: Context, inner: Inner, y: Array) -> Array:
+    """Return per agent the squares of the change of its gradient and of its move, had all moved by y, and of y."""
+    x, domain, dtype = context.x0, context.domain, context.problem.dtype
+    xp = array_namespace(x)
+    size, largest = np.sqrt(to_numpy(dot(y, y))), to_numpy(xp.max(abs(x), axis=1))
+    length = np.maximum(_PROBE, math.sqrt(np.finfo(dtype).eps) * largest)
+    share = np.divide(length, size, out=np.zeros_like(size), where=size > 0)
+    near = x - like(share[:, None].astype(dtype), x) * y
+    near = near if inner.follows_lagrangian else domain.project(near)
+    change = context.oracle.gradient(near) - y
+    change = change + ridge(context, inner, domain.grad_nu, near) - ridge(context, inner, domain.grad_nu, x)
+    # In the norm dual to nu's.
+    changes = doubles(xp.max(abs(change), axis=1)) ** 2 if domain.norm == 1 else dot(change, change)
+    whole = np.divide(size, length) ** 2
+    return np.stack([whole * to_numpy(changes), whole * to_numpy(squares(context, near - x)), size**2], axis=1)
+
+
+def _evaluate_survey(graph: Graph, probes: Array) -> Array:
+    """Return l2, lmax, the first L and D, from all edges and all probes."""
+    D, least, most = weighted_spectrum(graph)
+    if probes.size == 0:
+        return np.array([least, most, math.nan, *D])
+    weights = np.stack([1 / D, D, np.ones_like(D)], axis=1)
+    return np.array([least, most, _first_L(np.sum(weights * probes, axis=0), graph.m), *D])
+
+
+def _first_L(totals: Array, agents: int) -> float:
+    """Return the first L; a linear loss, for which no L is too small, gets one with which x moves by about 1."""
+    change, move, size = totals.tolist()
+    squared = change / move if change > 0 and move > 0 else size / agents
+    return math.sqrt(squared) or 1.0
+
+
+@lru_cache(maxsize=16)
+def weighted_spectrum(graph: Graph) -> tuple[Array, float, float]:
+    """Return D, and the extreme eigenvalues but 0 of D^-1 Lap.
+
+    D reduces what a few agents with many neighbours do to the spectrum.
+    """
+    degrees = graph.weighted_degrees
+    D = np.maximum(1.0, degrees / (2 * degrees.mean()))
+    D = D / D.mean()
+    if graph.m > _WEIGHTED or np.all(D == 1):
+        return np.ones(graph.m), graph.algebraic_connectivity, graph.laplacian_norm
+    root = sp.diags_array(1 / np.sqrt(D))
+    values = np.linalg.eigvalsh((root @ graph.laplacian @ root).toarray())
+    return D, float(values[1]), float(values[-1])
