@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import gradslide as gs
-from gradslide.sklearn.loss import AnchoredL1, Recentring, RidgedLoss
-from gradslide.sklearn.phis import Rows
+from gradslide.sklearn.refinement import SiteRows
+from gradslide.sklearn.scaling import AnchoredL1, Recentring, RidgedLoss
 
 SPLITS = [np.arange(5), np.arange(5, 20), np.arange(20, 30)]
 
@@ -14,7 +14,7 @@ SPLITS = [np.arange(5), np.arange(5, 20), np.arange(20, 30)]
 def example(classes, seed=0):
     rng = np.random.default_rng(seed)
     targets = rng.normal(size=30) if classes is None else rng.integers(0, classes, size=30)
-    rows = Rows(rng.normal(size=(30, 4)), targets, rng.uniform(0.5, 2, size=30), SPLITS)
+    rows = SiteRows(rng.normal(size=(30, 4)), targets, rng.uniform(0.5, 2, size=30), SPLITS)
     outputs = 1 if classes in (None, 2) else classes
     return rows, rng.normal(size=(outputs, 4)), rng
 
@@ -24,25 +24,25 @@ every_kind = pytest.mark.parametrize("classes", [None, 2, 4])
 
 @every_kind
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
-def test_bends_are_those_of_the_plain_loss(classes, size):
+def test_bregman_divergences_are_those_of_the_plain_loss(classes, size):
     rows, point, rng = example(classes)
-    plain, bend = rows.loss(classes), rows.bend(classes, rows.features @ point.T)
+    plain, divergence = rows.loss(classes), rows.bregman(classes, rows.features @ point.T)
     anchor = np.tile(point.reshape(-1), (3, 1))
     step = size * rng.normal(size=anchor.shape)
-    value, gradient = bend.value_and_gradient(step)
+    value, gradient = divergence.value_and_gradient(step)
     slope = plain.gradient(anchor)
     expected = plain.value(anchor + step) - plain.value(anchor) - np.vecdot(slope, step)
     assert np.allclose(value, expected, rtol=1e-9, atol=1e-12)
     assert np.allclose(gradient, plain.gradient(anchor + step) - slope)
-    assert np.allclose(bend.smoothness(), plain.smoothness())
+    assert np.allclose(divergence.smoothness(), plain.smoothness())
 
 
 @every_kind
 @pytest.mark.parametrize("size", [1e-12, 1e-5])
-def test_bends_keep_their_digits(classes, size):
+def test_bregman_divergences_keep_their_digits(classes, size):
     rows, point, rng = example(classes)
     direction = rng.normal(size=(3, point.size))
-    value = rows.bend(classes, rows.features @ point.T).value(size * direction)
+    value = rows.bregman(classes, rows.features @ point.T).value(size * direction)
     plain, anchor, h = rows.loss(classes), np.tile(point.reshape(-1), (3, 1)), 1e-4
     change = plain.gradient(anchor + h * direction) - plain.gradient(anchor - h * direction)
     assert np.allclose(value, size**2 / 2 * np.vecdot(change / (2 * h), direction), rtol=1e-4, atol=0)
@@ -56,8 +56,8 @@ def test_recentred_rows(classes, is_free):
     ones = np.ones((30, 1))
     centred = np.hstack([rows.features - mean, ones]) if is_free else rows.features - mean
     raw = sp.csr_array(np.hstack([rows.features, ones]))
-    dense = Rows(centred, rows.targets, rows.weight, SPLITS).loss(classes)
-    base = Rows(raw, rows.targets, rows.weight, SPLITS).loss(classes)
+    dense = SiteRows(centred, rows.targets, rows.weight, SPLITS).loss(classes)
+    base = SiteRows(raw, rows.targets, rows.weight, SPLITS).loss(classes)
     ridge = rng.uniform(size=dense.d)
     loss = RidgedLoss(base, Recentring(outputs, mean, is_free), ridge)
     u = rng.normal(size=(3, dense.d))
@@ -76,7 +76,7 @@ def test_a_problem_from_an_anchor(classes):
     same, ridge = Recentring(len(point), None, False), rng.uniform(size=point.size)
     plain = RidgedLoss(rows.loss(classes), same, ridge)
     at, u = np.tile(point.reshape(-1), (3, 1)), rng.normal(size=(3, point.size))
-    moved = RidgedLoss(rows.bend(classes, rows.features @ point.T), same, ridge, plain.gradient(at))
+    moved = RidgedLoss(rows.bregman(classes, rows.features @ point.T), same, ridge, plain.gradient(at))
     assert np.allclose(moved.value(u), plain.value(at + u) - plain.value(at))
     assert np.allclose(moved.gradient(u), plain.gradient(at + u))
     assert np.allclose(moved.take([1]).gradient(u[1:2]), moved.gradient(u)[1:2])

@@ -1,4 +1,9 @@
-"""Linear models in scikit-learn's form, fitted by sites that keep their rows; imported only where it is asked for."""
+"""Linear models with scikit-learn's interface, fitted by sites that keep their rows.
+
+`estimators` holds the public classes; `sites` says who owns which rows, `scaling` and `fitting` turn the model into a
+problem in scaled variables, and `refinement` solves it to high accuracy. The package needs scikit-learn; nothing else
+in gradslide imports it.
+"""
 
 from gradslide._support.errors import InputError
 
@@ -9,7 +14,10 @@ except ModuleNotFoundError:
         "gradslide.sklearn needs scikit-learn", "none installed", "pip install 'gradslide[sklearn]'"
     ) from None
 
-from gradslide.sklearn.linear import DecentralizedLasso, DecentralizedRidge
-from gradslide.sklearn.logistic import DecentralizedLogisticRegression
+from gradslide.sklearn.estimators import (
+    DecentralizedLasso,
+    DecentralizedLogisticRegression,
+    DecentralizedRidge,
+)
 
 __all__ = ["DecentralizedLasso", "DecentralizedLogisticRegression", "DecentralizedRidge"]

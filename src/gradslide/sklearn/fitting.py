@@ -12,15 +12,13 @@ from gradslide.domains import Free
 from gradslide.domains.penalties import L1
 from gradslide.problems.problem import Problem
 from gradslide.results.solution import Solution
-from gradslide.sklearn.loss import AnchoredL1, Recentring, RidgedLoss
-from gradslide.sklearn.phis import Rows
-from gradslide.sklearn.polished import Enough, solve_polished
+from gradslide.sklearn.refinement import SiteRows, Tolerance, solve_refined
+from gradslide.sklearn.scaling import AnchoredL1, ColumnStatistics, Recentring, RidgedLoss, ScaledFeatures
 from gradslide.sklearn.sites import Sites
-from gradslide.sklearn.standardised import Columns, Features
 
 
 @dataclass(frozen=True)
-class Task:
+class LinearObjective:
     """min over W (outputs, d) and b of sum over rows of weight phi(W x + b, target) + l1 |W|_1 + l2/2 |W|^2.
 
     classes: whose numbers the targets are; None: least squares. curvature: about phi's second derivative.
@@ -41,7 +39,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Fit:
+class LinearFit:
     """coef: (outputs, d). intercept: (outputs,), for targets whose mean is 0 where it is not a variable."""
 
     coef: Array
@@ -49,32 +47,42 @@ class Fit:
     solution: Solution
 
 
-def fit(task: Task, columns: Columns, X: Any, targets: Array, weight: Array, sites: Sites, enough: Enough) -> Fit:
+def fit_linear(
+    objective: LinearObjective,
+    statistics: ColumnStatistics,
+    X: Any,
+    targets: Array,
+    weight: Array,
+    sites: Sites,
+    tolerance: Tolerance,
+) -> LinearFit:
     """Every variable is scaled so that the diagonal of the Hessian is about 1: u = scale w."""
-    d, m, is_free = X.shape[1], len(sites.rows), task.free_intercept
-    scale = _positive(np.sqrt(task.curvature * columns.squares + task.l2))
-    intercept_scale = float(_positive(np.sqrt(task.curvature * columns.weight)))
-    features = Features.scaled(X, columns.mean, scale, 1 / intercept_scale if is_free else None)
-    rows = _with_idle_rows(Rows(features.rows, targets, weight, sites.rows))
-    recentring = Recentring(task.outputs, features.shift, is_free)
-    ridge, threshold = (_parts(each, task.outputs, is_free) / m for each in (task.l2 / scale**2, task.l1 / scale))
-    domain = Free(penalty=L1(threshold)) if task.l1 > 0 else Free()
+    d, m, is_free = X.shape[1], len(sites.rows), objective.free_intercept
+    scale = _positive(np.sqrt(objective.curvature * statistics.squares + objective.l2))
+    intercept_scale = float(_positive(np.sqrt(objective.curvature * statistics.weight)))
+    features = ScaledFeatures.scaled(X, statistics.mean, scale, 1 / intercept_scale if is_free else None)
+    rows = _with_idle_rows(SiteRows(features.rows, targets, weight, sites.rows))
+    recentring = Recentring(objective.outputs, features.shift, is_free)
+    ridge, threshold = (
+        _parts(each, objective.outputs, is_free) / m for each in (objective.l2 / scale**2, objective.l1 / scale)
+    )
+    domain = Free(penalty=L1(threshold)) if objective.l1 > 0 else Free()
     # What every variable has of the ridge makes a certificate possible.
     mu = float(ridge.min())
 
-    problem = Problem(RidgedLoss(rows.loss(task.classes), recentring, ridge - mu), domain, mu)
+    problem = Problem(RidgedLoss(rows.loss(objective.classes), recentring, ridge - mu), domain, mu)
 
-    def polished(anchor: Array, slope: Array) -> Problem:
-        scores = rows.features @ recentring.turned(anchor[None]).reshape(task.outputs, -1).T
-        moved = Free(penalty=AnchoredL1(threshold, anchor)) if task.l1 > 0 else Free()
-        return Problem(RidgedLoss(rows.bend(task.classes, scores), recentring, ridge, slope), moved)
+    def shifted(anchor: Array, slope: Array) -> Problem:
+        scores = rows.features @ recentring.turned(anchor[None]).reshape(objective.outputs, -1).T
+        moved = Free(penalty=AnchoredL1(threshold, anchor)) if objective.l1 > 0 else Free()
+        return Problem(RidgedLoss(rows.bregman(objective.classes, scores), recentring, ridge, slope), moved)
 
     # Each of m agents has 1/m of the gradient, and all of them together sqrt(m)/m of its length.
-    solution = solve_polished(problem, polished, sites.network, enough, (task.size or 1.0) / math.sqrt(m))
-    u = np.asarray(solution.mean).reshape(task.outputs, -1)
+    solution = solve_refined(problem, shifted, sites.network, tolerance, (objective.size or 1.0) / math.sqrt(m))
+    u = np.asarray(solution.mean).reshape(objective.outputs, -1)
     coef = u[:, :d] / scale
-    own = u[:, d] / intercept_scale if is_free else np.zeros(task.outputs)
-    return Fit(coef, own - coef @ columns.mean, solution)
+    own = u[:, d] / intercept_scale if is_free else np.zeros(objective.outputs)
+    return LinearFit(coef, own - coef @ statistics.mean, solution)
 
 
 def _positive(scale: Array) -> Array:
@@ -86,7 +94,7 @@ def _parts(each: Array, outputs: int, is_free: bool) -> Array:
     return np.tile(np.append(each, 0.0) if is_free else each, outputs)
 
 
-def _with_idle_rows(rows: Rows) -> Rows:
+def _with_idle_rows(rows: SiteRows) -> SiteRows:
     """A site without rows gets one that counts for nothing."""
     idle = [i for i, own in enumerate(rows.splits) if not len(own)]
     if not idle:
@@ -95,7 +103,7 @@ def _with_idle_rows(rows: Rows) -> Rows:
     for k, i in enumerate(idle):
         splits[i] = np.array([n + k])
     features = [rows.features, *[rows.features[:1]] * count]
-    return Rows(
+    return SiteRows(
         sp.csr_array(sp.vstack(features)) if sp.issparse(rows.features) else np.vstack(features),
         np.append(rows.targets, np.repeat(rows.targets[:1], count)),
         np.append(rows.weight, np.zeros(count)),

@@ -1,4 +1,4 @@
-"""Which site owns which rows, and over what network the sites talk."""
+"""Which site owns which rows, and the network of the sites."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.network import Local, Network
 
-# Up to so many sites everybody talks to everybody, and beyond to so many at most.
+# The default graph is complete up to this number of sites, and has this maximum degree beyond.
 _FEW = 4
 
 
