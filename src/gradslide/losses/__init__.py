@@ -1,4 +1,9 @@
-"""Losses ft_i of all agents, vectorised over the agents."""
+"""Losses: the convex, smooth parts ft_i of the objective, vectorized over the agents.
+
+One file per loss: value, gradient, smoothness constant, sampled gradients. Helpers here arrange the
+rows of data by agent. Sets and penalties belong in `domains`, counting of gradients in `oracles`,
+compiled code in `kernels`.
+"""
 
 from gradslide.losses.base import Loss
 from gradslide.losses.custom import Custom

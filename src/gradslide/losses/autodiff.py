@@ -1,4 +1,4 @@
-"""Losses whose gradients another library finds by automatic differentiation: what these have in common."""
+"""Common base of losses that another library differentiates."""
 
 import abc
 import copy
@@ -22,9 +22,8 @@ Reduction = Literal["sum", "mean"] | None
 _REACH = (0.1, 1.0, 10.0)
 
 
-class Block(NamedTuple):
-    """Agents with equally many rows: their numbers (k,), the parts of their rows (k, rows, ...), and what each row
-    counts, (k, rows)."""
+class AgentBlock(NamedTuple):
+    """Agents with equally many rows: numbers (k,), parts of rows (k, rows, ...), weights (k, rows)."""
 
     agents: Array
     parts: list[Array]
@@ -32,7 +31,7 @@ class Block(NamedTuple):
 
 
 class Differentiated(Loss):
-    """ft_i(x) = sum over agent i's rows of a convex function of one's own, which is given in another library.
+    """Losses ft_i(x) = sum over agent i's rows of a convex function given in another library.
 
     Rows have parts (inputs and targets, say), each an array (n, ...), sorted by agent.
     """
@@ -48,15 +47,17 @@ class Differentiated(Loss):
         self._given = None if smoothness is None else _constants(smoothness, self.m)
 
     @abc.abstractmethod
-    def _evaluate(self, block: Block, x: Array, gradient: bool) -> tuple[Array, Array]:
-        """Values (k,) and gradients (k, d) of the block's agents; with gradient=False, anything for these."""
+    def _evaluate(self, block: AgentBlock, x: Array, gradient: bool) -> tuple[Array, Array]:
+        """Values (k,) and gradients (k, d) of the block's agents; with gradient=False, anything for
+        these.
+        """
 
     def _widths(self, sizes: Array) -> Array:
-        """How many rows agents are given that have so many: more, which do not count, where that saves work."""
+        """How many rows agents are padded to; more than they have where that saves work."""
         return sizes
 
-    def _placed(self, block: Block) -> Block:
-        """The block where `_evaluate` wants it."""
+    def _placed(self, block: AgentBlock) -> AgentBlock:
+        """The block on the device where `_evaluate` needs it."""
         return block
 
     def value(self, x: Array) -> Array:
@@ -142,11 +143,11 @@ class Differentiated(Loss):
         return np.ones(self.m) if self._reduction == "mean" else self._sizes.astype(np.float64)
 
     @cached_property
-    def _whole(self) -> list[Block]:
+    def _whole(self) -> list[AgentBlock]:
         """All rows of all agents."""
         return self._blocks(self._parts, self._sizes, np.repeat(self._totals / self._sizes, self._sizes))
 
-    def _blocks(self, parts: list[Array], sizes: Array, weights: Array) -> list[Block]:
+    def _blocks(self, parts: list[Array], sizes: Array, weights: Array) -> list[AgentBlock]:
         starts, widths, blocks = np.cumsum(sizes) - sizes, self._widths(sizes), []
         for width in np.unique(widths):
             agents = np.flatnonzero(widths == width)
@@ -155,10 +156,10 @@ class Differentiated(Loss):
             chosen = as_slice(rows.ravel())
             shaped = [rows_at(part, chosen).reshape(*rows.shape, *part.shape[1:]) for part in parts]
             counted = np.where(places < own, weights[rows], 0).astype(self.dtype)
-            blocks.append(self._placed(Block(agents, shaped, counted)))
+            blocks.append(self._placed(AgentBlock(agents, shaped, counted)))
         return blocks
 
-    def _over(self, blocks: list[Block], x: Array, *, gradient: bool) -> tuple[Array, Array]:
+    def _over(self, blocks: list[AgentBlock], x: Array, *, gradient: bool) -> tuple[Array, Array]:
         """Values and gradients of all agents, each of which is in one block."""
         if len(blocks) == 1:
             return self._evaluate(blocks[0], x, gradient)
@@ -169,7 +170,7 @@ class Differentiated(Loss):
 
 
 def require_sum_of_rows(whole: float, rows: Array) -> None:
-    """Refuse a function whose value for several rows is neither the sum nor the mean of those for one row each."""
+    """Refuse a function whose value for several rows is neither the sum nor the mean of its rows'."""
     total, scale = float(np.sum(rows)), float(np.sum(np.abs(rows)))
     slack = float(np.sqrt(np.finfo(rows.dtype).eps)) * scale
     known = abs(whole - total) <= slack or abs(whole - total / len(rows)) <= slack
@@ -182,7 +183,9 @@ def require_sum_of_rows(whole: float, rows: Array) -> None:
 
 
 def require_convex(loss: Loss, at: Array) -> None:
-    """Refuse losses that lie above the chord in the middle of a segment, on a few segments around a point (d,)."""
+    """Refuse losses that lie above the chord at the middle of a segment, on a few around a point
+    (d,).
+    """
     rng = np.random.default_rng(0)
     slack = 10 * float(np.sqrt(np.finfo(loss.dtype).eps))
     for reach in _REACH:
@@ -201,7 +204,7 @@ def require_convex(loss: Loss, at: Array) -> None:
 
 
 def missing(name: str, library: str, remedy: str) -> NoReturn:
-    """The error where the library of a loss is not installed."""
+    """Raise the error for a library that is not installed."""
     raise InputError(f"gs.losses.{name} needs {library}", "an installation without it", remedy) from None
 
 

@@ -1,4 +1,4 @@
-"""What every loss offers to the methods."""
+"""The interface of losses."""
 
 import abc
 from collections.abc import Hashable, Sequence
@@ -10,16 +10,37 @@ import numpy as np
 from gradslide._support.arrays import as_dtype, is_numpy
 from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Device, DType
 from gradslide.losses.devices import moved, torch_home
 
 
 class Loss(abc.ABC):
-    """The convex, smooth losses ft_i of m agents; row i of x, of shape (m, d), belongs to agent i.
+    """The convex, smooth losses ft_1, ..., ft_m of m agents; row i of x, of shape (m, d), is agent
+    i's.
 
-    m: number of agents. d: dimension of one agent's x_i. dtype: float32 or float64, in which it computes.
-    has_value: whether the value is known; a live stream may have gradients only. device: where the data lives, and x
-    must; None for NumPy.
+    A subclass implements `value`, `gradient`, `compute_smoothness` and `take_agents`.
+
+    Parameters
+    ----------
+    m : int
+        Number of agents.
+    d : int
+        Dimension of x_i.
+    dtype : dtype_like
+        float32 or float64, the precision of values and gradients.
+    home : ndarray, optional
+        Any array of the library and on the device of the data; None for NumPy.
+
+    Attributes
+    ----------
+    m : int
+        Number of agents.
+    d : int
+        Dimension of x_i.
+    dtype : numpy.dtype
+        Precision of values and gradients.
+    has_value : bool
+        Whether `value` is available; a live stream may have gradients only.
     """
 
     has_value = True
@@ -28,8 +49,7 @@ class Loss(abc.ABC):
         super().__init_subclass__()
         rename_hooks(cls, {"_smoothness": "compute_smoothness", "_take": "take_agents", "_settings": "settings"})
 
-    def __init__(self, m: int, d: int, dtype: Any, home: Array | None = None) -> None:
-        """home: any array of the library and on the device where the data is; None for NumPy."""
+    def __init__(self, m: int, d: int, dtype: DType, home: Array | None = None) -> None:
         self.m = m
         self.d = d
         self.dtype = np.dtype(dtype)
@@ -40,74 +60,159 @@ class Loss(abc.ABC):
         return f"{type(self).__name__}(m={self.m}, d={self.d}, {self.dtype})"
 
     @property
-    def device(self) -> Any:
-        """The device of PyTorch, CuPy or JAX where the data lives; None for NumPy."""
+    def device(self) -> Device:
+        """Device of PyTorch, CuPy or JAX that holds the data; None for NumPy."""
         return None if self._home is None else compat.device(self._home)
 
-    def to(self, device: Any) -> "Loss":
-        """The same loss with its data as PyTorch tensors on that device: "cpu", "cuda", "cuda:1", a torch.device."""
+    def to(self, device: Device) -> "Loss":
+        """Return the same loss with its data as PyTorch tensors on a device.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            For example "cpu", "cuda" or "cuda:1".
+
+        Returns
+        -------
+        Loss
+        """
         other = self._moved(torch_home(device))
         other._constants = dict(self._constants)
         return other
 
     @abc.abstractmethod
     def value(self, x: Array) -> Array:
-        """ft_i(x_i) of each agent, shape (m,)."""
+        """Return ft_i(x_i) of each agent.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+        """
 
     @abc.abstractmethod
     def gradient(self, x: Array) -> Array:
-        """Gradient of ft_i at x_i, shape (m, d)."""
+        """Return the gradient of ft_i at x_i.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+        """
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
-        """Both at once, sharing one pass over the data where the loss has rows."""
+        """Return value and gradient, in one pass over the data where the loss has rows."""
         return self.value(x), self.gradient(x)
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
-        """Unbiased estimate of the gradient, shape (m, d).
+        """Return an unbiased estimate of the gradient.
 
-        batch: rows per agent, drawn uniformly with replacement. streams: one random generator per agent;
-        agent i draws from its own only.
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        batch : int
+            Rows per agent, drawn uniformly with replacement.
+        streams : sequence of numpy.random.Generator
+            One generator per agent; agent i draws from streams[i] only.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
         """
         raise no_rows(self)
 
     @property
     def has_steps(self) -> bool:
-        """Whether there are compiled `steps`."""
+        """Whether the compiled `steps` are available."""
         return False
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
-        """u_T and the average of the u_t, both (m, d): from u_0 = start, T times u <- (anchor + pull_t u -
-        gradient(u))/scale_t, of which the average so far then takes its share_t.
+        """Perform T compiled gradient steps without communication.
 
-        anchor: (m, d). pulls, scales, shares: (T,).
+        From u_0 = start: u_t = (anchor + pulls_t u_{t-1} - gradient(u_{t-1}))/scales_t, and the
+        average of the u_t moves to u_t by shares_t.
+
+        Parameters
+        ----------
+        start, anchor : ndarray, shape (m, d)
+            First point and constant term.
+        pulls, scales, shares : ndarray, shape (T,)
+            Parameters of each step.
+
+        Returns
+        -------
+        last, average : ndarray, shape (m, d)
+            u_T and the average of the u_t.
         """
         raise NotImplementedError
 
     @property
     def rows_per_agent(self) -> Array | None:
-        """Number of rows n_i of each agent, shape (m,); None for a loss that is no sum over rows."""
+        """Number of rows n_i of each agent, shape (m,); None for a loss that is not a sum over
+        rows.
+        """
         return None
 
     def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
-        """n_i times the mean of agent i's row gradients over rows[i]; shape (m, d).
+        """Return n_i times the mean gradient over some rows of each agent.
 
-        rows: for each agent, row numbers within it. counts: how often each of them counts; once by default.
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        rows : sequence of ndarray of int
+            For each agent, row numbers within its own rows.
+        counts : sequence of ndarray, optional
+            How often each of them counts; once by default.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
         """
         raise no_rows(self)
 
     def read_samples(self, agent: int, batch: Any) -> Any:
-        """A batch of samples, not among the rows that this agent (of 0..m-1) holds, checked for
-        `gradient_of_samples`: arrays whose leading axis counts samples."""
+        """Check a batch of new samples for `gradient_of_samples`.
+
+        Parameters
+        ----------
+        agent : int
+            The agent that the samples belong to, one of 0, ..., m-1.
+        batch : object
+            The samples as a stream yields them.
+
+        Returns
+        -------
+        object
+            Arrays whose leading axis counts samples.
+        """
         raise no_rows(self)
 
     def gradient_of_samples(self, x: Array, batches: Sequence[Any]) -> Array:
-        """The mean gradient of each agent's batch, on the scale of ft_i; shape (m, d)."""
+        """Return the mean gradient of each agent's batch on the scale of ft_i, shape (m, d)."""
         raise no_rows(self)
 
     def smoothness(self, norm: int = 2) -> Array:
-        """Lipschitz constant of each agent's gradient, shape (m,).
+        """Return the Lipschitz constant of each agent's gradient; computed once.
 
-        norm: 2 for the Euclidean norm; 1 for the l1 norm, gradients measured in the l-infinity norm.
+        Parameters
+        ----------
+        norm : {2, 1}
+            2 for the Euclidean norm; 1 for the l1 norm, with gradients measured in the l-infinity
+            norm.
+
+        Returns
+        -------
+        ndarray, shape (m,)
         """
         require(norm in (1, 2), "norm must be 1 or 2", repr(norm), "use 2 for Euclidean and 1 for entropy domains")
         if norm not in self._constants:
@@ -118,7 +223,17 @@ class Loss(abc.ABC):
         return self._constants[norm]
 
     def take(self, agents: Sequence[int] | Array) -> "Loss":
-        """The same loss for these agents only, in this order."""
+        """Return the loss of some agents.
+
+        Parameters
+        ----------
+        agents : sequence of int
+            Which agents, in which order.
+
+        Returns
+        -------
+        Loss
+        """
         chosen = np.asarray(agents)
         require(
             chosen.ndim == 1 and chosen.size > 0 and chosen.dtype.kind in "iu",
@@ -140,25 +255,51 @@ class Loss(abc.ABC):
         return part
 
     def merge_key(self) -> Hashable | None:
-        """Losses with the same key can be merged by `merged`; None: cannot be merged."""
+        """Return a key: losses with equal keys can be merged by `merged`. None if it cannot be
+        merged.
+        """
         return None
 
     def merged(self, others: Sequence[Any]) -> "Loss":
-        """One loss that holds the agents of this one, then those of the others (all of one merge key)."""
+        """Return one loss with the agents of this one, then those of the others, all of one merge
+        key.
+        """
         raise NotImplementedError
 
     @abc.abstractmethod
-    def compute_smoothness(self, norm: int) -> Array: ...
+    def compute_smoothness(self, norm: int) -> Array:
+        """Compute the Lipschitz constant of each agent's gradient. Subclasses override it.
+
+        Parameters
+        ----------
+        norm : {2, 1}
+            As for `smoothness`, which checks and caches the result.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+        """
 
     @abc.abstractmethod
-    def take_agents(self, agents: Array) -> "Loss": ...
+    def take_agents(self, agents: Array) -> "Loss":
+        """Return the loss of some agents. Subclasses override it.
+
+        Parameters
+        ----------
+        agents : ndarray of int
+            Which agents, in which order; checked by `take`.
+
+        Returns
+        -------
+        Loss
+        """
 
     def _moved(self, home: Array) -> "Loss":
-        """With all data where `home` is."""
+        """The loss with all data on the device of `home`."""
         raise InputError("this loss cannot move to a device", type(self).__name__, "leave its data where it is")
 
     def _checked(self, x: Array) -> Array:
-        """x in the dtype of the loss, where its data is; a NumPy array is brought there."""
+        """x in the dtype and on the device of the loss; NumPy arrays are moved there."""
         if self._home is not None:
             x = as_dtype(moved(x, self._home) if is_numpy(x) else x, self.dtype)
         elif is_numpy(x):
@@ -175,14 +316,14 @@ class Loss(abc.ABC):
 
 
 def require_shape(loss: Loss, name: str, values: Array, shape: tuple[int, ...]) -> None:
-    """Refuse what a loss of a user's own gives in another shape."""
+    """Refuse a result of the wrong shape of a user's own loss."""
     if np.shape(values) != shape:
         rule = f"{name} of {type(loss).__name__} must give shape {shape}"
         raise InputError(rule, np.shape(values), "give one row, or one number, for each agent")
 
 
 def no_rows(loss: Loss) -> InputError:
-    """The error for a loss that is no sum over rows where one is needed."""
+    """Return the error for a loss that is not a sum over rows where one is needed."""
     return InputError(
         "this way of sampling needs a loss that is a sum over rows",
         type(loss).__name__,

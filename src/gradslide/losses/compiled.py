@@ -1,4 +1,4 @@
-"""Losses with one score per row by compiled code: one pass over the data, on several threads."""
+"""Losses with one score per row in compiled code: one pass over the data, multithreaded."""
 
 from itertools import pairwise
 
@@ -21,15 +21,15 @@ _ENTRIES_PER_THREAD = 2**19
 
 
 def pays(entries: int) -> bool:
-    """Whether compiled code is worth its while for features with so many stored numbers."""
+    """Return whether compiling pays for features with so many stored numbers."""
     return entries >= _LEAST_ENTRIES
 
 
 class CompiledRows:
-    """The rows of all agents, cut into segments: each is one agent's or a part of it, summed up by one thread.
+    """The rows of all agents, cut into segments, each summed by one thread.
 
-    Where agents are cut depends on their own rows only, so that an agent's sums do not depend on its neighbours or on
-    the number of threads.
+    Where agents are cut depends on their own rows only, so an agent's sums depend neither on its
+    neighbours nor on the number of threads.
     """
 
     def __init__(self, features: Features, starts: Array, ends: Array) -> None:
@@ -67,7 +67,7 @@ class CompiledRows:
         value: bool = False,
         gradient: bool = False,
     ) -> tuple[Array, Array]:
-        """Values (m,) and gradients (m, p) of the agents; those not wanted are undefined."""
+        """Return values (m,) and gradients (m, p) of the agents; those not wanted are undefined."""
         from gradslide.kernels.rows_pass import rows_pass
 
         gradients = np.zeros((len(self._owners) if gradient else 0, self._p), dtype=x.dtype)
@@ -86,7 +86,7 @@ class CompiledRows:
         return values.astype(x.dtype, copy=False), gradients
 
     def _shares(self) -> list[tuple[int, int]]:
-        """The segments of each thread, (first, end), with about as many entries."""
+        """The segments of each thread, (first, end), balanced by entries."""
         total = int(self._until[-1])
         count = max(1, min(thread_count(), total // _ENTRIES_PER_THREAD, len(self._owners)))
         inner = np.searchsorted(self._until, np.arange(1, count) * (total / count)).tolist()
@@ -94,7 +94,7 @@ class CompiledRows:
 
 
 def _frozen(array: Array) -> Array:
-    """A view that may not be written to: the compiler takes other arrays for another type, and starts anew."""
+    """A read-only view: the compiler treats other arrays as another type, and would start anew."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""Losses given by functions of one's own."""
+"""Losses defined by functions."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -18,17 +18,51 @@ Functions = Callable[..., Any] | Sequence[Callable[..., Any]]
 
 
 class Custom(Loss):
-    """Convex, smooth ft_i from functions: a list with one per agent, or one function for all agents at once.
+    """Convex, smooth ft_i given by functions: one per agent, or one for all agents at once.
 
-    gradient: list of (d,) -> (d,), or (m, d) -> (m, d). value: list of (d,) -> number, or (m, d) -> (m,).
-    value_and_gradient: list of (d,) -> (number, (d,)), or (m, d) -> ((m,), (m, d)), in the place of the two or where
-    both together are cheaper. smoothness: Lipschitz constant(s) of the gradient: a number or m numbers, taken for
-    whichever norm is asked, or a function norm -> (m,); None if unknown. sample_gradient: list of (x_i, batch, rng) ->
-    (d,), or (x, batch, streams) -> (m, d); unbiased. agents, dimension: m and d. dtype: float32 or float64.
-    Methods extrapolate: functions must be defined, convex and smooth a little outside X, too. Give what there is:
-    without value no objective is reported, without gradient only methods that sample run.
-    `take` needs lists: a function for all agents cannot be restricted to some. On a device (`to`) functions get, and
-    return, tensors there.
+    Methods extrapolate, so functions must be defined, convex and smooth a little outside X, too.
+    Leave out what is unknown: without `value` no objective is reported, without `gradient` only
+    methods that sample can run. On a device (`to`) functions receive and return tensors there.
+
+    Parameters
+    ----------
+    gradient : callable or list of callables, optional
+        List of (d,) -> (d,), or one function (m, d) -> (m, d).
+    value : callable or list of callables, optional
+        List of (d,) -> float, or one function (m, d) -> (m,).
+    smoothness : array_like or callable, optional
+        Lipschitz constants of the gradient: a number or m numbers, used for every norm, or a
+        function norm -> (m,). None if unknown.
+    sample_gradient : callable or list of callables, optional
+        List of (x_i, batch, rng) -> (d,), or one function (x, batch, streams) -> (m, d); unbiased.
+    value_and_gradient : callable or list of callables, optional
+        List of (d,) -> (float, (d,)), or one function (m, d) -> ((m,), (m, d)); instead of the two,
+        or where both together are cheaper.
+    agents : int
+        Number of agents m.
+    dimension : int
+        Dimension d.
+    dtype : dtype_like
+        float32 or float64.
+
+    Notes
+    -----
+    `take` (needed for MPI) requires lists: a function for all agents cannot be restricted to some.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> c = np.array([[0.0], [4.0]])
+    >>> loss = gs.losses.Custom(
+    ...     value=lambda x: ((x - c) ** 2).sum(axis=1) / 2,
+    ...     gradient=lambda x: x - c,
+    ...     smoothness=1.0,
+    ...     agents=2,
+    ...     dimension=1,
+    ... )
+    >>> loss.gradient(np.zeros((2, 1))).tolist()
+    [[0.0], [-4.0]]
     """
 
     def __init__(
@@ -108,7 +142,7 @@ class Custom(Loss):
         return part
 
     def _checked(self, x: Array) -> Array:
-        """There is no data here: without `to`, x may be of any library."""
+        """x as a checked array; there is no data here, so without `to` x may belong to any library."""
         home = home_of(x) if self._home is None else None
         return super()._checked(x) if home is None else self._moved(home)._checked(x)
 
@@ -132,7 +166,7 @@ class Custom(Loss):
 
 
 class _Evaluator:
-    """Calls the user's functions and checks the shape of what they return."""
+    """Calls the user's functions and checks the shapes of their results."""
 
     def __init__(self, name: str, functions: Functions, shape: tuple[int, ...], dtype: Any) -> None:
         self._name, self._shape, self._dtype = name, shape, dtype
@@ -157,7 +191,7 @@ class _Evaluator:
         return array_namespace(x).stack(results)
 
     def _joined(self, result: Any, x: Array) -> Any:
-        """A value and a gradient in one array, the value first."""
+        """Put a value and a gradient into one array, the value first."""
         if self._name != "value_and_gradient":
             return result
         pair = isinstance(result, tuple | list) and len(result) == 2
@@ -179,7 +213,7 @@ class _Evaluator:
         return [self._each[i] for i in agents]
 
     def _told(self, shape: tuple[int, ...]) -> str:
-        """A value and a gradient are put together before they are looked at."""
+        """The shape as the user knows it: values and gradients are joined before they are checked."""
         if self._name != "value_and_gradient" or not shape:
             return str(shape)
         return f"{shape[:-1]} and {(*shape[:-1], shape[-1] - 1)}"
@@ -196,7 +230,7 @@ class _Evaluator:
 
 
 def _beside(result: Any, x: Array) -> Array:
-    """What a function returned, in the library of x."""
+    """The result of a function, in the library of x."""
     if is_numpy(x):
         return to_numpy(result)
     return moved(result, x) if is_numpy(result) else result

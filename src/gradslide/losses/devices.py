@@ -1,4 +1,4 @@
-"""Where the data of a loss lives: NumPy's memory, or a device of another library."""
+"""Data of a loss on a device: moving it, and rows of CSR matrices in PyTorch."""
 
 import importlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from gradslide._support.types import Array, Sparse, Tensor
 
 
 class TorchRows:
-    """CSR rows whose numbers are PyTorch tensors; how many each row has is known on the host too."""
+    """CSR rows whose numbers are PyTorch tensors; indptr stays a NumPy array."""
 
     def __init__(self, data: Tensor, indices: Tensor, indptr: Array, columns: int) -> None:
         self.data, self.indices, self.indptr = data, indices, indptr
@@ -23,11 +23,12 @@ class TorchRows:
 
     @classmethod
     def of(cls, rows: Sparse, home: Array) -> "TorchRows":
-        """The rows of a scipy CSR array."""
+        """Convert the rows of a SciPy CSR array."""
         return cls(moved(rows.data, home), moved(rows.indices, home), rows.indptr, rows.shape[1])
 
     @classmethod
     def stacked(cls, parts: "Sequence[TorchRows]") -> "TorchRows":
+        """Stack rows vertically."""
         xp = array_namespace(parts[0].data)
         lengths = np.concatenate([np.diff(part.indptr) for part in parts])
         data, indices = (xp.concat([getattr(part, name) for part in parts]) for name in ("data", "indices"))
@@ -45,6 +46,7 @@ class TorchRows:
         return TorchRows(self.data[at], self.indices[at], indptr, self.shape[1])
 
     def to_scipy(self) -> Sparse:
+        """Convert to a SciPy CSR array."""
         return sp.csr_array((to_numpy(self.data), to_numpy(self.indices), self.indptr), shape=self.shape)
 
 
@@ -53,7 +55,7 @@ Features: TypeAlias = Any
 
 
 def home_of(array: Features) -> Array | None:
-    """An empty array beside this one; None for NumPy's and scipy's."""
+    """Return an empty array on the device of this one; None for NumPy and SciPy."""
     if isinstance(array, TorchRows):
         array = array.data
     if sp.issparse(array) or is_numpy(array):
@@ -62,13 +64,13 @@ def home_of(array: Features) -> Array | None:
 
 
 def torch_home(device: Any) -> Array:
-    """An empty tensor on that device; refuses one that is not there."""
+    """Return an empty tensor on that device; refuse a device that is not available."""
     device = checked_device(device)
     return importlib.import_module("torch").empty(0, device=device)
 
 
 def moved(array: Features, home: Array | None) -> Features:
-    """The array, or CSR rows, where home is; not copied where they are there already."""
+    """Move an array, or CSR rows, to the device of `home`; no copy where they are there already."""
     if home is None:
         return array.to_scipy() if isinstance(array, TorchRows) else array if sp.issparse(array) else to_numpy(array)
     if isinstance(array, TorchRows):
@@ -88,7 +90,7 @@ def moved(array: Features, home: Array | None) -> Features:
 
 
 def rows_at(array: Features, rows: slice | Array) -> Features:
-    """These rows of an array or of CSR rows; a view where they are consecutive."""
+    """Select rows of an array or of CSR rows; a view where they are consecutive."""
     if isinstance(rows, slice) or sp.issparse(array) or isinstance(array, TorchRows) or is_numpy(array):
         return array[rows]
     return array_namespace(array).take(array, moved(rows, array), axis=0)

@@ -1,4 +1,4 @@
-"""Regression that is robust against outliers."""
+"""Robust regression."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +10,26 @@ from gradslide.losses.linear_model import LinearModel, Reduction
 
 
 class Huber(LinearModel):
-    """ft_i(x) = sum over rows of w h(a x - b), h(r) = r^2/2 for |r| <= delta, delta (|r| - delta/2) beyond.
+    """Huber's loss: ft_i(x) = sum over rows of w h(a x - b).
 
-    targets: the n numbers b. delta: residual where h turns linear. The other parameters are those of
-    LinearModel: features (n, p), agents or splits, sample_weight, reduction.
+    h(r) = r^2/2 for |r| <= delta, and delta (|r| - delta/2) beyond.
+
+    Parameters
+    ----------
+    features : array_like or scipy.sparse matrix, shape (n, p)
+        Rows a; see `LinearModel`.
+    targets : array_like, shape (n,)
+        Targets b.
+    delta : float
+        Residual where h becomes linear.
+    agents : int, optional
+        Number of contiguous blocks of rows, as equal as possible; 1 by default.
+    splits : sequence, optional
+        Instead of `agents`: the row numbers, or a mask, of each agent.
+    sample_weight : array_like, shape (n,), optional
+        Nonnegative weights w of the rows, 1 by default.
+    reduction : {"sum", "mean"}
+        "mean" for the weighted mean over each agent's rows.
     """
 
     kernel = RESIDUAL

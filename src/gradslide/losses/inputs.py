@@ -1,4 +1,4 @@
-"""Checks and conversions of the data that users hand to a loss."""
+"""Checks and conversions of the data that users pass to losses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,17 +15,17 @@ from gradslide.losses.devices import Features, TorchRows
 
 
 def working_dtype(dtype: Any) -> np.dtype[Any]:
-    """float32 stays float32; everything else is computed in float64."""
+    """Return float32 for float32, and float64 for everything else."""
     return np.dtype(np.float32 if dtype == np.float32 else np.float64)
 
 
 def is_sparse(values: Any) -> bool:
-    """Whether it is a scipy sparse array or matrix, or one of these on a device."""
+    """Return whether values are a SciPy sparse array or matrix, or CSR rows on a device."""
     return bool(sp.issparse(values)) or isinstance(values, TorchRows)
 
 
 def numeric_array(name: str, values: Any) -> Array:
-    """Values as a dense NumPy array of real, finite numbers, in the type they came in."""
+    """Return values as a dense NumPy array of real, finite numbers, in their own type."""
     require(not is_sparse(values), f"{name} must be dense", "a sparse array", "convert it with .toarray()")
     try:
         array = to_numpy(values)
@@ -38,7 +38,9 @@ def numeric_array(name: str, values: Any) -> Array:
 
 
 def float_array(name: str, values: Any) -> Array:
-    """Values as a C-ordered dense array of finite floats; not copied if it is one already, and on its device."""
+    """Return values as a C-ordered dense array of finite floats, on its device; copied only if
+    needed.
+    """
     if is_numpy(values) or is_sparse(values):
         array = numeric_array(name, values)
         return np.asarray(array, dtype=working_dtype(array.dtype), order="C")
@@ -58,7 +60,7 @@ def float_array(name: str, values: Any) -> Array:
 
 
 def feature_rows(features: Any) -> Features:
-    """Features as (n, p), one row per sample: C-ordered dense, or CSR where they came sparse."""
+    """Return features as (n, p), one row per sample: C-ordered dense, or CSR if they are sparse."""
     if is_sparse(features):
         require(
             features.dtype.kind in "biuf",
@@ -80,7 +82,7 @@ def feature_rows(features: Any) -> Features:
 
 
 def stack_rows(parts: Sequence[Features]) -> Features:
-    """Rows of features below each other, dense or CSR, on their device."""
+    """Stack rows of features vertically, dense or CSR, on their device."""
     if isinstance(parts[0], TorchRows):
         return TorchRows.stacked(parts)
     if is_sparse(parts[0]):
@@ -89,7 +91,7 @@ def stack_rows(parts: Sequence[Features]) -> Features:
 
 
 def per_row(name: str, values: Any, n: int) -> Array:
-    """Values as n finite numbers, one per row of the features."""
+    """Return values as n finite numbers, one per row of the features."""
     array = numeric_array(name, values)
     require(
         array.shape == (n,),
@@ -101,7 +103,7 @@ def per_row(name: str, values: Any, n: int) -> Array:
 
 
 def signs(labels: Any, n: int) -> Array:
-    """Two-class labels as -1 and 1."""
+    """Return two-class labels as -1 and 1."""
     array = per_row("labels", labels, n)
     positive = array == 1
     if not ((positive | (array == -1)).all() or (positive | (array == 0)).all()):
@@ -112,7 +114,7 @@ def signs(labels: Any, n: int) -> Array:
 
 
 def class_numbers(labels: Any, n: int, classes: int | None) -> tuple[Array, int]:
-    """Labels as integers in 0..K-1, and K."""
+    """Return labels as integers 0, ..., K-1, and K."""
     array = per_row("labels", labels, n)
     numbers = array.astype(np.intp)
     require(
@@ -134,7 +136,7 @@ def class_numbers(labels: Any, n: int, classes: int | None) -> tuple[Array, int]
 
 
 def positive(name: str, value: Any) -> float:
-    """A finite number above zero, as a Python float so that float32 data stays float32."""
+    """Return a finite number above zero as a Python float, so that float32 data stays float32."""
     require_number(name, value, f"choose {name} > 0", above=0)
     return float(value)
 

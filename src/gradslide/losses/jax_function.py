@@ -9,25 +9,51 @@ import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array
-from gradslide.losses.autodiff import Block, Differentiated, Reduction, missing, require_convex, require_sum_of_rows
+from gradslide.losses.autodiff import (
+    AgentBlock,
+    Differentiated,
+    Reduction,
+    missing,
+    require_convex,
+    require_sum_of_rows,
+)
 from gradslide.losses.inputs import numeric_array, working_dtype
 
 _FEW = 4  # rows on which the function is tried
 
 
 class Jax(Differentiated):
-    """ft_i(x) = sum over agent i's rows of function(parameters, row), where x holds the parameters.
+    """Losses ft_i(x) = sum over agent i's rows of function(parameters, row); x holds the
+    parameters.
 
-    function: (parameters, batch) -> the mean, the sum or one number per row of a batch, in operations of JAX; convex
-    and smooth in the parameters. data: a list with one pytree of arrays per agent, whose leading axis counts rows, all
-    of one form; a batch has that form. parameters: a pytree like the one that the function takes, whose numbers do not
-    matter; x is its arrays, flattened one after the other (jax.flatten_util.ravel_pytree). Its precision is that of the
-    loss: float32 stays, all else is float64, for which JAX is switched to double precision here and nowhere else.
-    reduction: "sum" over an agent's rows or "mean"; None takes the function of all rows at once as it is, and cannot
-    sample. smoothness: Lipschitz constant(s) of the gradient, a number or m numbers; None if unknown, which AutoPDS
-    does not mind. check_convexity: try a few segments.
+    It takes and returns NumPy arrays. Agents with fewer rows are padded with rows of weight 0.
 
-    It takes and gives NumPy's arrays. Agents with different numbers of rows are filled up with rows that do not count.
+    Parameters
+    ----------
+    function : callable
+        (parameters, batch) -> the mean, the sum or one number per row of a batch, in JAX
+        operations; convex and smooth in the parameters.
+    data : list of pytrees
+        One pytree of arrays per agent, whose leading axis counts rows, all of one structure. A
+        batch has this structure.
+    parameters : pytree
+        Parameters as the function takes them; their values do not matter. x is its arrays,
+        flattened one after the other (`jax.flatten_util.ravel_pytree`). Their precision is that of
+        the loss: float32, or else float64, for which JAX runs in double precision here and nowhere
+        else.
+    smoothness : array_like, optional
+        Lipschitz constants of the gradient, a number or m numbers. None if unknown; AutoPDS does
+        not need them.
+    reduction : {"sum", "mean", None}
+        Over an agent's rows. None takes the function of all rows at once as it is, and cannot
+        sample.
+    check_convexity : bool
+        Test convexity on a few segments.
+
+    Attributes
+    ----------
+    x0 : ndarray, shape (d,)
+        The given parameters, flattened.
     """
 
     def __init__(
@@ -60,7 +86,6 @@ class Jax(Differentiated):
             typed = self._jax.tree.map(lambda leaf: self._jax.numpy.asarray(leaf, dtype=dtype), parameters)
             x0, self._unravel = flat(typed)
         self.x0 = np.array(x0)
-        """The parameters that were given, (d,)."""
         self._per_row = False
         self._try()
         self._both = self._jax.jit(self._jax.vmap(self._jax.value_and_grad(self._value)))
@@ -69,7 +94,18 @@ class Jax(Differentiated):
             require_convex(self, self.x0)
 
     def parameters_of(self, x: Array) -> Any:
-        """A point, (d,), such as solution.mean, as the pytree that the function takes; arrays of NumPy's."""
+        """Convert a point to the pytree that the function takes.
+
+        Parameters
+        ----------
+        x : ndarray, shape (d,)
+            For example `solution.mean`.
+
+        Returns
+        -------
+        pytree
+            Arrays are NumPy arrays.
+        """
         x = np.asarray(x, dtype=self.dtype)
         require(x.shape == (self.d,), f"x must have shape ({self.d},)", x.shape, "give solution.mean, or one row of x")
         with self._precision():
@@ -94,18 +130,18 @@ class Jax(Differentiated):
         return importlib.import_module("jax.experimental").enable_x64()
 
     def _widths(self, sizes: Array) -> Array:
-        """Each shape is compiled anew, so there should be few: one, where that at most doubles the rows."""
+        """Each shape is compiled anew, so use few: one, where that at most doubles the rows."""
         if self._reduction is None:
             return sizes
         most = sizes.max() if sizes is self._sizes else _power_of_two(sizes.max())
         return np.full_like(sizes, most) if len(sizes) * most <= 2 * sizes.sum() else _power_of_two(sizes)
 
-    def _placed(self, block: Block) -> Block:
+    def _placed(self, block: AgentBlock) -> AgentBlock:
         with self._precision():
             asarray = self._jax.numpy.asarray
-            return Block(block.agents, [asarray(part) for part in block.parts], asarray(block.weights))
+            return AgentBlock(block.agents, [asarray(part) for part in block.parts], asarray(block.weights))
 
-    def _evaluate(self, block: Block, x: Array, gradient: bool) -> tuple[Array, Array]:
+    def _evaluate(self, block: AgentBlock, x: Array, gradient: bool) -> tuple[Array, Array]:
         with self._precision():
             if gradient:
                 values, gradients = self._both(x, block.parts, block.weights)
@@ -119,7 +155,7 @@ class Jax(Differentiated):
         return weights @ self._row_losses(x, parts)
 
     def _row_losses(self, x: Array, parts: list[Array]) -> Array:
-        """What the function gives for each row alone, (rows,), whichever way it puts several together."""
+        """The function of each row alone, (rows,), whatever its reduction."""
         if self._per_row:
             losses = self._called(x, parts)
         else:
@@ -156,12 +192,12 @@ class Jax(Differentiated):
 
 
 def _power_of_two(sizes: Array) -> Array:
-    """The next one."""
+    """The next power of two."""
     return 2 ** np.ceil(np.log2(sizes)).astype(np.intp)
 
 
 def _read(jax: Any, data: Any, dtype: Any) -> tuple[list[Array], Array, Any]:
-    """The arrays of all agents below each other, the number of rows of each agent, (m,), and the form of a pytree."""
+    """The stacked arrays of all agents, the number of rows of each, (m,), and the pytree structure."""
     listed = isinstance(data, list) and len(data) > 0
     rule = "data must be a list with one pytree of arrays per agent"
     require(listed, rule, kind_of(data), "for example [(features[rows], labels[rows]) for rows in splits]")
@@ -174,7 +210,7 @@ def _read(jax: Any, data: Any, dtype: Any) -> tuple[list[Array], Array, Any]:
 
 
 def _leaves(jax: Any, tree: Any, dtype: Any, what: str) -> tuple[list[Array], Any]:
-    """The arrays of one pytree, floating ones in the dtype, and its form."""
+    """The arrays of one pytree, floating ones in the dtype, and its structure."""
     found, form = jax.tree.flatten(tree)
     arrays = [numeric_array(what, leaf) for leaf in found]
     lengths = {array.shape[0] if array.ndim else None for array in arrays}

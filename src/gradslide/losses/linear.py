@@ -15,9 +15,22 @@ from gradslide.losses.inputs import float_array, stack_rows
 
 
 class Linear(Loss):
-    """ft_i(x) = c_i^T x: L = 0, and one gradient is enough.
+    """Linear functions ft_i(x) = c_i^T x.
 
-    c: (d,) for one agent; or (m, d).
+    L = 0, so one gradient is enough.
+
+    Parameters
+    ----------
+    c : array_like, shape (d,) or (m, d)
+        Coefficients of one agent, or of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Linear([[1.0, 2.0], [0.0, -1.0]])
+    >>> loss.value(np.ones((2, 2))).tolist()
+    [3.0, -1.0]
     """
 
     def __init__(self, c: Any) -> None:

@@ -1,4 +1,4 @@
-"""Losses that see x_i only through the rows of agent i's features."""
+"""Losses that depend on x_i only through the rows of agent i's features."""
 
 import abc
 import copy
@@ -26,13 +26,27 @@ Rows = tuple[RowBlocks, Array, Array | None]
 
 
 class LinearModel(Loss):
-    """ft_i(x) = sum over agent i's rows a of w_row phi(a x, target), with phi convex and smooth.
+    """Losses ft_i(x) = sum over agent i's rows a of w phi(a x, target), with phi convex and smooth.
 
-    features: (n, p), dense or scipy sparse; kept without a copy where their rows are in order, so do not change
-    them afterwards. An array of PyTorch, CuPy or JAX stays on its device, where all is computed then. agents: number of
-    contiguous blocks of rows, as equal as possible. splits: instead of agents, each agent's row numbers or mask.
-    sample_weight: w >= 0 per row, 1 by default. reduction: "sum", or "mean" for the weighted mean over each agent's
-    rows.
+    Base class of `Logistic`, `LeastSquares`, `Huber`, `SmoothedHinge` and `Softmax`. A subclass
+    implements `read_targets`, `curvature`, `row_values` and `row_slopes`, and returns the
+    parameters of phi in `settings`.
+
+    Parameters
+    ----------
+    features : array_like or scipy.sparse matrix, shape (n, p)
+        Rows a. Not copied where the rows are in order already, so do not change them afterwards. An
+        array of PyTorch, CuPy or JAX stays on its device, where everything is computed then.
+    targets : array_like, shape (n,)
+        Labels or targets of the rows.
+    agents : int, optional
+        Number of contiguous blocks of rows, as equal as possible; 1 by default.
+    splits : sequence, optional
+        Instead of `agents`: the row numbers, or a mask, of each agent.
+    sample_weight : array_like, shape (n,), optional
+        Nonnegative weights w of the rows, 1 by default.
+    reduction : {"sum", "mean"}
+        "mean" for the weighted mean over each agent's rows.
     """
 
     outputs = 1  # K: scores per row
@@ -85,10 +99,12 @@ class LinearModel(Loss):
 
     @property
     def compiled(self) -> bool:
-        """Whether values and gradients come from compiled code: in one pass over the data, and on several threads.
+        """Whether compiled code computes values and gradients: in one pass over the data,
+        multithreaded.
 
-        By default for features with 2^24 stored numbers or more; `take` keeps the choice. Both ways agree to rounding:
-        set it where parts that were built apart must give the same bits as the whole.
+        True by default for features with 2^24 stored numbers or more; `take` keeps the choice. Both
+        ways agree to rounding. Set it where parts that are built separately must give the same bits
+        as the whole.
         """
         return self._compiled
 
@@ -108,19 +124,21 @@ class LinearModel(Loss):
 
     @abc.abstractmethod
     def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
-        """What belongs to n rows of features (labels, numbers), checked, in the form that phi takes."""
+        """Check the labels or targets of n rows, and convert them for phi."""
 
     @abc.abstractmethod
     def curvature(self, norm: int) -> float:
-        """Bound on the entries (norm 1) or the spectral norm (norm 2) of phi's Hessian in the scores."""
+        """Return a bound on the entries (norm 1) or the spectral norm (norm 2) of phi's Hessian."""
 
     @abc.abstractmethod
     def row_values(self, scores: Array, targets: Array) -> Array:
-        """phi of each row, shape (n,); scores have shape (n,), or (n, K) where outputs = K > 1."""
+        """Return phi of each row, shape (n,); scores have shape (n,), or (n, K) where outputs = K >
+        1.
+        """
 
     @abc.abstractmethod
     def row_slopes(self, scores: Array, targets: Array) -> Array:
-        """Derivative of phi in the scores, of their shape."""
+        """Return the derivative of phi with respect to the scores, of their shape."""
 
     def value(self, x: Array) -> Array:
         return self._evaluate(x, value=True)[0]
@@ -194,7 +212,7 @@ class LinearModel(Loss):
         return whole
 
     def settings(self) -> Hashable:
-        """The parameters of phi; two losses of a class are alike if these are equal."""
+        """Return the parameters of phi; two losses of one class can be merged if these are equal."""
         return ()
 
     def compute_smoothness(self, norm: int) -> Array:
@@ -236,7 +254,7 @@ class LinearModel(Loss):
 
     @cached_property
     def _totals(self) -> Array:
-        """The total weight of each agent's rows, on the host."""
+        """Total weight of each agent's rows, a NumPy array."""
         return np.add.reduceat(to_numpy(self._weights_or_ones()).astype(np.float64), self._blocks.starts)
 
     def _evaluate(

@@ -1,4 +1,4 @@
-"""Which rows of the features belong to which agent."""
+"""Which rows belong to which agent, and random samples of an agent's rows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,10 +12,24 @@ Selection = slice | Array
 
 
 def partition(n: int, agents: int | None, splits: Sequence[Any] | None) -> tuple[Selection, Array]:
-    """The rows sorted by agent, and the number of rows of each agent, shape (m,).
+    """Assign rows to agents.
 
-    agents: number of contiguous blocks, as equal as possible. splits: per agent its row numbers, or a mask of
-    length n; a row may belong to several agents. Neither: one agent holds all rows.
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    agents : int, optional
+        Number of contiguous blocks, as equal as possible.
+    splits : sequence, optional
+        For each agent its row numbers, or a mask of length n; a row may belong to several agents.
+        Without both, one agent holds all rows.
+
+    Returns
+    -------
+    selection : slice or ndarray
+        The rows sorted by agent.
+    sizes : ndarray, shape (m,)
+        Number of rows of each agent.
     """
     require(agents is None or splits is None, "give agents or splits, not both", "both", "drop one of them")
     if splits is None:
@@ -31,7 +45,7 @@ def partition(n: int, agents: int | None, splits: Sequence[Any] | None) -> tuple
 
 
 def as_slice(rows: Array) -> Selection:
-    """The row numbers as a slice where they are consecutive, so that selecting makes no copy."""
+    """Return row numbers as a slice where they are consecutive, so that selecting makes no copy."""
     start = int(rows[0])
     if np.array_equal(rows, np.arange(start, start + len(rows))):
         return slice(start, start + len(rows))
@@ -91,14 +105,14 @@ _MANY = 4
 
 
 class Draw(NamedTuple):
-    """Row numbers within the agent, and how often each counts."""
+    """Row numbers within an agent, and how often each counts."""
 
     rows: Array
     counts: Array
 
 
 def with_replacement(rng: np.random.Generator, n: int, count: int) -> Draw:
-    """`count` rows out of n, uniformly and independently of each other."""
+    """Draw `count` rows out of n, uniformly and independently."""
     if count < _MANY * n:
         rows = rng.integers(n, size=count)
         if count < n:

@@ -16,9 +16,24 @@ from gradslide.losses.rows import chunks
 
 
 class Quadratic(Loss):
-    """ft_i(x) = 1/2 x^T Q_i x + c_i^T x, Q_i symmetric and positive semidefinite.
+    """Quadratic functions ft_i(x) = 1/2 x^T Q_i x + c_i^T x.
 
-    Q: (d, d), with c: (d,), for one agent; or (m, d, d), with c: (m, d).
+    Parameters
+    ----------
+    Q : array_like, shape (d, d) or (m, d, d)
+        Symmetric positive semidefinite matrix of one agent, or of each.
+    c : array_like, shape (d,) or (m, d)
+        Linear coefficients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Quadratic(np.diag([2.0, 4.0]), [1.0, 0.0])
+    >>> loss.gradient(np.ones((1, 2))).tolist()
+    [[3.0, 4.0]]
+    >>> loss.smoothness().tolist()
+    [4.0]
     """
 
     def __init__(self, Q: Any, c: Any) -> None:
@@ -90,7 +105,7 @@ class Quadratic(Loss):
 
 
 def _largest_eigenvalues(Q: Array) -> Array:
-    """Largest eigenvalue of each matrix (m, d, d); refuses what is not symmetric positive semidefinite."""
+    """Largest eigenvalue of each matrix (m, d, d); refuses matrices that are not symmetric PSD."""
     m, d, _ = Q.shape
     tolerance = 10 * d * np.finfo(Q.dtype).eps
     largest = np.empty(m)

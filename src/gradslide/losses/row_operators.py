@@ -132,7 +132,7 @@ class DenseRuns:
 
 
 class TorchSums:
-    """Sums of consecutive rows, (count, K) -> (sums, K), in an order that is always the same. ends: where each ends."""
+    """Sums of consecutive rows, (count, K) -> (sums, K), in a fixed order; `ends` are their ends."""
 
     def __init__(self, ends: Tensor, count: int) -> None:
         xp = array_namespace(ends)
@@ -149,10 +149,10 @@ class TorchSums:
 
 
 class TorchDense:
-    """Dense rows of agents with many different numbers of them, without a copy and without padding.
+    """Dense rows of agents with many different numbers of rows, without a copy and without padding.
 
-    The rows are cut into tiles of equal size. One agent owns a tile; the few rows in it that are not its own are
-    done one by one.
+    The rows are cut into tiles of equal size. One agent owns a tile; the few rows in it that belong
+    to other agents are processed one by one.
     """
 
     def __init__(self, features: Tensor, sizes: Array) -> None:

@@ -10,11 +10,26 @@ from gradslide.losses.linear_model import LinearModel, Reduction
 
 
 class SmoothedHinge(LinearModel):
-    """ft_i(x) = sum over rows of w h(z), z = y a x, y in {-1, 1}.
+    """Smoothed hinge loss: ft_i(x) = sum over rows of w h(y a x), y in {-1, 1}.
 
-    h(z) = 0 for z >= 1, (1 - z)^2 / (2 gamma) for 1 - gamma < z < 1, 1 - z - gamma/2 below.
-    labels: n labels in {-1, 1} or {0, 1}, 0 meaning -1. gamma: width of the smooth piece. The other
-    parameters are those of LinearModel: features (n, p), agents or splits, sample_weight, reduction.
+    h(z) = 0 for z >= 1, (1 - z)^2 / (2 gamma) for 1 - gamma < z < 1, and 1 - z - gamma/2 below.
+
+    Parameters
+    ----------
+    features : array_like or scipy.sparse matrix, shape (n, p)
+        Rows a; see `LinearModel`.
+    labels : array_like, shape (n,)
+        Labels y in {-1, 1} or {0, 1}, 0 meaning -1.
+    gamma : float
+        Width of the quadratic piece.
+    agents : int, optional
+        Number of contiguous blocks of rows, as equal as possible; 1 by default.
+    splits : sequence, optional
+        Instead of `agents`: the row numbers, or a mask, of each agent.
+    sample_weight : array_like, shape (n,), optional
+        Nonnegative weights w of the rows, 1 by default.
+    reduction : {"sum", "mean"}
+        "mean" for the weighted mean over each agent's rows.
     """
 
     kernel = HINGE

@@ -14,10 +14,25 @@ from gradslide.losses.linear_model import LinearModel, Reduction
 class Softmax(LinearModel):
     """Cross-entropy of K classes: ft_i(x) = sum over rows of w (log sum_k exp(X_k a) - X_label a).
 
-    x_i is the coefficient matrix X of shape (K, p), flattened by rows, so d = K p: `x[i].reshape(K, p)`.
-    labels: n integers in 0..K-1. classes: K; by default the largest label + 1, so give it where the
-    data may lack the last class. The other parameters are those of LinearModel: features (n, p), agents or
-    splits, sample_weight, reduction.
+    x_i is the coefficient matrix X of shape (K, p), flattened by rows, so d = K p; recover it by
+    `x[i].reshape(K, p)`.
+
+    Parameters
+    ----------
+    features : array_like or scipy.sparse matrix, shape (n, p)
+        Rows a; see `LinearModel`.
+    labels : array_like of int, shape (n,)
+        Class of each row, 0, ..., K-1.
+    classes : int, optional
+        K; by default the largest label + 1. Give it where the data may lack the last class.
+    agents : int, optional
+        Number of contiguous blocks of rows, as equal as possible; 1 by default.
+    splits : sequence, optional
+        Instead of `agents`: the row numbers, or a mask, of each agent.
+    sample_weight : array_like, shape (n,), optional
+        Nonnegative weights w of the rows, 1 by default.
+    reduction : {"sum", "mean"}
+        "mean" for the weighted mean over each agent's rows.
     """
 
     def __init__(
@@ -59,7 +74,7 @@ class Softmax(LinearModel):
         return xp.where(self._is_class(targets), slopes - 1, slopes)
 
     def _is_class(self, targets: Array) -> Array:
-        """Of each row and class whether they belong together, (n, K)."""
+        """Whether each row belongs to each class, (n, K)."""
         classes = array_namespace(targets).arange(self.outputs, device=compat.device(targets))
         return targets[:, None] == classes
 

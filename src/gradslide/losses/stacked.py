@@ -1,4 +1,4 @@
-"""Losses of different agents side by side."""
+"""Losses of different kinds side by side."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -14,9 +14,25 @@ from gradslide.losses.inputs import stack_rows
 
 
 def stack(losses: Sequence[Loss]) -> Loss:
-    """The agents of all these losses as one loss, in order; d must be the same.
+    """Join the agents of several losses into one loss, in order.
 
-    Neighbours of the same class and settings merge into one vectorised loss; the rest are evaluated in turn.
+    Neighbours of the same class and settings merge into one vectorized loss; others are evaluated
+    in turn.
+
+    Parameters
+    ----------
+    losses : sequence of Loss
+        Losses of equal dimension d.
+
+    Returns
+    -------
+    Loss
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.losses.stack([gs.losses.Linear([1.0]), gs.losses.Linear([2.0])])
+    Linear(m=2, d=1, float64)
     """
     require(len(losses) > 0, "stack needs at least one loss", "an empty list", "pass a list of losses")
     dimensions = sorted({loss.d for loss in losses})

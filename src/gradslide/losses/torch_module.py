@@ -10,26 +10,53 @@ import numpy as np
 from gradslide._support.arrays import dtype_of, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.types import Array, Tensor
-from gradslide.losses.autodiff import Block, Differentiated, Reduction, missing, require_convex, require_sum_of_rows
+from gradslide.losses.autodiff import (
+    AgentBlock,
+    Differentiated,
+    Reduction,
+    missing,
+    require_convex,
+    require_sum_of_rows,
+)
 from gradslide.losses.devices import moved
 
 _FEW = 4  # rows on which the loss is tried
 
 
 class Torch(Differentiated):
-    """ft_i(x) = sum over agent i's rows of loss(module(input), target), where x holds the parameters of the module.
+    """Losses ft_i(x) = sum over agent i's rows of loss(module(input), target); x holds the
+    parameters.
 
-    module: a torch.nn.Module whose parameters are float32 or float64, the precision of the loss. x is all those that
-    require a gradient, flattened, in the order of module.parameters(); others stay as they are. It is copied, and the
-    copy evaluated in evaluation mode: no dropout, fixed batch norm. loss: (predictions, targets) -> the mean, the sum
-    or one number per row, such as nn.CrossEntropyLoss(); the composition must be convex in x and smooth. loaders: for
-    each agent a DataLoader, a Dataset, a pair of tensors, or an iterable of pairs (inputs, targets); read once, and
-    kept in memory. reduction: "sum" over an agent's rows, however they come in batches, or "mean"; None takes the loss
-    of all rows at once as it is, and cannot sample. smoothness: Lipschitz constant(s) of the gradient, a number or m
-    numbers; None if unknown, which AutoPDS does not mind. check_convexity: try a few segments. rows_at_once: rows, of
-    all agents, that are evaluated together, for less memory.
+    On the CPU it takes and returns NumPy arrays; the loss of a module on a GPU stays on the GPU.
 
-    On the CPU it takes and gives NumPy's arrays; the loss of a module on a GPU lives there.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The model, with parameters of type float32 or float64, the precision of the loss. x is all
+        those that require a gradient, flattened, in the order of `module.parameters()`; others stay
+        fixed. The module is copied, and the copy evaluated in evaluation mode: no dropout, fixed
+        batch norm.
+    loss : callable
+        (predictions, targets) -> the mean, the sum or one number per row, such as
+        `nn.CrossEntropyLoss()`. The composition must be convex in x and smooth.
+    loaders : sequence
+        For each agent a DataLoader, a Dataset, a pair of tensors, or an iterable of pairs
+        (inputs, targets). Read once and kept in memory.
+    smoothness : array_like, optional
+        Lipschitz constants of the gradient, a number or m numbers. None if unknown; AutoPDS does
+        not need them.
+    reduction : {"sum", "mean", None}
+        Over an agent's rows, whatever their batches. None takes the loss of all rows at once as it
+        is, and cannot sample.
+    check_convexity : bool
+        Test convexity on a few segments.
+    rows_at_once : int, optional
+        Rows, of all agents, that are evaluated together; fewer need less memory.
+
+    Attributes
+    ----------
+    x0 : ndarray, shape (d,)
+        The parameters of the module, a possible start.
     """
 
     def __init__(
@@ -58,7 +85,6 @@ class Torch(Differentiated):
         parts, sizes = read_loaders(loaders, first.dtype, first.device)
         self._shapes = {name: tuple(p.shape) for name, p in _variables(module)}
         self.x0 = np.concatenate([to_numpy(p).ravel() for _, p in _variables(module)])
-        """The module's parameters, (d,): where a run may start."""
         there = torch.empty(0, dtype=first.dtype, device=first.device)
         home = None if first.device.type == "cpu" else there
         super().__init__(parts, sizes, len(self.x0), dtype_of(first), home, smoothness, reduction)
@@ -72,7 +98,15 @@ class Torch(Differentiated):
             require_convex(self, self.x0)
 
     def load_into(self, module: Any, x: Array) -> None:
-        """Write a point, (d,), such as solution.mean, into the parameters of a module like the one that was given."""
+        """Write a point into the parameters of a module.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            A module like the one that the loss was made from.
+        x : ndarray, shape (d,)
+            The parameters, for example `solution.mean`.
+        """
         torch = importlib.import_module("torch")
         like_ours = {name: tuple(p.shape) for name, p in _variables(module)} == self._shapes
         rule = "module must have the parameters of the one that the loss was made from"
@@ -91,10 +125,10 @@ class Torch(Differentiated):
             require(part.shape[1:] == own.shape[1:], rule, tuple(part.shape[1:]), "yield a leading axis of samples")
         return pair
 
-    def _placed(self, block: Block) -> Block:
+    def _placed(self, block: AgentBlock) -> AgentBlock:
         return block._replace(weights=moved(block.weights, self._there))
 
-    def _evaluate(self, block: Block, x: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, block: AgentBlock, x: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
         torch = importlib.import_module("torch")
         x, weights = moved(x, self._there).detach(), block.weights
         values, gradients = torch.zeros_like(x[:, 0]), torch.zeros_like(x)
@@ -192,7 +226,7 @@ class Torch(Differentiated):
     def _try_agents(self) -> None:
         """All agents at once where the module allows it."""
         block = self._whole[0]
-        pair = Block(block.agents[:2], [part[:2] for part in block.parts], block.weights[:2])
+        pair = AgentBlock(block.agents[:2], [part[:2] for part in block.parts], block.weights[:2])
         self._vectorized = True
         try:
             self._evaluate(pair, np.tile(self.x0, (len(pair.agents), 1)), gradient=True)
@@ -228,7 +262,7 @@ def _checked_parameters(module: Any) -> Any:
 
 
 def _require_plain_mean(loss: Any, targets: Array) -> None:
-    """Refuse a mean that is weighted by class, or leaves rows out: it depends on which rows come together."""
+    """Refuse a mean that is weighted by class or skips rows: it depends on the batches."""
     if getattr(loss, "reduction", "") != "mean" or not hasattr(loss, "ignore_index"):
         return
     rule = "the mean over rows must not depend on how they come in batches"
@@ -243,9 +277,9 @@ _ROWS = 4096  # of a Dataset that are read at once
 
 
 def read_loaders(loaders: Any, dtype: Any, device: Any) -> tuple[list[Tensor], Array]:
-    """Inputs and targets of all agents below each other, and the number of rows of each agent, (m,).
+    """Read inputs and targets of all agents, stacked, and the number of rows of each agent, (m,).
 
-    Floating numbers get the dtype, a precision of PyTorch's.
+    Floating point data is converted to the given PyTorch dtype.
     """
     torch = importlib.import_module("torch")
     listed = isinstance(loaders, Sequence) and len(loaders) > 0 and not isinstance(loaders, str)
@@ -265,7 +299,7 @@ def read_loaders(loaders: Any, dtype: Any, device: Any) -> tuple[list[Tensor], A
 
 
 def read_pair(batch: Any, dtype: Any, device: Any) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, as many of the one as of the other."""
+    """Return inputs and targets of equal length as tensors."""
     torch = importlib.import_module("torch")
     pair = isinstance(batch, tuple | list) and len(batch) == 2
     rule, remedy = "a batch must be a pair of inputs and targets", "give (inputs, targets), both tensors or arrays"
@@ -313,7 +347,7 @@ def _is_pair(loader: Any) -> bool:
 
 
 def _is_shuffled(loader: Any) -> bool:
-    """Whether it gives each row of its dataset once, in a random order."""
+    """Whether the loader yields each row of its dataset once, in random order."""
     data = importlib.import_module("torch").utils.data
     sampler = loader.sampler
     return (
