@@ -1,5 +1,5 @@
-"""What every other package may use and that knows nothing of optimization: arrays, errors, storage, randomness.
+"""Code that all packages may use and that has nothing to do with optimization.
 
-A module belongs here if it would be as useful in another numerical library. Nothing here imports any other package of
-gradslide.
+Here belong helpers that would be as useful in another numerical library: arrays, errors, storage,
+randomness, interrupts. Nothing here imports another package of gradslide.
 """

@@ -1,4 +1,6 @@
-"""Arrays of other libraries than NumPy: where they live, how they get there and back, and what these write apart."""
+"""Arrays of any library: conversion to and from devices, and operations that libraries spell
+differently.
+"""
 
 import importlib
 import warnings
@@ -25,12 +27,14 @@ _MAKERS = {
 
 
 def is_numpy(x: Any) -> bool:
-    """Whether it is an array of NumPy's, or nothing that any other library knows."""
+    """Return whether x is a NumPy array, or an object that no array library knows."""
     return isinstance(x, np.ndarray | np.generic) or not compat.is_array_api_obj(x)
 
 
 def to_numpy(x: Any) -> Array:
-    """The array as NumPy's, without a copy where it is one already; waits for the device where it is none."""
+    """Return the array as a NumPy array, without a copy where it is one; waits for the device
+    otherwise.
+    """
     if is_numpy(x):
         return np.asarray(x)
     if compat.is_torch_array(x):
@@ -39,8 +43,10 @@ def to_numpy(x: Any) -> Array:
 
 
 def like(values: Any, other: Array) -> Array:
-    """The values as an array of other's library, on its device; in their own precision. Those of another library than
-    NumPy stay where they are: a run has but one device."""
+    """Return the values as an array of another array's library and device, in their own precision.
+
+    Arrays of a library other than NumPy stay where they are: a run has one device.
+    """
     if is_numpy(other):
         return to_numpy(values)
     if not is_numpy(values):
@@ -49,8 +55,10 @@ def like(values: Any, other: Array) -> Array:
 
 
 def on_device(values: Any, device: Any) -> Array:
-    """The values as an array there, in their own precision. device: a name or device of PyTorch's, or one of JAX's or
-    CuPy's; None for arrays of NumPy's."""
+    """Return the values as an array on a device, in their own precision.
+
+    `device` is a name or device of PyTorch, or a device of JAX or CuPy; None for NumPy.
+    """
     if device is None:
         return to_numpy(values)
     library = type(device).__module__.partition(".")[0]
@@ -59,7 +67,7 @@ def on_device(values: Any, device: Any) -> Array:
 
 
 def checked_device(device: Any) -> Any:
-    """PyTorch's device of that name; refuses one that is not there."""
+    """Return the PyTorch device of that name; refuse one that is not available."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -75,12 +83,12 @@ def checked_device(device: Any) -> Any:
 
 
 def dtype_of(x: Array) -> np.dtype[Any]:
-    """The dtype by NumPy's name."""
+    """Return the dtype as NumPy's."""
     return np.dtype(x.dtype) if is_numpy(x) else np.dtype(str(x.dtype).rpartition(".")[2])
 
 
 def as_dtype(x: Array, dtype: Any) -> Array:
-    """In a precision that NumPy names; not copied where it has it already."""
+    """Convert to a NumPy dtype; no copy where the array has it already."""
     if is_numpy(x):
         return np.asarray(x, dtype=dtype)
     xp = array_namespace(x)
@@ -88,41 +96,47 @@ def as_dtype(x: Array, dtype: Any) -> Array:
 
 
 def doubles(x: Array) -> Array:
+    """Convert to float64."""
     return as_dtype(x, np.float64)
 
 
 def copied(x: Array) -> Array:
-    """A copy in the same place; nobody waits for it."""
+    """Return a copy on the same device, without waiting for it."""
     return array_namespace(x).asarray(x, copy=True)
 
 
 def in_one_row(x: Array) -> Array:
-    """The same, which cannot be written to and takes no memory where all rows are alike."""
+    """Return the array as a read-only broadcast of one row where all rows are equal, to save
+    memory.
+    """
     if is_numpy(x) and (x == x[:1]).all():
         return np.broadcast_to(np.array(x[:1]), x.shape)
     return x
 
 
 def on_host(x: Array) -> Array:
-    """A copy of one's own among NumPy's arrays."""
+    """Return a NumPy copy."""
     return np.array(to_numpy(x))
 
 
 def wait_for(x: Array) -> None:
-    """Until the device has worked out x, and all that it was asked for before."""
+    """Wait until the device has computed x and everything queued before."""
     if not is_numpy(x):
         to_numpy(x[:1])
 
 
 def row_blocks(x: Array) -> Iterator[slice]:
-    """Stretches of rows whose entries stay in the cache, and take little memory beside what is there already."""
+    """Yield slices of rows that fit into the cache."""
     rows = max(1, _BLOCK // max(1, x.size // max(1, len(x))))
     return (slice(first, first + rows) for first in range(0, len(x), rows))
 
 
 def row_wise(work: Callable[..., Array], *arrays: Array, out: Array | None = None) -> Array:
-    """work(*arrays), where each row depends on the same row of them only; NumPy's arrays are worked on a few rows at a
-    time, in the cache. out: an array of NumPy's for the result, maybe one of them."""
+    """Apply a row-wise function to NumPy arrays, a few rows at a time, in the cache.
+
+    `out` is a NumPy array for the result and may be one of the arguments. Arrays of other libraries
+    are passed to `work` as a whole.
+    """
     first = arrays[0]
     if not is_numpy(first) or (out is None and first.size <= _BLOCK):
         return work(*arrays)
@@ -133,7 +147,7 @@ def row_wise(work: Callable[..., Array], *arrays: Array, out: Array | None = Non
 
 
 def dot(a: Array, b: Array) -> Array:
-    """<a_i, b_i> per agent, in double precision."""
+    """Return <a_i, b_i> per agent, in double precision."""
     if is_numpy(a) and a.size > _BLOCK and a.shape == b.shape:
         return np.concatenate([np.sum(a[rows] * b[rows], axis=1, dtype=np.float64) for rows in row_blocks(a)])
     xp = array_namespace(a, b)
@@ -141,17 +155,17 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def lengths(rows: Array) -> Array:
-    """|v_i|_2 per agent, in double precision."""
+    """Return |v_i|_2 per agent, in double precision."""
     return array_namespace(rows).linalg.vector_norm(doubles(rows), axis=1)
 
 
 def at_least(x: Array, least: float) -> Array:
-    """max(x, least). As an array of its own, a number would have to be sent to the device each time."""
+    """Return max(x, least) without sending the number to the device as an array."""
     return np.maximum(x, least) if is_numpy(x) else array_namespace(x).clip(x, min=least)
 
 
 def sparse_like(matrix: Sparse, other: Any) -> Sparse:
-    """A scipy CSR matrix in the library, precision and place of another array, with which it can be multiplied."""
+    """Convert a SciPy CSR matrix to the library, precision and device of another array."""
     matrix = matrix.astype(dtype_of(other), copy=False)
     if is_numpy(other):
         return matrix

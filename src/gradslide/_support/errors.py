@@ -1,4 +1,4 @@
-"""Errors that a user can mend: each names the rule, the value that broke it, and the remedy."""
+"""Errors that a user can fix: each names the rule, the value that broke it, and the remedy."""
 
 import difflib
 import math
@@ -8,21 +8,40 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """A user's mistake: "rule; got value; remedy"."""
+    """A user's mistake, as "rule; got value; remedy".
+
+    Parameters
+    ----------
+    rule : str
+        What must hold.
+    got : object
+        The value that broke it.
+    remedy : str
+        What to do.
+    """
 
     def __init__(self, rule: str, got: object, remedy: str) -> None:
         super().__init__(f"{rule}; got {got}; {remedy}")
         self._said = (rule, str(got), remedy)
 
     def __reduce__(self) -> Any:
-        """It travels between processes."""
+        """Errors are pickled between processes."""
         return type(self), self._said
 
 
 class StreamError(RuntimeError):
-    """A stream of samples failed: which agent's, in which outer iteration (0: before the first), and why.
+    """A stream of samples failed.
 
-    `solution` is what had been reached, once there is something.
+    Attributes
+    ----------
+    agent : int or None
+        Whose stream.
+    problem : str
+        What went wrong.
+    iteration : int
+        In which outer iteration; 0 before the first.
+    solution : Solution or None
+        The solution reached so far, if any.
     """
 
     def __init__(self, agent: int | None, problem: str) -> None:
@@ -37,7 +56,7 @@ class StreamError(RuntimeError):
 
 
 class StreamEnded(Exception):
-    """A stream of samples came to its end before all samples that were wanted."""
+    """A stream of samples ended too early."""
 
     def __init__(self, agent: int) -> None:
         super().__init__(f"the stream of agent {agent} ended")
@@ -45,11 +64,11 @@ class StreamEnded(Exception):
 
 
 class WaitEnded(Exception):
-    """Samples were not waited for any longer: time is up, or someone pressed Ctrl-C."""
+    """Waiting for samples was given up: time is up, or Ctrl-C was pressed."""
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> InputError:
-    """An error for a misspelt name, with the nearest known one as the remedy."""
+    """Return an error for a misspelt name, with the nearest known one as the remedy."""
     names = sorted(known)
     close = difflib.get_close_matches(str(name), names, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
@@ -57,7 +76,7 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> InputError:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in a few words for an error."""
+    """Describe a value in a few words, for an error."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     text = repr(value)

@@ -8,13 +8,13 @@ _LEFT = ' style="text-align: left"'
 
 
 def facts_html(title: str, facts: Mapping[str, Any]) -> str:
-    """Names and values."""
+    """Return a table of names and values."""
     rows = (f"<tr><th{_LEFT}>{_cell(name)}</th><td{_LEFT}>{_cell(value)}</td></tr>" for name, value in facts.items())
     return _table(title, rows)
 
 
 def rows_html(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table with a line of headings."""
+    """Return a table with a header row."""
     return _table(title, [_row("th", columns), *(_row("td", row) for row in rows)])
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C as a flag that a loop looks at, so that nothing is torn in the middle of a step."""
+"""Ctrl-C as a flag that a loop checks, so that no step is interrupted midway."""
 
 import os
 import signal
@@ -31,14 +31,16 @@ _early = Interrupt()
 
 
 def expect_interrupts() -> None:
-    """From now on Ctrl-C that comes before a run starts ends it, where a launcher of MPI passes it on."""
+    """Remember a Ctrl-C that an MPI launcher passes on before a run starts."""
     if ASKED in os.environ:
         signal.signal(STOP_SIGNAL, _early._handle)
 
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Interrupt]:
-    """Defer Ctrl-C while the block runs (in the main thread; elsewhere signals do not arrive)."""
+    """Defer Ctrl-C while the block runs (in the main thread only; other threads receive no
+    signals).
+    """
     interrupt = Interrupt(requested=_early.requested)
     if threading.current_thread() is not threading.main_thread():
         yield interrupt

@@ -1,4 +1,4 @@
-"""What all figures share (extra `plot`): matplotlib, where it is installed, colours, axes."""
+"""Common parts of figures (extra `plot`): matplotlib, colors, axes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, with the backend that the user has: figures show in notebooks."""
+    """Return matplotlib.pyplot with the user's backend, so that figures show in notebooks."""
     try:
         import matplotlib.pyplot as plt
     except ModuleNotFoundError:
@@ -19,14 +19,14 @@ def pyplot() -> Any:
 
 
 def shown_once(figure: Any) -> Any:
-    """The figure. A notebook shows what a cell gives; one that is still open it would show again when the cell ends."""
+    """Return the figure, closed, so that a notebook does not show it twice."""
     if "inline" in pyplot().get_backend():
         pyplot().close(figure)
     return figure
 
 
 def label_sparsely(scale: Any) -> None:
-    """1, 2, 5, 10, 20, ...: readable where an axis spans less than a decade, too."""
+    """Label 1, 2, 5, 10, 20, ...: readable also where an axis spans less than a decade."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     scale.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))

@@ -11,7 +11,7 @@ Seed: TypeAlias = int | np.random.Generator
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """The Generator that a seed stands for; a Generator is taken as it is."""
+    """Return the Generator of a seed; a Generator is returned as it is."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
@@ -19,8 +19,11 @@ def generator(seed: Seed) -> np.random.Generator:
 
 
 class Streams:
-    """One random stream per agent, spawned from one seed: what agent i draws hangs on the seed, i and the position
-    alone, not on who else lives here or on what was drawn before."""
+    """One random stream per agent, spawned from one seed.
+
+    The draws of agent i depend on the seed, i and the position only, not on which agents this
+    process holds or on earlier draws.
+    """
 
     def __init__(self, seed: int, agents: Sequence[int]) -> None:
         keys = [np.random.SeedSequence(seed, spawn_key=(agent,)).generate_state(2, np.uint64) for agent in agents]
@@ -28,7 +31,10 @@ class Streams:
         self._generators = [np.random.Generator(bits) for bits in self._bits]
 
     def at(self, agent: int, position: int) -> np.random.Generator:
-        """The generator of the agent-th agent here, at a position >= 0; the last one asked for is used up."""
+        """Return the generator of the agent-th agent of this process at a position >= 0.
+
+        It replaces the generator returned before.
+        """
         bits = self._bits[agent]
         state = bits.state
         # Positions are 2^128 numbers apart.
@@ -39,12 +45,12 @@ class Streams:
 
 
 class ForSome(np.random.Generator):
-    """Draws for all of m agents, and gives the rows of some: the same wherever the others live."""
+    """Draws for all of m agents and returns the rows of some: independent of where the others run."""
 
     def __init__(self, seed: Sequence[int], agents: Sequence[int], m: int) -> None:
         super().__init__(np.random.PCG64(np.random.SeedSequence(list(seed))))
         self._agents, self._m = list(agents), m
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """size: (agents here, ...)."""
+        """Draw uniform numbers; size is (agents of this process, ...)."""
         return super().random((self._m, *size[1:]), dtype=dtype)[self._agents]

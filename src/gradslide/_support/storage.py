@@ -21,7 +21,7 @@ CHECKPOINT = ("checkpoint", 3)
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder that could not be made or written to, before there is anything to lose."""
+    """Refuse a folder that cannot be created or written to."""
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -32,7 +32,7 @@ def require_writable(folder: Path) -> None:
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Either the whole file is there afterwards, or what was there before."""
+    """Write a file completely or not at all."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -50,7 +50,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 def _umask() -> int:
-    """What the user's other files are not open to; mkstemp's own are open to nobody else."""
+    """The user's file mode mask; mkstemp would make files readable by the owner only."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -113,8 +113,10 @@ def flatten(value: Any, name: str, arrays: dict[str, Any]) -> Any:
 
 
 def restore(template: Any, saved: Any, arrays: Mapping[str, Any], device: Any = None) -> Any:
-    """What `flatten` saved; the template lends its dataclasses and named tuples. device: of
-    the arrays that the template has none for."""
+    """Restore what `flatten` saved; the template provides dataclasses and named tuples.
+
+    `device` is the device of arrays that the template has no counterpart for.
+    """
     if not isinstance(saved, dict):
         return saved
     ((tag, content),) = saved.items()
@@ -135,6 +137,6 @@ def restore(template: Any, saved: Any, arrays: Mapping[str, Any], device: Any = 
 
 
 def checkpoint_memory(path: Path) -> Any:
-    """What was left of a run outside its method, in a checkpoint that is one file."""
+    """Return the part of a one-file checkpoint that is not the method's state."""
     meta, arrays = read(path, *CHECKPOINT)
     return restore(None, meta.get("memory"), arrays)

@@ -1,4 +1,8 @@
-"""Data: LIBSVM sets by name, a built-in set, and splits of rows over agents."""
+"""Data: LIBSVM sets by name, a built-in set, and splits of rows over agents.
+
+Here belongs everything that reads, downloads or divides data. What is minimized over the data
+belongs in `losses`, and the [data] table of experiment specs in `experiments`.
+"""
 
 from gradslide.data.dataset import Dataset
 from gradslide.data.libsvm import CatalogueEntry, DataError, catalogue, data_directory, find, get

@@ -7,10 +7,18 @@ from gradslide._support.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows for binary classification.
+    """A data set for binary classification.
 
-    features: (rows, columns) float64, scipy CSR or dense. labels: (rows,) float64, -1 or 1.
-    source: where it came from.
+    Attributes
+    ----------
+    name : str
+        Its name.
+    features : ndarray or scipy.sparse.csr_array, shape (rows, columns)
+        Features, float64.
+    labels : ndarray, shape (rows,)
+        Labels -1 or 1, float64.
+    source : str
+        Where it came from.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The LIBSVM data sets known by name, and how their content is checked."""
+"""LIBSVM data sets by name: where they are stored, how they are downloaded and checked."""
 
 import hashlib
 import os
@@ -20,14 +20,14 @@ _REMEDY = "delete such a file and get it again"
 
 
 class DataError(InputError):
-    """Data that is missing, damaged or cannot be fetched."""
+    """Data that is missing, damaged or cannot be downloaded."""
 
 
 @dataclass(frozen=True)
-class Known:
+class LibsvmSet:
     """A data set: its file on the LIBSVM page, its shape, and the SHA-256 of its text.
 
-    LIBSVM publishes no hashes; where none is known (None) the shape alone is checked.
+    LIBSVM publishes no hashes; where the hash is unknown (None), only the shape is checked.
     """
 
     name: str
@@ -37,9 +37,9 @@ class Known:
     sha256: str | None = None
 
     def parse(self, path: Path, source: str | None = None) -> tuple[Array, Array]:
-        """Features and labels of a file that holds this set; DataError where it holds something else.
+        """Return features and labels of a file; raise DataError where it holds something else.
 
-        source: what errors call the file.
+        `source` names the file in errors.
         """
         shown = source or str(path)
         with self._blamed(shown):
@@ -50,7 +50,7 @@ class Known:
         return features, labels
 
     def look_through(self, path: Path) -> RowsFile:
-        """The same file, for some of its rows."""
+        """Scan the file, to read some of its rows later."""
         with self._blamed(str(path)):
             found = look_through(path)
         self._require("SHA-256", found.sha256, self.sha256, str(path))
@@ -59,7 +59,7 @@ class Known:
 
     @contextmanager
     def _blamed(self, shown: str) -> Iterator[None]:
-        """What is wrong with the text is a mistake of this file."""
+        """Report errors in the text as errors of this data set."""
         try:
             yield
         except DataError:
@@ -75,18 +75,22 @@ class Known:
 KNOWN = {
     known.name: known
     for known in [
-        Known("ijcnn1", "ijcnn1.bz2", 49_990, 22, "16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f"),
-        Known("a9a", "a9a", 32_561, 123, "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
-        Known("mushrooms", "mushrooms", 8_124, 112, "03115cabe65c7634b8e4f1a5581a35cf9c4d1eade64ecfe33620c0efb5891cb9"),
-        Known("w8a", "w8a", 49_749, 300),
-        Known("phishing", "phishing", 11_055, 68),
-        Known("covtype.binary", "covtype.libsvm.binary.bz2", 581_012, 54),
+        LibsvmSet(
+            "ijcnn1", "ijcnn1.bz2", 49_990, 22, "16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f"
+        ),
+        LibsvmSet("a9a", "a9a", 32_561, 123, "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906"),
+        LibsvmSet(
+            "mushrooms", "mushrooms", 8_124, 112, "03115cabe65c7634b8e4f1a5581a35cf9c4d1eade64ecfe33620c0efb5891cb9"
+        ),
+        LibsvmSet("w8a", "w8a", 49_749, 300),
+        LibsvmSet("phishing", "phishing", 11_055, 68),
+        LibsvmSet("covtype.binary", "covtype.libsvm.binary.bz2", 581_012, 54),
     ]
 }
 
 
-def known(name: str) -> Known:
-    """The data set of that name."""
+def known(name: str) -> LibsvmSet:
+    """Return the data set of that name."""
     if name not in KNOWN:
         raise unknown_name("data set", name, KNOWN)
     return KNOWN[name]
@@ -102,7 +106,17 @@ _COMPRESSIONS = ("", ".bz2", ".xz", ".gz")
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A data set known by name; `path` is None where it is not in the data directory."""
+    """A data set known by name.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    rows, features : int
+        Its shape.
+    path : pathlib.Path or None
+        Its file; None if it is not in the data directory.
+    """
 
     name: str
     rows: int
@@ -111,7 +125,18 @@ class CatalogueEntry:
 
 
 def data_directory(data_dir: Folder = None) -> Path:
-    """`data_dir`, else the environment variable GRADSLIDE_DATA, else gradslide in the user's cache."""
+    """Return the data directory.
+
+    Parameters
+    ----------
+    data_dir : str or path-like, optional
+        The directory. By default the environment variable GRADSLIDE_DATA, else gradslide in the
+        user's cache.
+
+    Returns
+    -------
+    pathlib.Path
+    """
     if chosen := data_dir or os.environ.get("GRADSLIDE_DATA"):
         return Path(chosen).expanduser()
     return _user_cache() / "gradslide"
@@ -125,12 +150,35 @@ def _user_cache() -> Path:
 
 
 def catalogue(data_dir: Folder = None) -> list[CatalogueEntry]:
-    """All data sets known by name, and where each was found."""
+    """Return all data sets known by name, and where each was found.
+
+    Parameters
+    ----------
+    data_dir : str or path-like, optional
+        As for `data_directory`.
+
+    Returns
+    -------
+    list of CatalogueEntry
+    """
     return [CatalogueEntry(k.name, k.rows, k.features, find(k.name, data_dir)) for k in KNOWN.values()]
 
 
 def find(name: str, data_dir: Folder = None) -> Path | None:
-    """The file of a data set in the data directory: plain, .svm or .txt, also compressed with bz2, xz or gz."""
+    """Return the file of a data set in the data directory, or None.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set. The file may be plain, .svm or .txt, also compressed with bz2, xz or
+        gz.
+    data_dir : str or path-like, optional
+        As for `data_directory`.
+
+    Returns
+    -------
+    pathlib.Path or None
+    """
     wanted = known(name)
     folder = data_directory(data_dir)
     for stem in (name, f"{name}.svm", f"{name}.txt", wanted.file.removesuffix(".bz2")):
@@ -141,12 +189,32 @@ def find(name: str, data_dir: Folder = None) -> Path | None:
 
 
 def get(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress: Progress = True) -> Path:
-    """The file of a data set, downloaded into the data directory unless it is there.
+    """Return the file of a data set; download it into the data directory if it is missing.
 
-    A download is checked before it takes its place: by the SHA-256 of its text, or, for w8a, phishing and
-    covtype.binary, whose hashes are not published, by its numbers of rows and features.
+    A download is checked before it is moved into place: by the SHA-256 of its text, or for w8a,
+    phishing and covtype.binary, whose hashes are not published, by its numbers of rows and
+    features.
 
-    progress: True for a bar on a terminal's stderr, False for none, or a function of bytes received and their total.
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    data_dir : str or path-like, optional
+        As for `data_directory`.
+    base_url : str
+        Where to download from.
+    progress : bool or callable
+        True for a progress bar on stderr if it is a terminal, False for none, or a function of
+        bytes received and their total.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    DataError
+        If the file is neither there nor can be downloaded.
     """
     wanted = known(name)
     if (path := find(name, data_dir)) is not None:
@@ -163,7 +231,7 @@ def get(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress:
         ) from error
 
 
-def _download(wanted: Known, url: str, folder: Path, progress: Progress) -> Path:
+def _download(wanted: LibsvmSet, url: str, folder: Path, progress: Progress) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / wanted.file
     # In the same folder, so that the move is atomic; with the same ending, so that it is read the same way.

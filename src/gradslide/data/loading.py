@@ -13,11 +13,33 @@ from gradslide.data.svmlight import RowsFile
 
 
 def load(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress: Progress = True) -> Dataset:
-    """A set by name: misfire, which is built in, or of LIBSVM ijcnn1, a9a, mushrooms, w8a, phishing, covtype.binary.
+    """Load a data set by name.
 
-    Looked for in `data_dir`, else in GRADSLIDE_DATA, else in the user's cache, and downloaded where it is missing.
-    The content is checked each time: by the SHA-256 of its text, or, for w8a, phishing and covtype.binary, whose
-    hashes are not published, by its numbers of rows and features. The smaller label becomes -1, the larger 1.
+    The content is checked each time, by its SHA-256 or its shape, see `get`. The smaller label
+    becomes -1, the larger 1.
+
+    Parameters
+    ----------
+    name : str
+        "misfire", which is built in, or one of LIBSVM's: ijcnn1, a9a, mushrooms, w8a, phishing,
+        covtype.binary.
+    data_dir : str or path-like, optional
+        As for `data_directory`; the file is downloaded to it if it is missing.
+    base_url : str
+        Where to download from.
+    progress : bool or callable
+        As for `get`.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> data = gs.data.load("misfire")
+    >>> data.features.shape
+    (20000, 22)
     """
     if name == "misfire":
         return misfire()
@@ -27,7 +49,7 @@ def load(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress
 
 
 def load_rows(name: str, data_dir: Folder = None) -> RowsFile:
-    """The same file, looked through, for some of its rows only; not for the built-in set, which has none."""
+    """Scan the file of a LIBSVM set, to read some of its rows later."""
     found = known(name).look_through(get(name, data_dir))
     return replace(found, labels=_signs(found.labels, found.path))
 

@@ -12,12 +12,26 @@ _POSITIVES = 0.1
 
 
 def misfire(rows: int = 20_000, seed: int = 0) -> Dataset:
-    """One drive of a simulated engine, row by row in time, with the shape of ijcnn1: (rows, 22), a tenth positive.
+    """Simulate one drive of an engine, row by row in time.
 
-    Columns 0-9 are a one-hot clock (position in the engine cycle), 10-11 speed and load, 12-21 the last ten readings
-    of the crankshaft's acceleration, the current one last. Label 1 means that the current combustion misfired: more
-    likely under load at low speed and in worn cylinders, and visible as a dip of the acceleration, under noise.
-    Speed and load change slowly, so contiguous blocks of rows differ. Dense float64, values about [-1, 1].
+    The data has the shape of ijcnn1, (rows, 22), with a tenth of the labels positive. Columns 0-9
+    are a one-hot clock (position in the engine cycle), 10-11 speed and load, 12-21 the last ten
+    readings of the crankshaft's acceleration, the current one last. Label 1 means that the current
+    combustion misfired: more likely under load at low speed and in worn cylinders, and visible as a
+    noisy dip of the acceleration. Speed and load change slowly, so contiguous blocks of rows
+    differ.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows, at least 100.
+    seed : int
+        Seed of the simulation.
+
+    Returns
+    -------
+    Dataset
+        Dense float64 features with values about [-1, 1].
     """
     require(rows >= 100, "rows must be at least 100", rows, "a drive needs some length")
     steps = rows + _WINDOW - 1
@@ -48,7 +62,7 @@ def misfire(rows: int = 20_000, seed: int = 0) -> Dataset:
 
 
 def _drive(change: Array, goals: Array) -> Array:
-    """Speed and load in [-1, 1]: now and then the driver wants others, and the engine follows slowly."""
+    """Speed and load in [-1, 1]: random targets now and then, which the engine follows slowly."""
     states = np.empty((len(change), 2))
     state = goal = 2.0 * goals[0] - 1.0
     for step in range(len(change)):

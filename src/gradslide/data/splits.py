@@ -1,4 +1,4 @@
-"""Splits of rows over agents: lists of m index arrays that hold each row once, and no array empty."""
+"""Splits of rows over agents: lists of m nonempty index arrays that hold each row once."""
 
 import heapq
 
@@ -12,7 +12,32 @@ KINDS = ("contiguous", "shuffled", "dirichlet", "sorted")
 
 
 def split(kind: str, labels: Array, m: int, seed: Seed = 0, alpha: float = 0.5) -> list[Array]:
-    """A split by name: "contiguous", "shuffled", "dirichlet" (by label), or "sorted" (by label, then contiguous)."""
+    """Split rows over agents by name.
+
+    Parameters
+    ----------
+    kind : {"contiguous", "shuffled", "dirichlet", "sorted"}
+        "dirichlet" is `split_by_label`; "sorted" sorts by label, then cuts contiguous blocks.
+    labels : array_like, shape (n,)
+        Labels of the rows.
+    m : int
+        Number of agents.
+    seed : int or numpy.random.Generator
+        Source of randomness.
+    alpha : float
+        Concentration for "dirichlet".
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each agent.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> [rows.tolist() for rows in gs.data.split("sorted", [1, -1, 1, -1], m=2)]
+    [[1, 3], [0, 2]]
+    """
     match kind:
         case "contiguous":
             return split_contiguous(len(labels), m)
@@ -28,21 +53,35 @@ def split(kind: str, labels: Array, m: int, seed: Seed = 0, alpha: float = 0.5) 
 
 
 def split_contiguous(n: int, m: int) -> list[Array]:
-    """n rows in order, cut into m blocks whose sizes differ by at most one."""
+    """Cut n rows in order into m blocks whose sizes differ by at most one."""
     require(1 <= m <= n, "each agent must get a row", f"{m} agents and {n} rows", "take at most as many agents as rows")
     return np.array_split(np.arange(n), m)
 
 
 def split_shuffled(n: int, m: int, seed: Seed) -> list[Array]:
-    """n rows at random, sizes differing by at most one."""
+    """Distribute n rows at random, with sizes that differ by at most one."""
     order = generator(seed).permutation(n)
     return [np.sort(order[block]) for block in split_contiguous(n, m)]
 
 
 def split_by_label(labels: Array, m: int, alpha: float, seed: Seed) -> list[Array]:
-    """The rows of each label in random shares over the agents, drawn from a Dirichlet distribution.
+    """Distribute the rows of each label in random proportions, drawn from a Dirichlet distribution.
 
-    alpha: concentration; near 0 each label goes to few agents, large values give equal shares.
+    Parameters
+    ----------
+    labels : array_like, shape (n,)
+        Labels of the rows.
+    m : int
+        Number of agents.
+    alpha : float
+        Concentration; near 0 each label goes to few agents, large values give equal shares.
+    seed : int or numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each agent; every agent gets at least one row.
     """
     values = np.asarray(labels)
     split_contiguous(len(values), m)  # refuses more agents than rows

@@ -1,4 +1,4 @@
-"""Reader of svmlight/LIBSVM text: one row per line, "label index:value index:value ...", indices from 1."""
+"""Reader of svmlight/LIBSVM text: "label index:value index:value ...", indices from 1."""
 
 import hashlib
 import os
@@ -22,15 +22,27 @@ _IS_SPACE = np.isin(np.arange(256), list(b" \t\r\n\v\f"))
 
 
 def read_svmlight(path: str | os.PathLike[str], features: int | None = None) -> tuple[Array, Array]:
-    """Features (CSR float64) and labels (float64) of a file, which may be compressed (.bz2, .xz, .gz).
+    """Read features and labels from a file in svmlight format.
 
-    features: number of columns; by default the highest index in the file.
+    Parameters
+    ----------
+    path : str or path-like
+        The file, which may be compressed (.bz2, .xz, .gz).
+    features : int, optional
+        Number of columns; by default the largest index in the file.
+
+    Returns
+    -------
+    features : scipy.sparse.csr_array
+        float64.
+    labels : ndarray
+        float64.
     """
     return parse(read_text(Path(path)), str(path), features)
 
 
 def read_text(path: Path) -> bytes:
-    """The decompressed content of a file; the ending of its name tells how it is compressed."""
+    """Return the content of a file, decompressed according to its suffix."""
     import bz2
     import gzip
     import lzma
@@ -45,7 +57,7 @@ def read_text(path: Path) -> bytes:
 
 
 def parse(text: bytes, source: str, features: int | None = None) -> tuple[Array, Array]:
-    """As read_svmlight, from text in memory; `source` names it in errors."""
+    """Parse text in memory like `read_svmlight`; `source` names it in errors."""
     parts = []
     start, line = 0, 1
     while start < len(text):
@@ -70,8 +82,7 @@ _EMPTY = (np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64),
 
 
 def parse_lines(chunk: bytes, source: str, first_line: int) -> tuple[Array, Array, Array, Array]:
-    """Labels, entries per row, columns and values of whole lines, of which the first has that number; on any
-    irregularity the line is looked for."""
+    """Return labels, entries per row, columns and values of whole lines; report malformed ones."""
     chunk = re.sub(rb"#[^\n]*", b"", chunk) if b"#" in chunk else chunk
     codes = np.frombuffer(b"\n" + chunk + b"\n", dtype=np.uint8)
     space = _IS_SPACE[codes]
@@ -142,7 +153,7 @@ _BLOCK = 1 << 23
 
 @dataclass(frozen=True)
 class RowsFile:
-    """An svmlight file that was looked through once. entries: those that are given, in all rows; width: columns."""
+    """An svmlight file that was scanned once: its labels, number of entries, columns and SHA-256."""
 
     path: Path
     labels: Array
@@ -151,7 +162,7 @@ class RowsFile:
     sha256: str
 
     def take(self, rows: Array) -> Array:
-        """The features of these rows (CSR), in their order."""
+        """Read the features of these rows (CSR), in their order."""
         wanted, back = np.unique(rows, return_inverse=True)
         lines = _lines_of(self.path, wanted)
         features, _ = svmlight.parse(b"\n".join(lines), str(self.path), self.width)
@@ -159,7 +170,7 @@ class RowsFile:
 
 
 def look_through(path: Path) -> RowsFile:
-    """Every line is checked, and forgotten but for its label."""
+    """Scan a file: check every line, and keep the labels only."""
     labels, entries, width, line, digest = [], 0, 0, 1, hashlib.sha256()
     for block in _blocks(path):
         found, counts, columns, _ = svmlight.parse_lines(block, str(path), line)
@@ -172,7 +183,7 @@ def look_through(path: Path) -> RowsFile:
 
 
 def _lines_of(path: Path, wanted: Array) -> list[bytes]:
-    """Lines by number, of those that hold anything."""
+    """Lines by number, blank lines not counted."""
     chosen: list[bytes] = []
     row = 0
     for block in _blocks(path):

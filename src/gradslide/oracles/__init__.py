@@ -1,4 +1,8 @@
-"""First-order information of the agents that live here, exact or sampled."""
+"""Oracles: exact and sampled gradients of the agents that this process holds, counted.
+
+Here belong the ways of drawing samples (rows, live streams, noise) and the `Oracle` that methods
+call. The gradients themselves belong in `losses`.
+"""
 
 from gradslide.oracles.base import Sampler, Sampling
 from gradslide.oracles.noise import Noise

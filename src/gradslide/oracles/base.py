@@ -1,4 +1,4 @@
-"""What a way of sampling offers."""
+"""The interface of samplers."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -9,9 +9,15 @@ from gradslide.losses import Loss
 
 
 class Sampler(abc.ABC):
-    """Draws samples, which may take its time, and turns them into gradients, which takes the point x.
+    """Draws samples, which may take time, and computes gradients from them.
 
-    Samples of an agent are numbered: `draw(start, count)` are its samples start, ..., start + count - 1.
+    Samples of an agent are numbered: `draw(start, count)` draws samples start, ..., start + count -
+    1.
+
+    Attributes
+    ----------
+    give_up : callable
+        Called now and then by a sampler that waits. When it returns True, WaitEnded is raised.
     """
 
     give_up: Callable[[], bool] = staticmethod(lambda: False)
@@ -19,22 +25,37 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, start: int, count: int) -> Any:
-        """So many samples of every agent here."""
+        """Draw samples of every agent.
+
+        Parameters
+        ----------
+        start : int
+            Number of the first sample.
+        count : int
+            How many samples per agent.
+
+        Returns
+        -------
+        object
+            The samples, to be passed to `gradient`.
+        """
 
     @abc.abstractmethod
     def gradient(self, x: Array, samples: Any) -> Array:
-        """The mean of the samples' gradients at x, per agent; shape (agents, d)."""
+        """Return the mean gradient of each agent's samples at x, shape (m, d)."""
 
     def prepare(self, start: int, count: int) -> None:
-        """Begin to draw, where that can go on at the same time as other things. Changes no result."""
+        """Start drawing in the background, where possible. Does not change results."""
         return
 
     def waiting(self) -> tuple[int | None, int]:
-        """The agent whose samples are being waited for, if any, and how many batches have arrived so far."""
+        """Return the agent whose samples are awaited, or None, and how many batches have arrived so
+        far.
+        """
         return None, 0
 
     def close(self) -> None:
-        """No more samples are wanted."""
+        """Stop: no more samples are needed."""
         return
 
 
@@ -42,5 +63,19 @@ class Sampling(Protocol):
     """A frozen description of a way of sampling."""
 
     def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
-        """A sampler for the agents that live here, numbered as in the whole network."""
+        """Return a sampler.
+
+        Parameters
+        ----------
+        loss : Loss
+            The loss of the agents that this process holds.
+        agents : sequence of int
+            Their numbers in the network.
+        seed : int
+            Seed of the run.
+
+        Returns
+        -------
+        Sampler
+        """
         ...

@@ -1,4 +1,4 @@
-"""Exact gradients with noise added, for studies."""
+"""Exact gradients plus noise, for studies."""
 
 import math
 from collections.abc import Sequence
@@ -16,9 +16,14 @@ from gradslide.oracles.base import Sampler
 
 @dataclass(frozen=True)
 class Noise:
-    """grad ft_i plus normal noise whose expected squared norm is sigma^2 per sample, so sigma^2/c for a mean of c.
+    """Exact gradients plus normal noise with expected squared norm sigma^2 per sample.
 
-    sigma = 0 gives exact gradients.
+    The mean of c samples has noise of expected squared norm sigma^2/c.
+
+    Parameters
+    ----------
+    sigma : float
+        Nonnegative; 0 gives exact gradients.
     """
 
     sigma: float
@@ -27,6 +32,7 @@ class Noise:
         require_number("sigma", self.sigma, "0 gives exact gradients", least=0)
 
     def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        """Return a sampler; see `Sampling`."""
         return _Noisy(loss, float(self.sigma), Streams(seed, agents))
 
 

@@ -1,4 +1,4 @@
-"""The oracle that methods ask, and that counts what they ask for."""
+"""The oracle that methods call for gradients, which counts evaluations."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,10 +18,30 @@ _Result = TypeVar("_Result")
 
 
 class Oracle:
-    """Gradients of ft_i, exact or sampled, every evaluation and every sample counted (and timed, where a clock runs).
+    """Gradients of the ft_i, exact or sampled; counts every evaluation and sample.
 
-    is_drawing: samples are being waited for. is_blank: sampled gradients are zero and draw nothing, for a state that
-    only lends its form to one that was saved. first_values: the first values that were asked for with gradients.
+    Parameters
+    ----------
+    loss : Loss
+        The loss of the agents that this process holds.
+    costs : Costs
+        Where evaluations are counted.
+    sampler : Sampler, optional
+        Source of sampled gradients.
+    timeline : Timeline, optional
+        Simulated clock.
+    all_reduce : callable
+        int -> int: the largest signal of all processes. Tells them when samples fail in one.
+
+    Attributes
+    ----------
+    is_drawing : bool
+        Whether samples are awaited.
+    is_blank : bool
+        If True, sampled gradients are zero and draw nothing: for a state that serves as a template
+        when a checkpoint is restored.
+    first_values : ndarray or None
+        The first values that were computed together with gradients.
     """
 
     def __init__(
@@ -30,11 +50,10 @@ class Oracle:
         costs: Costs,
         sampler: Sampler | None = None,
         timeline: Timeline | None = None,
-        settle: Callable[[int], int] = lambda wish: wish,
+        all_reduce: Callable[[int], int] = lambda signal: signal,
     ) -> None:
-        """settle: as that of a network, where other processes must know that samples did not come."""
         self._loss = loss
-        self._settle = settle
+        self._all_reduce = all_reduce
         self._costs = costs
         self._sampler = sampler
         self._timeline = timeline
@@ -44,21 +63,21 @@ class Oracle:
 
     @property
     def pace(self) -> Pace:
-        """How fast the run was so far."""
+        """Measured speed of the run so far."""
         return self._costs.pace
 
     def gradient(self, x: Array) -> Array:
-        """grad ft_i(x_i) for every agent here, shape (agents, d)."""
+        """Return grad ft_i(x_i) of every agent, shape (m, d)."""
         gradient = self._timed(self._loss.gradient, x)
         require_shape(self._loss, "gradient", gradient, x.shape)
         return gradient
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
-        """The T steps of `Loss.steps`: T gradients."""
+        """Perform the T gradient steps of `Loss.steps`; counts T gradients."""
         return self._timed(self._loss.steps, start, anchor, pulls, scales, shares, count=len(pulls))
 
     def value(self, x: Array) -> Array:
-        """ft_i(x_i) for every agent here, shape (agents,)."""
+        """Return ft_i(x_i) of every agent, shape (m,)."""
         self._costs.values += 1
         if self._timeline is not None:
             self._timeline.gradient()
@@ -67,6 +86,7 @@ class Oracle:
         return values
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        """Return values (m,) and gradients (m, d) in one evaluation."""
         self._costs.values += 1
         values, gradient = self._timed(self._loss.value_and_gradient, x)
         require_shape(self._loss, "value", values, x.shape[:1])
@@ -76,12 +96,26 @@ class Oracle:
         return values, gradient
 
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
-        """Mean of the gradients of every agent's samples start, ..., start + count - 1; shape (agents, d)."""
+        """Return the mean gradient of some samples of every agent.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        start : int
+            Number of the first sample.
+        count : int
+            How many samples per agent.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+        """
         sampler = self._given()
         if self.is_blank:
             return array_namespace(x).zeros_like(x)
         self.is_drawing = True
-        samples = together(lambda: sampler.draw(start, count), self._settle)
+        samples = draw_together(lambda: sampler.draw(start, count), self._all_reduce)
         self.is_drawing = False
         gradient = sampler.gradient(x, samples)
         self._costs.samples += count
@@ -90,15 +124,16 @@ class Oracle:
         return gradient
 
     def draw_ahead(self, start: int, count: int) -> None:
-        """Say which samples come next, so that they can be collected while the network communicates."""
+        """Announce the next samples, so that they can be drawn while the network communicates."""
         self._given().prepare(start, count)
 
     def wait_unless(self, give_up: Callable[[], bool]) -> None:
-        """Samples are waited for until they are there or this says to give up."""
+        """Set the function that says when to give up waiting for samples."""
         if self._sampler is not None:
             self._sampler.give_up = give_up
 
     def close(self) -> None:
+        """Close the sampler."""
         if self._sampler is not None:
             self._sampler.close()
             # It knows the run, which knows this oracle.
@@ -129,15 +164,15 @@ Trouble = StreamEnded | WaitEnded | StreamError
 _ENDED, _WAITED, _FAILED = (kind << 40 for kind in (1, 2, 3))
 
 
-def together(draw: Callable[[], _Samples], settle: Callable[[int], int]) -> _Samples:
-    """What `draw` gives; or what kept samples from coming, here or in another process."""
+def draw_together(draw: Callable[[], _Samples], all_reduce: Callable[[int], int]) -> _Samples:
+    """Return the result of `draw`, or raise the same error in all processes where one failed."""
     troubles: list[Trouble] = []
     try:
         samples = draw()
     except (StreamEnded, WaitEnded, StreamError) as error:
         troubles.append(error)
     own = _code(troubles)
-    worst = settle(own)
+    worst = all_reduce(own)
     # All raise alike, whatever else happened here: what follows depends on it.
     if troubles and own >> 40 == worst >> 40:
         # Popped: an error and the frames that name it would keep each other, and the streams, alive.

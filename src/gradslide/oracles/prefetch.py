@@ -1,4 +1,4 @@
-"""Samples drawn on a thread, at the same time as other work."""
+"""Samples drawn on a background thread."""
 
 import threading
 import time
@@ -13,23 +13,26 @@ _GLANCE = 0.1  # seconds
 
 
 class Prefetch(Sampler):
-    """The same samples, drawn on a thread: from when they are announced (overlap), or else from when they are asked
-    for. timeout: seconds to wait after that while nothing arrives."""
+    """Draws the samples of another sampler on a thread.
+
+    With `overlap` drawing starts when samples are announced, else when they are requested. After
+    `timeout` seconds without a new batch StreamError is raised.
+    """
 
     def __init__(self, sampler: Sampler, *, overlap: bool, timeout: float | None = None) -> None:
         self._sampler = sampler
         self._overlap = overlap
         self._timeout = timeout
-        self._pending: _Draw | None = None
+        self._pending: _PendingDraw | None = None
 
     def prepare(self, start: int, count: int) -> None:
         if self._overlap:
-            self._pending = _Draw(self._sampler, start, count)
+            self._pending = _PendingDraw(self._sampler, start, count)
 
     def draw(self, start: int, count: int) -> Any:
         pending, self._pending = self._pending, None
         if pending is None:
-            pending = _Draw(self._sampler, start, count)
+            pending = _PendingDraw(self._sampler, start, count)
         assert pending.wanted == (start, count), "the samples that were announced are the ones to ask for"
         return pending.result(self._timeout, self.give_up)
 
@@ -40,8 +43,10 @@ class Prefetch(Sampler):
         self._sampler.close()
 
 
-class _Draw:
-    """One draw under way. Its thread is a daemon: a stream that never answers does not keep the program alive."""
+class _PendingDraw:
+    """One draw in progress. Its thread is a daemon: a blocked stream does not keep the program
+    alive.
+    """
 
     def __init__(self, sampler: Sampler, start: int, count: int) -> None:
         self.wanted = start, count

@@ -1,4 +1,4 @@
-"""Samples from the rows that an agent holds."""
+"""Samples of the rows that an agent holds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,14 +17,25 @@ from gradslide.oracles.prefetch import Prefetch
 
 @dataclass(frozen=True)
 class WithReplacement:
-    """Rows of an agent's own data, each drawn uniformly and independently: unbiased, what Theorem 2 covers.
+    """Sample an agent's rows uniformly and independently: unbiased, as Theorem 2 assumes.
 
-    A `Custom` loss is asked for its own sample_gradient. overlap: draw on a thread while the network communicates.
+    A `Custom` loss uses its own `sample_gradient`.
+
+    Parameters
+    ----------
+    overlap : bool
+        Draw on a thread while the network communicates.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> method = gs.SPDS(samples=1000, oracle=gs.oracles.WithReplacement())
     """
 
     overlap: bool = field(default=False, repr=False)
 
     def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        """Return a sampler; see `Sampling`."""
         streams = Streams(seed, agents)
         sizes = loss.rows_per_agent
         if sizes is None:
@@ -34,15 +45,21 @@ class WithReplacement:
 
 @dataclass(frozen=True)
 class WithoutReplacement:
-    """Rows of an agent's own data, none twice before each came once (an epoch), in a new random order each time.
+    """Sample an agent's rows in epochs: each row once, in a new random order each time.
 
-    Outside Theorem 2: the samples of an epoch depend on each other, so that gradients are not unbiased given the
-    past. Often good in practice. overlap: draw on a thread while the network communicates.
+    Not covered by Theorem 2: the samples of an epoch depend on each other, so gradients are not
+    unbiased given the past. Often good in practice.
+
+    Parameters
+    ----------
+    overlap : bool
+        Draw on a thread while the network communicates.
     """
 
     overlap: bool = field(default=False, repr=False)
 
     def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        """Return a sampler; see `Sampling`."""
         sizes = loss.rows_per_agent
         if sizes is None:
             raise no_rows(loss)
@@ -54,7 +71,7 @@ def _overlapping(sampler: Sampler, overlap: bool) -> Sampler:
 
 
 class _Rows(Sampler):
-    """Samples are rows by number."""
+    """Samples are row numbers."""
 
     def __init__(self, loss: Loss, sizes: list[int], streams: Streams) -> None:
         self._loss, self._sizes, self._streams = loss, sizes, streams
@@ -93,7 +110,7 @@ class _Epochs(_Rows):
 
 
 class _Own(Sampler):
-    """The loss draws and evaluates at once, with generators that stand for the samples."""
+    """The loss itself draws and evaluates; generators stand for the samples."""
 
     def __init__(self, loss: Loss, streams: Streams) -> None:
         self._loss, self._streams = loss, streams

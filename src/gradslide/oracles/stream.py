@@ -29,21 +29,34 @@ Sources = Sequence[Iterable[Any]] | Callable[[int], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Stream:
-    """Batches from an iterator of one's own per agent, which may block until there is something to give.
+    """Samples from one iterator per agent, which may block until data arrives.
 
-    sources: one iterable (generator, iterator, list) of batches per agent of the network; or a function i -> iterable,
-    called for the agents that live here. A batch holds any number of samples: what is not needed yet is kept for later.
-    It is a pair (features, labels) as the loss takes them; or, with `gradient`, an array or a tuple of arrays whose
-    leading axis counts samples. gradient: (x_i, batch) -> (d,), the mean of the gradients of the batch's samples, for
-    losses of one's own. overlap: collect the samples of the next outer iteration while the network communicates.
-    timeout: give up when no batch arrives for so many seconds while the run waits; for ever by default. workers:
-    threads that draw side by side, each from its own share of the agents; more than one where streams block and share
-    nothing.
+    Gradients are unbiased if samples are independent of each other and of the past, with the
+    distribution whose mean is ft_i. The loss's own rows then only serve to compute L and the
+    objective.
 
-    Iterators are used up: what was collected ahead when a run ends, and what is left of a batch, is lost.
+    Parameters
+    ----------
+    sources : sequence of iterables, or callable
+        One iterable (generator, iterator, list) of batches per agent of the network; or a function
+        i -> iterable, called for the agents that this process holds. A batch holds any number of
+        samples; surplus samples are kept for later. It is a pair (features, labels) as the loss
+        takes them; or, with `gradient`, an array or a tuple of arrays whose leading axis counts
+        samples.
+    gradient : callable, optional
+        (x_i, batch) -> (d,), the mean gradient of the batch's samples, for your own losses.
+    overlap : bool
+        Collect the samples of the next outer iteration while the network communicates.
+    timeout : float, optional
+        Give up when no batch arrives for so many seconds while the run waits; no limit by default.
+    workers : int
+        Threads that draw in parallel, each from its own share of the agents; use more than one
+        where streams block and are independent.
 
-    Gradients are unbiased if samples are independent of each other and of the past, with the distribution that ft_i is
-    the mean over. The loss's own rows then only serve to find L and to measure the objective.
+    Notes
+    -----
+    Iterators are used up: samples that were collected ahead when a run ends, and the rest of a
+    batch, are lost.
     """
 
     sources: Sources
@@ -76,6 +89,7 @@ class Stream:
         return "Stream()"
 
     def open(self, loss: Loss, agents: Sequence[int], seed: int) -> Sampler:
+        """Return a sampler; see `Sampling`."""
         if self.gradient is None and loss.rows_per_agent is None:
             raise no_rows(loss)
         iterators = [_iterator(self.sources, agent) for agent in agents]
@@ -85,7 +99,7 @@ class Stream:
 
 
 class Feed:
-    """The samples of one agent that have arrived and are not used yet. `read` checks a batch."""
+    """The unused samples of one agent that have arrived. `read` checks a batch."""
 
     def __init__(self, agent: int, batches: Iterator[Any], read: Callable[[Any], Batch]) -> None:
         self.agent = agent
@@ -115,7 +129,9 @@ class Feed:
             self._count += size
 
     def take(self, count: int) -> Batch:
-        """The first so many of them as one batch, in the form in which batches come."""
+        """Remove the first samples and return them as one batch, in the form of the stream's
+        batches.
+        """
         columns = [stack_rows(column) if len(column) > 1 else column[0] for column in zip(*self._kept, strict=True)]
         self._kept = [tuple(column[count:] for column in columns)]
         self._count -= count
@@ -123,7 +139,7 @@ class Feed:
         return parts if self._form is not None and self._form[0] else parts[0]
 
     def _parts(self, batch: Batch) -> tuple[Array, ...]:
-        """The parts of a batch, which can be put beside those of earlier ones."""
+        """The parts of a batch, which must match those of earlier ones."""
         bundled = isinstance(batch, tuple)
         parts: tuple[Array, ...] = batch if isinstance(batch, tuple) else (batch,)
         form = bundled, [part.shape[1:] for part in parts]
@@ -134,7 +150,7 @@ class Feed:
 
 
 class OneAtATime:
-    """An iterator that several runs may share: whoever comes second waits."""
+    """An iterator that several runs may share: calls wait for each other."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
@@ -149,7 +165,7 @@ class OneAtATime:
 
 
 def read_arrays(batch: Any) -> Batch:
-    """An array, or a tuple of arrays, with one leading entry per sample; anything that NumPy can read will do."""
+    """Return an array, or a tuple of arrays, with one leading entry per sample."""
     bundled = isinstance(batch, tuple)
     given = batch if bundled else (batch,)
     try:
@@ -217,9 +233,9 @@ class _Live(Sampler):
 
 
 class _Worker:
-    """Fills its share of the feeds whenever it is asked to, on a thread of its own.
+    """Fills its share of the feeds on request, on its own thread.
 
-    The thread is a daemon: a stream that never answers does not keep the program alive.
+    The thread is a daemon: a blocked stream does not keep the program alive.
     """
 
     def __init__(self, feeds: list[Feed]) -> None:

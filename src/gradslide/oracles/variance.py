@@ -1,4 +1,4 @@
-"""How much sampled gradients scatter."""
+"""The variance of sampled gradients."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,9 @@ from gradslide.results.costs import Costs
 
 
 def moments(sample: Callable[[int], Array], samples: int) -> tuple[Array, Array]:
-    """Mean (agents, d) and variance E|G_i - mean|^2 (agents,) of single samples number 0, ..., samples - 1."""
+    """Return mean (m, d) and variance E|G_i - mean|^2 (m,) of the single samples 0, ..., samples -
+    1.
+    """
     mean: Array = np.zeros(1)
     scatter: Array = np.zeros(1)
     for j in range(samples):
@@ -30,11 +32,28 @@ def moments(sample: Callable[[int], Array], samples: int) -> tuple[Array, Array]
 def estimate_sigma(
     problem: Problem, x: Array | None = None, *, oracle: Sampling | None = None, samples: int = 256, seed: int = 0
 ) -> float:
-    """sigma of one sampled gradient at x, from data: sigma^2 is E|G_i - grad ft_i|^2, averaged over the agents.
+    """Estimate sigma of one sampled gradient: sigma^2 = E|G_i - grad ft_i|^2, averaged over agents.
 
-    m sigma^2 is then the variance of the stacked gradient, which is all that Theorem 2 uses. It is an estimate at one
-    point (the default start unless x is given), where the theorem asks for a bound over X: look at a few points if in
-    doubt. oracle: rows with replacement by default; a Stream is used up by as many samples. samples: per agent.
+    m sigma^2 is the variance of the stacked gradient, which is all that Theorem 2 uses. The theorem
+    assumes a bound over X, while this is an estimate at one point: compare a few points if in
+    doubt.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    x : array_like, shape (d,) or (m, d), optional
+        Where to estimate; by default the start.
+    oracle : Sampling, optional
+        Rows with replacement by default. A Stream is used up by as many samples.
+    samples : int
+        Number of samples per agent.
+    seed : int
+        Seed of the samples.
+
+    Returns
+    -------
+    float
     """
     require_number("samples", samples, "a variance takes at least two", least=2, whole=True)
     sampling = WithReplacement() if oracle is None else oracle

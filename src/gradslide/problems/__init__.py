@@ -1,5 +1,6 @@
-"""What is solved: `Problem`, `LinearlyConstrained` and `Saddle`, with the dual terms h and the linear operator A.
+"""Problem statements: `Problem`, `LinearlyConstrained` and `Saddle`.
 
-Losses and domains, which problems are made of, have packages of their own. How a problem is solved belongs in
-`methods`.
+Here belong also the dual terms h (`gs.terms`) and the linear operator A with its norm and scaling.
+Losses and domains, from which problems are built, have packages of their own. How a problem is
+solved belongs in `methods`.
 """

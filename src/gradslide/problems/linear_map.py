@@ -1,4 +1,4 @@
-"""The operator A in the forms that people have it in: an array, a sparse matrix, an operator, a pair of functions."""
+"""The operator A from an array, a sparse matrix, an operator or a pair of functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,10 @@ _RULE = "A must be a real matrix, a linear operator, or a pair of functions (for
 
 
 class LinearMap:
-    """x (n,) -> A x (k,) and z (k,) -> A^T z (n,), in one dtype. matrix: its entries, where they are at hand."""
+    """The products x (n,) -> A x (k,) and z (k,) -> A^T z (n,) in one dtype.
+
+    `matrix` holds the entries where they are available.
+    """
 
     def __init__(self, shape: tuple[int, int], dtype: Any, forward: Product, adjoint: Product, matrix: Any) -> None:
         self.shape = shape
@@ -24,13 +27,15 @@ class LinearMap:
         self._adjoint = adjoint
 
     def apply(self, x: Array) -> Array:
+        """Return A x."""
         return self._forward(x)
 
     def apply_adjoint(self, z: Array) -> Array:
+        """Return A^T z."""
         return self._adjoint(z)
 
     def counted(self, costs: Costs) -> "LinearMap":
-        """The same map, every product entered into `costs`."""
+        """Return the same map with every product counted in `costs`."""
 
         def forward(x: Array) -> Array:
             costs.operator_products += 1
@@ -43,16 +48,28 @@ class LinearMap:
         return LinearMap(self.shape, self.dtype, forward, adjoint, self.matrix)
 
     def fingerprint(self) -> str:
-        """Tells maps apart by what they do to a fixed vector, to digits that do not hang on the machine."""
+        """Distinguish maps by products with a fixed vector, to digits that do not depend on the
+        machine.
+        """
         x, z = _probes(self)
         return f"{self.shape} {float(np.vdot(z, self.apply(x))):.7e}"
 
 
 def linear_map(A: Any, n: int, dtype: Any) -> LinearMap:
-    """A as a map from vectors of n entries.
+    """Return A as a map from vectors of n entries.
 
-    A: an array, a scipy sparse matrix, a scipy LinearOperator, a PyLops operator or anything else with shape, matvec
-    and rmatvec, or a pair of functions (x -> A x, z -> A^T z) of flat arrays.
+    Parameters
+    ----------
+    A : array_like, sparse matrix, LinearOperator, PyLops operator, or pair of callables
+        Anything with shape, matvec and rmatvec will do; or (x -> A x, z -> A^T z) for flat arrays.
+    n : int
+        Number of columns.
+    dtype : dtype
+        Precision of products.
+
+    Returns
+    -------
+    LinearMap
     """
     if isinstance(A, type):
         raise InputError(_RULE, kind_of(A), "give an instance of it")
@@ -76,7 +93,9 @@ def linear_map(A: Any, n: int, dtype: Any) -> LinearMap:
 
 
 def least_squares(A: LinearMap, target: Array, *, adjoint: bool = False) -> Array:
-    """About the shortest v with the smallest |A v - target|, or |A^T v - target|: 30 iterations of LSQR."""
+    """Approximate the shortest v with the smallest |A v - target| or |A^T v - target|: 30 LSQR
+    steps.
+    """
     from scipy.sparse.linalg import LinearOperator, lsqr
 
     products = (A.apply_adjoint, A.apply) if adjoint else (A.apply, A.apply_adjoint)
@@ -98,7 +117,7 @@ def _from_matrix(matrix: Any, n: int, dtype: Any) -> LinearMap:
 
 
 def _from_products(shape: tuple[int, int], dtype: Any, forward: Product, adjoint: Product) -> LinearMap:
-    """From functions of one's own, which are tried and then trusted."""
+    """A map from the user's functions, which are tried once."""
     k, n = shape
     A = LinearMap(shape, dtype, _flat("forward", forward, k, dtype), _flat("adjoint", adjoint, n, dtype), None)
     x, z = _probes(A)
@@ -110,7 +129,7 @@ def _from_products(shape: tuple[int, int], dtype: Any, forward: Product, adjoint
 
 
 def _tried(name: str, product: Product, at: Array, size: int, dtype: Any) -> Array:
-    """A first product, with a clear error for whatever may be wrong with it."""
+    """A first product, with a clear error where it fails."""
     found = np.asarray(_called(name, product, at))
     rule = f"A's {name} product must hold finite real numbers"
     require(found.dtype.kind in "fiub", rule, f"type {found.dtype}", "check it")
@@ -129,7 +148,7 @@ def _called(name: str, product: Product, at: Array) -> Any:
 
 
 def _flat(name: str, product: Product, size: int, dtype: Any) -> Product:
-    """The product as a flat array of that size of its own, in the problem's dtype."""
+    """The product as a new flat array of that size, in the problem's dtype."""
 
     def flat(v: Array) -> Array:
         return _flattened(name, product(v), size, dtype)
@@ -158,7 +177,7 @@ def _checked_shape(shape: Any, n: int) -> tuple[int, int]:
 
 
 def _require_adjoint(x: Array, Ax: Array, z: Array, ATz: Array) -> None:
-    """Refuse a pair of products of which one is not the other's adjoint: everything else would fail silently."""
+    """Refuse products that are not adjoint to each other, which would make methods fail silently."""
     one, other = float(np.vdot(z, Ax)), float(np.vdot(ATz, x))
     scale = float(np.linalg.norm(z) * np.linalg.norm(Ax))
     rule = "the second product of A must be the adjoint of the first: <A x, z> = <x, A^T z>"

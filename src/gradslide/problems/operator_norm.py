@@ -17,10 +17,11 @@ _MOST_PRODUCTS = 5_000
 
 
 def operator_norm(A: LinearMap, domain: Domain, dual_domain: Domain) -> float:
-    """||A||, or a little more.
+    """Return ||A||, or a slightly larger number.
 
-    Euclidean on both sides: power iteration. Entropy on both: the largest |A_ij|; on one side only: the largest
-    length of a column (of x) or a row (of z). Blocks of x with entropy each add up in squares.
+    Euclidean on both sides: power iteration. Entropy on both: the largest |A_ij|. Entropy on one
+    side: the largest length of a column (of x) or a row (of z). Blocks of x with entropy add up in
+    squares.
     """
     if domain.norm == dual_domain.norm == 2:
         return _spectral(A, _root_weights(domain), _root_weights(dual_domain))
@@ -31,7 +32,7 @@ def operator_norm(A: LinearMap, domain: Domain, dual_domain: Domain) -> float:
 
 
 def _root_weights(domain: Domain) -> Array | float:
-    """The square roots of nu's weights, flat; a number where all are one."""
+    """The square roots of nu's weights, flat; 1 where there are none."""
     weights = domain.weights
     return 1.0 if weights is None else np.sqrt(np.broadcast_to(weights, (domain.m, domain.d))).reshape(-1)
 
@@ -70,7 +71,7 @@ def _spectral(A: LinearMap, x_roots: Array | float, z_roots: Array | float) -> f
 
 
 def _spectral_of_few(A: LinearMap, x_roots: Array | float, z_roots: Array | float) -> float:
-    """Exactly, where A has few rows or columns."""
+    """The exact value where A has few rows or columns."""
     axis = 0 if A.shape[1] <= A.shape[0] else 1
     lines = A.matrix if A.matrix is not None else np.stack(list(_lines(A, axis)), axis=1 - axis)
     dense = np.asarray(lines.toarray() if hasattr(lines, "toarray") else lines, dtype=np.float64)
@@ -84,7 +85,9 @@ def _largest_eigenvalue(diagonal: list[float], beside: list[float]) -> float:
 
 
 def _squares(A: LinearMap, axis: int, roots: Array | float) -> Array:
-    """The squared length of every column (axis 0) or row (axis 1), each entry divided by its root weight."""
+    """The squared length of each column (axis 0) or row (axis 1), entries divided by their root
+    weights.
+    """
     if A.matrix is None:
         return np.array([float(np.sum((line / roots) ** 2)) for line in _lines(A, axis)])
     weights = np.broadcast_to(np.asarray(roots, dtype=np.float64) ** -2.0, A.shape[axis])
@@ -94,7 +97,7 @@ def _squares(A: LinearMap, axis: int, roots: Array | float) -> Array:
 
 
 def _largest(A: LinearMap) -> Array:
-    """The largest |A_ij| of every column."""
+    """The largest |A_ij| of each column."""
     if A.matrix is not None:
         largest = abs(A.matrix).max(axis=0)
         return np.asarray(largest.toarray() if hasattr(largest, "toarray") else largest).reshape(-1)

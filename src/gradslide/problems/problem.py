@@ -1,4 +1,4 @@
-"""What is to be minimised: sum_i f_i(x) over x in X, with f_i = ft_i + mu nu + r."""
+"""Consensus problems: minimize sum_i f_i(x) over x in X, with f_i = ft_i + mu nu + r."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Part = Loss | tuple[Loss, Domain]
 
 
 class Objective:
-    """f_i = ft_i + mu nu + r over X_i: what is minimised, whatever couples the x_i."""
+    """The objective f_i = ft_i + mu nu + r over X_i, common to all problem classes."""
 
     def __init__(self, loss: Loss, domain: Domain | None = None, mu: float = 0.0) -> None:
         if not isinstance(loss, Loss):
@@ -32,37 +32,60 @@ class Objective:
         self.domain = domain.bind(loss.m, loss.d, loss.dtype).to(self.device)
 
     def placed(self, values: Array) -> Array:
-        """The values in its precision, among its arrays."""
+        """Return the values in the precision and on the device of the problem."""
         return on_device(np.asarray(to_numpy(values), dtype=self.dtype), self.device)
 
     @property
     def rows_per_agent(self) -> Array | None:
-        """Rows of data of each agent here, (agents,); None where the loss is no sum over rows."""
+        """Number of rows of each agent, shape (m,); None where the loss is not a sum over rows."""
         return self.loss.rows_per_agent
 
     def objective(self, x: Array, values: Array | None = None) -> Array:
-        """f_i(x_i) for every agent here, shape (agents,). values: ft_i(x_i), if they are known already."""
+        """Return f_i(x_i) of every agent.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        values : ndarray, shape (m,), optional
+            ft_i(x_i), if they are known already.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+        """
         values = (self.loss.value(x) if values is None else values) + self.domain.r(x)
         return values + self.mu * self.domain.nu(x) if self.mu > 0 else values
 
     def smoothness(self) -> Array:
-        """The smoothness constants of ft_i, per agent, in nu's norm."""
+        """Return the smoothness constants of the ft_i in the norm of nu, shape (m,)."""
         constants = self.loss.smoothness(self.domain.norm)
         weights = self.domain.weights
         return constants if weights is None else constants / float(np.min(to_numpy(weights)))
 
     @cached_property
     def has_lower_bound(self) -> bool:
-        """Whether min over X of mu nu + r + <c, x> is finite for every c and ft has a value: what a lower bound takes.
+        """Whether a lower bound of the objective can be computed.
 
-        So it is where X is bounded, mu > 0, or an elastic net makes r strongly convex.
+        It can where min over X of mu nu + r + <c, x> is finite for every c, that is, if X is
+        bounded, mu > 0, or an elastic net makes r strongly convex; and if the loss has a value.
         """
         c = self.placed(1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype))
         minima = [to_numpy(self.domain.linear_minimum(sign * c, self.mu)) for sign in (1, -1)]
         return self.loss.has_value and bool(np.all(np.isfinite(minima)))
 
     def start(self, x0: Array | None = None) -> Array:
-        """x0 as an (agents, d) array, checked to lie in X; by default the minimiser of nu."""
+        """Return a start point, checked to lie in X.
+
+        Parameters
+        ----------
+        x0 : array_like, shape (d,) or (m, d), optional
+            One point for all agents, or one each; by default the minimizer of nu.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+        """
         if x0 is None:
             start = self.domain.start()
             return np.ascontiguousarray(start) if is_numpy(start) else start
@@ -92,30 +115,67 @@ class Objective:
         return self.described(self.m)
 
     def described(self, m: int) -> str:
-        """In a few words, with that number of agents."""
+        """Describe the problem in one line, for a given total number of agents."""
         parts = f"{type(self.loss).__name__}, {type(self.domain).__name__}, m={m}, d={self.d}, mu={self.mu:g}"
         return f"{type(self).__name__}({parts})"
 
 
 class Agents(Protocol):
-    """A network, or anything else that knows which agents live here."""
+    """A network, or any other object that knows which agents this process holds."""
 
     @property
     def agents(self) -> Sequence[int]: ...
 
 
 class Problem(Objective):
-    """min sum_i ft_i(x_i) + mu nu(x_i) + r(x_i) over x_i in X_i, all x_i equal.
+    """Minimize sum_i ft_i(x_i) + mu nu(x_i) + r(x_i) over x_i in X_i, subject to x_1 = ... = x_m.
 
-    loss: the smooth convex ft_i, summed over each agent's rows. domain: the set X, the distance-generating
-    function nu and the penalty r; `Free()` by default. mu >= 0: strong convexity per agent (a total ridge of
-    rho/2 |x|^2 is mu = rho/m).
+    Parameters
+    ----------
+    loss : Loss
+        The smooth convex functions ft_i; see `gs.losses`.
+    domain : Domain, optional
+        The set X, the distance-generating function nu and the penalty r; `Free()` by default.
+    mu : float
+        Nonnegative: strong convexity per agent. A total ridge of rho/2 |x|^2 is mu = rho/m.
+
+    Attributes
+    ----------
+    m : int
+        Number of agents of the loss.
+    d : int
+        Dimension of x_i.
+    dtype : numpy.dtype
+        Precision.
+    device : object or None
+        Device of the data; None for NumPy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.eye(4), [1.0, 2.0, 3.0, 4.0], agents=2)
+    >>> gs.Problem(loss, domain=gs.domains.L2Ball(3.0))
+    Problem(LeastSquares, L2Ball, m=2, d=4, mu=0)
     """
 
     @classmethod
     def build(cls, network: "Graph | Agents", builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
-        """The problem of the agents that live here; `builder(i)` gives agent i's loss, or (loss, domain), and
-        is called for no other."""
+        """Build the problem of the agents that this process holds.
+
+        Parameters
+        ----------
+        network : Graph or Network
+            Says which agents these are; all for a graph.
+        builder : callable
+            i -> loss, or (loss, domain), of agent i; called for no other agent.
+        mu : float
+            As for `Problem`.
+
+        Returns
+        -------
+        Problem
+        """
         agents = range(network.m) if isinstance(network, Graph) else network.agents
         parts = [builder(i) for i in agents]
         pairs = [part if isinstance(part, tuple) else (part, Free()) for part in parts]
@@ -135,7 +195,17 @@ class Problem(Objective):
         return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
 
     def to(self, device: Any) -> Self:
-        """The same problem with its data on a device of PyTorch's, such as "cuda"; for one that is solved often."""
+        """Return the same problem with its data on a PyTorch device, for repeated solves.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            For example "cuda".
+
+        Returns
+        -------
+        Problem
+        """
         new = copy.copy(self)
         new.loss = self.loss.to(device)
         new.device = new.loss.device
@@ -143,12 +213,12 @@ class Problem(Objective):
         return new
 
     def take(self, agents: Sequence[int]) -> "Problem":
-        """The problem of some of the agents."""
+        """Return the problem of some agents, in the given order."""
         return Problem(self.loss.take(agents), self.domain.take(agents), self.mu)
 
 
 def checked_domain(name: str, domain: object) -> Domain:
-    """The domain, the whole space where none is given; anything else is refused."""
+    """Return the domain, by default the whole space; refuse anything else."""
     if domain is None:
         return Free()
     if not isinstance(domain, Domain):
@@ -157,7 +227,7 @@ def checked_domain(name: str, domain: object) -> Domain:
 
 
 def checked_problem(problem: object) -> Problem:
-    """The problem; anything else is refused."""
+    """Return the problem; refuse anything else."""
     if not isinstance(problem, Problem):
         raise InputError("problem must be a gs.Problem", kind_of(problem), "wrap the loss: gs.Problem(loss)")
     return problem

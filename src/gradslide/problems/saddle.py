@@ -1,4 +1,4 @@
-"""min over x, max over z of f(x) + <A x, z> - h(z), and min f(x) under linear constraints."""
+"""Saddle point problems min_x max_z f(x) + <A x, z> - h(z), and linear constraints."""
 
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,21 +18,44 @@ from gradslide.problems.terms import Interval, Term, as_term
 
 
 class Distances(NamedTuple):
-    """U(z_0, z) and V(x_0, x)."""
+    """Bregman distances U(z_0, z) and V(x_0, x)."""
 
     U: float
     V: float
 
 
 class Saddle(Objective):
-    """min over x in X, max over z in Z of f(x) + <A x, z> - h(z), with f = ft + mu nu + r.
+    """Solve min over x in X, max over z in Z of f(x) + <A x, z> - h(z), with f = ft + mu nu + r.
 
-    loss, domain, mu: as for `gs.Problem`; a loss of several agents is a sum over blocks of x, which A sees one after
-    the other. A: (k, n) array, scipy sparse matrix, LinearOperator, PyLops operator, or a pair of functions (forward,
-    adjoint). h: one of `gs.terms` (0 by default), a domain for its indicator, or an object with prox(v, step).
-    dual_domain: the set Z with the geometry of its steps; the whole space by default, where h = <b, z> means A x = b.
-    norm: ||A||, if known, in the norms of the two domains. scaling: "rows", "columns" or "both" weighs the coordinates
-    of z and x by the entries of A; columns only where mu = 0, and they can make L V larger.
+    Parameters
+    ----------
+    loss : Loss
+        The smooth convex ft. A loss of several agents is a sum over blocks of x, which A sees one
+        after the other.
+    A : array_like, sparse matrix, LinearOperator, PyLops operator, or pair of callables
+        Linear map of shape (k, n); a pair is (forward, adjoint).
+    h : Term, Domain or object with prox(v, step), optional
+        The dual term: one of `gs.terms` (0 by default), or a domain for its indicator function.
+    domain : Domain, optional
+        The set X, nu and the penalty r; the whole space by default.
+    dual_domain : Domain, optional
+        The set Z with the geometry of its steps; the whole space by default, where h = <b, z> means
+        A x = b.
+    mu : float
+        Nonnegative: strong convexity of f with respect to nu.
+    norm : float, optional
+        ||A|| in the norms of the two domains; computed by default.
+    scaling : {"rows", "columns", "both"}, optional
+        Weight the coordinates of z, x or both by the entries of A. Columns only where mu = 0; they
+        can increase L V.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Quadratic(np.eye(2), np.zeros(2))
+    >>> gs.Saddle(loss, np.array([[1.0, 1.0]]), h=gs.terms.Linear(1.0))
+    Saddle(Quadratic, Free, m=1, d=2, mu=0, A: 1 x 2, z: Linear on Free)
     """
 
     def __init__(
@@ -73,7 +96,7 @@ class Saddle(Objective):
 
     @cached_property
     def has_gap(self) -> bool:
-        """Whether both sides of the gap can be computed."""
+        """Whether both sides of the primal-dual gap can be computed."""
         h_is_known = not np.isnan(self.duals.h(self.duals.start()))
         return self.has_lower_bound and self.maximum_is_known and bool(h_is_known)
 
@@ -83,13 +106,37 @@ class Saddle(Objective):
         return not np.isnan(self.duals.conjugate(np.zeros_like(self.duals.start())))
 
     def operator_norm(self, A: Any = None) -> float:
-        """||A|| in the norms of nu and zeta: as given, or found. A: the same map, counted."""
+        """Return ||A|| in the norms of nu and zeta.
+
+        Parameters
+        ----------
+        A : LinearMap, optional
+            The same map with counted products.
+
+        Returns
+        -------
+        float
+        """
         if self._norm is not None:
             return float(self._norm)
         return operator_norm(self.A if A is None else A, self.domain, self.duals.domain)
 
     def distances(self, x: Array, z: Array, x0: Array | None = None) -> "Distances":
-        """U(z_0, z) and V(x_0, x) of points (d,) or (m, d), and (k,): what `guarantees.saddle_R` takes."""
+        """Return U(z_0, z) and V(x_0, x), the arguments of `guarantees.saddle_R`.
+
+        Parameters
+        ----------
+        x : array_like, shape (d,) or (m, d)
+            Primal point.
+        z : array_like, shape (k,)
+            Dual point.
+        x0 : array_like, optional
+            Start, by default the minimizer of nu.
+
+        Returns
+        -------
+        Distances
+        """
         x = np.broadcast_to(np.asarray(x, dtype=self.dtype), (self.m, self.d))
         z = np.asarray(z, dtype=self.dtype).reshape(1, -1)
         return Distances(
@@ -97,7 +144,7 @@ class Saddle(Objective):
         )
 
     def product(self, x: Array) -> Array:
-        """A x, as a row (1, k)."""
+        """Return A x as a row (1, k)."""
         return self.A.apply(x.reshape(-1))[None]
 
     def described(self, m: int) -> str:
@@ -105,11 +152,34 @@ class Saddle(Objective):
 
 
 class LinearlyConstrained(Saddle):
-    """min f(x) over x in X with A x = b, or A x <= b, or lower <= A x <= upper; f = ft + mu nu + r.
+    """Minimize f(x) over x in X subject to A x = b, A x <= b or lower <= A x <= upper.
 
-    b: the right-hand side. sense: "==" or "<=" (or ">="). lower, upper: in the place of b, bounds on A x; either may be
-    left out or infinite. loss, A, domain, mu, norm, scaling: as for `Saddle`. The solution's dual holds the
-    multipliers: f(x) + <z, A x - b>, so z >= 0 where A x <= b binds, and -z is the price of b.
+    f = ft + mu nu + r.
+
+    Parameters
+    ----------
+    loss, A, domain, mu, norm, scaling
+        As for `Saddle`.
+    b : array_like, shape () or (k,), optional
+        Right-hand side.
+    sense : {"==", "<=", ">="}, optional
+        Relation of A x and b; equality by default.
+    lower, upper : array_like, shape () or (k,), optional
+        Instead of b: bounds on A x. Either may be left out or infinite.
+
+    Notes
+    -----
+    `solution.dual` holds the multipliers of f(x) + <z, A x - b>: z >= 0 where A x <= b is active,
+    and -z is the sensitivity of the optimum to b.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Quadratic(np.eye(2), np.zeros(2))
+    >>> problem = gs.LinearlyConstrained(loss, np.array([[1.0, 1.0]]), b=2.0)
+    >>> gs.solve(problem).mean.round(3).tolist()
+    [1.0, 1.0]
     """
 
     def __init__(
@@ -161,36 +231,40 @@ class DualSpace:
         self.term = term.bind(domain)
 
     def start(self) -> Array:
-        """The minimiser of zeta over Z."""
+        """Return the minimizer of zeta over Z."""
         return self.domain.start()
 
     def ascend(self, z: Array, slope: Array, q: float) -> Array:
-        """argmin over Z of h - <slope, .> + q U(z, .) (`eq:zkt_SPP`)."""
+        """Return argmin over Z of h - <slope, .> + q U(z, .) (`eq:zkt_SPP`)."""
         return self.term.prox(self.domain, q * self.domain.grad_nu(z) + slope, q)
 
     def U(self, a: Array, z: Array) -> float:
+        """Return the Bregman distance U(a, z)."""
         return float(self.domain.V(a, z)[0])
 
     def U_bound(self, z: Array) -> float:
-        """The largest U(z, .) over Z; inf where Z is unbounded."""
+        """Return the largest U(z, .) over Z; inf where Z is unbounded."""
         return float(self.domain.distance_bound(z)[0])
 
     def h(self, z: Array) -> float:
+        """Return h(z), the penalty of the dual domain included."""
         return self.term.value(z) + float(self.domain.r(z)[0])
 
     @cached_property
     def is_constrained(self) -> bool:
-        """Whether the maximum over z only keeps A x in a set."""
+        """Whether the maximum over z is the indicator function of a set for A x."""
         return self.violation(self.start()) is not None
 
     def conjugate(self, v: Array) -> float:
-        """max over Z of <v, z> - h(z); 0 where that keeps v in a set: `violation` tells how far it is."""
+        """Return max over Z of <v, z> - h(z); 0 for constraints, which `violation` measures."""
         return 0.0 if self.is_constrained else self.term.conjugate(self.domain, v)
 
     def violation(self, v: Array) -> Array | None:
+        """Return v minus the nearest feasible point; None where there are no constraints."""
         return self.term.violation(self.domain, v)
 
     def fingerprint(self) -> str:
+        """Return digits that distinguish this dual space from others."""
         probe = np.random.default_rng(1).normal(size=(1, self.domain.d)).astype(self.domain.dtype)
         near, far = (self.term.prox(self.domain, size * probe, 1.0) for size in (1, 1e3))
         return f"{float(np.vdot(probe, near)):.7e} {float(np.vdot(probe, far)):.7e}"

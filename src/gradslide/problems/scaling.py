@@ -20,9 +20,11 @@ class Weights(NamedTuple):
 
 
 def weights(A: LinearMap, kind: str) -> Weights:
-    """Ruiz's iterations, then Pock and Chambolle's scaling by row and column sums, as PDLP does.
+    """Return weights by Ruiz's iterations, then Pock and Chambolle's row and column sums, as in
+    PDLP.
 
-    The scaled matrix is D_z A D_x; a scaled variable x' = x/D_x has 1/2 |x'|^2 = 1/2 sum x_j^2/D_j^2.
+    The scaled matrix is D_z A D_x; a scaled variable x' = x/D_x has 1/2 |x'|^2 = 1/2 sum
+    x_j^2/D_j^2.
     """
     rule = "scaling needs the entries of A"
     require(A.matrix is not None, rule, "an operator", "give A as an array or a sparse matrix, or leave scaling out")

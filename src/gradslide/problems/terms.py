@@ -1,4 +1,4 @@
-"""Dual terms h whose prox step has a closed form. A set is no term: it is the dual domain."""
+"""Dual terms h whose prox step has a closed form. Sets are not terms, but dual domains."""
 
 import abc
 import math
@@ -17,39 +17,45 @@ __all__ = ["Interval", "Linear", "Prox", "Quadratic", "Term"]
 
 
 class Term(abc.ABC):
-    """h, on z as a row (1, k). The dual domain's set and penalty come on top of it.
+    """A dual term h, on z as a row (1, k). Set and penalty of the dual domain are added to it.
 
-    `bind` comes first: the other methods hold for the term that it returns.
+    Except for `bind`, methods are those of the term that `bind` returns.
     """
 
     @abc.abstractmethod
     def bind(self, domain: Domain) -> Self:
-        """The term checked against a bound dual domain, its parameters rows."""
+        """Check the term against a bound dual domain; return it with its parameters as rows."""
 
     @abc.abstractmethod
     def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
-        """argmin over Z of scale zeta(z) + h(z) - <theta, z>."""
+        """Return argmin over Z of scale zeta(z) + h(z) - <theta, z>."""
 
     @abc.abstractmethod
     def value(self, z: Array) -> float:
-        """h(z)."""
+        """Return h(z)."""
 
     @abc.abstractmethod
     def conjugate(self, domain: Domain, v: Array) -> float:
-        """max over Z of <v, z> - h(z); inf where there is none, NaN where it is not known."""
+        """Return max over Z of <v, z> - h(z); inf where it is unbounded, NaN where it is unknown."""
 
     def violation(self, domain: Domain, v: Array) -> Array | None:
-        """For terms that keep A x in a set: v less the nearest point of it. None for all others."""
+        """For terms that constrain A x to a set: return v minus its projection. None for others."""
         return None
 
     def escape(self, v: Array) -> Array:
-        """For these: the part of the direction v that leads out of the set, however far one goes."""
+        """For such terms: return the part of a direction v that leads out of the set eventually."""
         return v
 
 
 @dataclass(frozen=True, eq=False)
 class Linear(Term):
-    """h(z) = <b, z>. b: a number or (k,); h = 0 by default."""
+    """The term h(z) = <b, z>, which means A x = b where Z is the whole space.
+
+    Parameters
+    ----------
+    b : array_like, shape () or (k,)
+        0 by default.
+    """
 
     b: Parameter = 0.0
 
@@ -74,7 +80,15 @@ class Linear(Term):
 
 @dataclass(frozen=True, eq=False)
 class Quadratic(Term):
-    """h(z) = weight/2 |z|^2 + <b, z>, on a Euclidean dual domain. weight: positive; b: a number or (k,)."""
+    """The term h(z) = weight/2 |z|^2 + <b, z>, on a Euclidean dual domain.
+
+    Parameters
+    ----------
+    weight : float
+        Positive.
+    b : array_like, shape () or (k,)
+        0 by default.
+    """
 
     weight: float
     b: Parameter = 0.0
@@ -105,7 +119,13 @@ class Quadratic(Term):
 
 @dataclass(frozen=True, eq=False)
 class Interval(Term):
-    """h(z) = max of <v, z> over lower <= v <= upper, which keeps A x between them. Either may be infinite."""
+    """The support function h(z) = max of <v, z> over lower <= v <= upper, which bounds A x.
+
+    Parameters
+    ----------
+    lower, upper : array_like, shape () or (k,)
+        Bounds on A x; either may be infinite.
+    """
 
     lower: Parameter
     upper: Parameter
@@ -151,9 +171,16 @@ class Interval(Term):
 
 @dataclass(frozen=True, eq=False)
 class Prox(Term):
-    """An h of your own: prox(v, step) = argmin_z h(z) + |z - v|^2 / (2 step), for flat arrays v of k entries.
+    """A term given by functions of flat arrays of k entries.
 
-    value(z) -> h(z) and conjugate(v) -> max_z <v, z> - h(z): where both are given, gaps can be measured.
+    Parameters
+    ----------
+    prox : callable
+        (v, step) -> argmin_z h(z) + |z - v|^2 / (2 step).
+    value : callable, optional
+        z -> h(z).
+    conjugate : callable, optional
+        v -> max_z <v, z> - h(z). With both, gaps can be measured.
     """
 
     prox_of: Callable[[Array, float], Array]
@@ -193,7 +220,9 @@ class Prox(Term):
 
 
 def as_term(h: Any) -> Term:
-    """h as a term: one of ours, nothing for 0, or an object with prox(v, step), as PyProximal's operators are."""
+    """Return h as a term: a Term, None for 0, or an object with prox(v, step) as PyProximal's
+    operators.
+    """
     if h is None:
         return Linear()
     if isinstance(h, Term):
