@@ -75,7 +75,7 @@ class Environment(ABC):
         sampler, session = None, self.network.session
         if method.oracle is not None:
             sampler = method.oracle.open(problem.loss, self.network.agents, method.seed)
-        shared = {"settle": session.all_reduce_signal} if session.sees_all else {}
+        shared = {"all_reduce": session.all_reduce_signal} if session.sees_all else {}
         return Oracle(problem.loss, costs, sampler, self.timeline, **shared)
 
     @abstractmethod

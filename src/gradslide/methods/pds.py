@@ -224,7 +224,7 @@ class PDS(Sliding):
     >>> problem = gs.Problem(loss, domain=gs.domains.Box(0.0, 5.0))
     >>> solution = gs.solve(problem, gs.Graph.ring(4), gs.PDS(), stop=gs.Stop(iterations=50))
     >>> solution.costs.gradients
-    51
+    50
     """
 
     L: float | None = None
