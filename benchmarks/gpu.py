@@ -11,9 +11,9 @@ from timing import parser, show
 
 import gradslide as gs
 from gradslide._support.arrays import sparse_like
-from gradslide.kernels.device_sliding import DeviceSlider
+from gradslide.kernels.device_sliding import DeviceInnerLoopKernel
 from gradslide.kernels.sets import sets_of
-from gradslide.kernels.sliding import Point, Steps
+from gradslide.kernels.sliding import InnerStart, InnerSteps
 
 # Agents, columns, degree, inner iterations.
 CASES = [
@@ -49,7 +49,7 @@ def milliseconds(torch, work, repeats: int) -> float:
     return float(np.median(times))
 
 
-def separate(torch, matrix, point: Point, steps: Steps, lo: float, hi: float):
+def separate(torch, matrix, point: InnerStart, steps: InnerSteps, lo: float, hi: float):
     """Run the same inner loop with separate PyTorch operations."""
     x, x_before, s, w, y = point
     anchor = steps.p * x - y
@@ -73,21 +73,21 @@ def case(torch, m: int, d: int, degree: int, T: int, dtype: str, device: str) ->
     x, x_before, w, y = (torch.randn(m, d, device=device, dtype=number, generator=generator) for _ in range(4))
     s = torch.randn(m, d, device=device, dtype=torch.float64, generator=generator)
     sets = sets_of(gs.domains.Box(-1.0, 1.0).bind(m, d, np.dtype(dtype)))
-    slider = DeviceSlider(graph.laplacian, sets, x)
+    kernel = DeviceInnerLoopKernel(graph.laplacian, sets, x)
     etas = 1.0 + 0.01 * np.arange(T)
-    steps = Steps(p=1.0, ascent=0.05, alphas=np.ones(T), etas=etas, scales=etas + 1.0)
-    point = Point(x, x_before, s, w, y)
+    steps = InnerSteps(p=1.0, ascent=0.05, alphas=np.ones(T), etas=etas, scales=etas + 1.0)
+    point = InnerStart(x, x_before, s, w, y)
 
-    found = slider.slide(point, steps)
+    found = kernel.run(point, steps)
     expected = separate(torch, sparse_like(graph.laplacian, x), point, steps, -1.0, 1.0)
     error = max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(found[:5], expected, strict=True))
     assert error < (1e-3 if dtype == "float32" else 1e-11), error
     del found, expected
 
-    buffers = slider._buffers(x, w)
-    inner = milliseconds(torch, lambda: slider._run(T, steps, *buffers), 7) / T
-    whole = milliseconds(torch, lambda: slider.slide(point, steps), 5) / T
-    plain = milliseconds(torch, lambda: separate(torch, slider._matrix.to(number), point, steps, -1.0, 1.0), 3) / T
+    buffers = kernel._buffers(x, w)
+    inner = milliseconds(torch, lambda: kernel._run(T, steps, *buffers), 7) / T
+    whole = milliseconds(torch, lambda: kernel.run(point, steps), 5) / T
+    plain = milliseconds(torch, lambda: separate(torch, kernel._matrix.to(number), point, steps, -1.0, 1.0), 3) / T
     target = torch.empty_like(x)
     big = x.numel() * x.element_size() > 1 << 28
     copy = milliseconds(torch, lambda: [target.copy_(x) for _ in range(10)], 9 if big else 21) / 10

@@ -17,7 +17,7 @@ from timing import best_of, copy_bandwidth, one_thread, parser, show
 
 import gradslide as gs
 from gradslide.kernels.sets import sets_of
-from gradslide.kernels.sliding import Point, Slider, Steps
+from gradslide.kernels.sliding import Buffers, InnerLoopKernel, InnerStart, InnerSteps
 
 # Agents, columns, degree, inner iterations, inner iterations of the plain script. Times are per iteration.
 CASES = [
@@ -30,9 +30,9 @@ CASES = [
 _ARRAYS = 12
 
 
-def steps_of(T: int) -> Steps:
+def steps_of(T: int) -> InnerSteps:
     etas = 1.0 + 0.01 * np.arange(T)
-    return Steps(p=1.0, ascent=0.05, alphas=np.ones(T), etas=etas, scales=etas + 1.0)
+    return InnerSteps(p=1.0, ascent=0.05, alphas=np.ones(T), etas=etas, scales=etas + 1.0)
 
 
 def case(m: int, d: int, degree: int, T: int, plain_T: int, repeats: int) -> tuple[float, float, float]:
@@ -41,12 +41,10 @@ def case(m: int, d: int, degree: int, T: int, plain_T: int, repeats: int) -> tup
     rng = np.random.default_rng(0)
     x, x_before, s, w, y = (rng.normal(size=(m, d)) for _ in range(5))
     sets = sets_of(gs.domains.Box(-1.0, 1.0).bind(m, d, np.float64))
-    slider = Slider(graph.laplacian, "incidence", sets, d, np.float64)
+    kernel = InnerLoopKernel(graph.laplacian, "incidence", sets, d, np.float64)
 
-    def compiled(T: int, spare=()):
-        steps = steps_of(T)
-        # As in a run, results go into buffers that are no longer needed.
-        return slider.slide(Point(x, x_before, s, w, y), steps, (s_bar, w_bar), 1.0, spare)
+    def compiled(T: int, buffers: Buffers | None = None):
+        return kernel.run(InnerStart(x, x_before, s, w, y), steps_of(T), buffers)
 
     def plain():
         steps = steps_of(plain_T)
@@ -54,12 +52,12 @@ def case(m: int, d: int, degree: int, T: int, plain_T: int, repeats: int) -> tup
             x, x_before, s, w, y, graph.laplacian, steps.p, 1 / steps.ascent, steps.alphas, steps.etas, 0.0, -1.0, 1.0
         )
 
-    s_bar, w_bar = np.zeros((m, d)), np.zeros((m, d))
     found, expected = compiled(plain_T), plain()
     error = max(float(np.max(np.abs(a - b))) for a, b in zip(found[:5], expected[:5], strict=True))
     del expected
-    spare = [found.x, found.x_before, found.s, found.w, found.x_mean]
-    seconds = best_of(repeats, lambda: compiled(T, spare)) / T
+    # As in a run, results overwrite arrays that are no longer needed.
+    buffers = Buffers((found.s_bar, found.w_bar), 1.0, found.x, found.x_mean, found.x_before)
+    seconds = best_of(repeats, lambda: compiled(T, buffers)) / T
     return seconds, best_of(max(2, repeats // 3), plain) / plain_T, error
 
 

@@ -27,6 +27,7 @@ from gradslide.methods import (
     Context,
     DualAveraging,
     GradientTracking,
+    Method,
 )
 from gradslide.network import compressors, coupling
 from gradslide.network.clock import Clock
@@ -70,6 +71,7 @@ __all__ = [
     "History",
     "InputError",
     "LinearlyConstrained",
+    "Method",
     "Problem",
     "Record",
     "Relative",

@@ -92,15 +92,15 @@ def test_what_is_observed_and_what_is_agreed_on_are_the_same_numbers():
         state = stepped(case, 20)
         evidence = gs.PDS().dual_evidence(state)
         x0 = case.problem.start()
-        asked = {"gap": True, "apart": True, "kkt": True, "start": x0}
-        free = CertificateEvaluator(case.problem, network, network.session.observe, case.problem.loss).examine(
+        asked = {"gap": True, "disagreement": True, "kkt": True, "start": x0}
+        free = CertificateEvaluator(case.problem, network, network.session.observe, case.problem.loss).evaluate(
             state.x, evidence, **asked
         )
-        paid = CertificateEvaluator(case.problem, network, network.agree, case.problem.loss).examine(
+        paid = CertificateEvaluator(case.problem, network, network.agree, case.problem.loss).evaluate(
             state.x, evidence, **asked
         )
         # Sums that decide have no order, others are plain: they may differ by rounding.
-        for name in ("lower", "upper", "apart"):
+        for name in ("lower", "upper", "disagreement"):
             assert getattr(free, name) == pytest.approx(getattr(paid, name), rel=1e-14), name
         assert free.kkt.stationarity == pytest.approx(paid.kkt.stationarity, rel=1e-11)
         assert free.kkt.scale == pytest.approx(paid.kkt.scale, rel=1e-14)
@@ -133,7 +133,7 @@ def test_the_best_bound_of_all_checks_is_kept_and_no_other():
     def take(self, iteration, x, evidence):
         keep(self, iteration, x, evidence)
         found.append(self.last)
-        lows.append(self._evaluator.examine(x, evidence, gap=True).lower)
+        lows.append(self._evaluator.evaluate(x, evidence, gap=True).lower)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checks, "take", take)
@@ -187,8 +187,8 @@ def test_only_some_agents_are_here():
         x0 = case.problem.start()
         evidence = gs.PDS().dual_evidence(state)
         whole = gs.network.Local(case.graph)
-        asked = {"gap": True, "apart": True, "kkt": True}
-        expected = CertificateEvaluator(case.problem, whole, whole.session.observe, case.problem.loss).examine(
+        asked = {"gap": True, "disagreement": True, "kkt": True}
+        expected = CertificateEvaluator(case.problem, whole, whole.session.observe, case.problem.loss).evaluate(
             state.x, evidence, **asked, start=x0
         )
         meeting = Meeting(2)
@@ -202,7 +202,7 @@ def test_only_some_agents_are_here():
             known = [DualEvidence(e.y[here], e.conjugate[here], Dual(e.dual.s[here], e.dual.w[here])) for e in evidence]
             network = Part(case.problem.m, rows, lambda v, how: meeting.reduce(which, v, how))
             evaluator = CertificateEvaluator(problem, network, network.agree, problem.loss)
-            found[which] = evaluator.examine(x[here], known, **asked, start=x0[here])
+            found[which] = evaluator.evaluate(x[here], known, **asked, start=x0[here])
 
         split = m // 2
         threads = [
@@ -213,7 +213,7 @@ def test_only_some_agents_are_here():
         for thread in threads:
             thread.join(timeout=60)
         for one in found:
-            for name in ("lower", "upper", "apart"):
+            for name in ("lower", "upper", "disagreement"):
                 assert getattr(one, name) == pytest.approx(getattr(expected, name), rel=1e-12), name
             assert one.kkt.stationarity == pytest.approx(expected.kkt.stationarity, rel=1e-9)
             assert one.kkt.scale == pytest.approx(expected.kkt.scale, rel=1e-12)

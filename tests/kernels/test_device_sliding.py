@@ -8,7 +8,7 @@ import pytest
 import gradslide as gs
 from gradslide.kernels import device_sliding
 from gradslide.kernels.sets import sets_of
-from gradslide.kernels.sliding import Point, Steps
+from gradslide.kernels.sliding import InnerStart, InnerSteps
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("triton", reason="needs Triton")
@@ -36,9 +36,11 @@ def problem_of(domain, dtype=np.float64):
 @pytest.fixture
 def launches(monkeypatch):
     seen = []
-    launch = device_sliding.DeviceSlider._launch
+    launch = device_sliding.DeviceInnerLoopKernel._launch
     monkeypatch.setattr(
-        device_sliding.DeviceSlider, "_launch", lambda self, *given: seen.append(given[0]) or launch(self, *given)
+        device_sliding.DeviceInnerLoopKernel,
+        "_launch",
+        lambda self, *given: seen.append(given[0]) or launch(self, *given),
     )
     return seen
 
@@ -74,19 +76,19 @@ def twin(at, steps, domain, laplacian):
 
 @pytest.mark.parametrize("T", [1, 2, 7, 8, 9, 60])
 def test_each_number_of_iterations(T):
-    """Recorded ones among them, one after the other with the same slider."""
+    """Recorded ones among them, one after the other with the same kernel."""
     graph = gs.Graph.random(M, max_degree=5, seed=2)
     domain = SETS["box l1"].bind(M, D, np.float64)
     sets = sets_of(domain)
     rng = np.random.default_rng(T)
     at = [rng.normal(size=(M, D)) for _ in range(5)]
     at[3] = graph.laplacian @ at[2]
-    there = Point(*(torch.tensor(each, device=DEVICE) for each in at))
-    slider = device_sliding.DeviceSlider(graph.laplacian, sets, there.x)
+    there = InnerStart(*(torch.tensor(each, device=DEVICE) for each in at))
+    kernel = device_sliding.DeviceInnerLoopKernel(graph.laplacian, sets, there.x)
     for length in (T, T + 1, 3 * T, 2):
         etas = 1.0 + 0.1 * np.arange(length)
-        steps = Steps(0.7, 0.05, np.where(np.arange(length) == 0, 0.4, 1.0), etas, etas + 0.7)
-        found = slider.slide(there, steps)
+        steps = InnerSteps(0.7, 0.05, np.where(np.arange(length) == 0, 0.4, 1.0), etas, etas + 0.7)
+        found = kernel.run(there, steps)
         for a, b in zip(found[:7], twin(at, steps, domain, graph.laplacian), strict=True):
             np.testing.assert_allclose(a.cpu().numpy(), b, rtol=0, atol=1e-11 * (1 + np.max(np.abs(b))))
 
@@ -97,8 +99,8 @@ def test_what_is_no_number_stays_so():
     at = [torch.zeros((M, D), dtype=torch.float64, device=DEVICE) for _ in range(5)]
     at[4][3, 5] = float("nan")
     ones = np.ones(3)
-    found = device_sliding.DeviceSlider(graph.laplacian, sets, at[0]).slide(
-        Point(*at), Steps(1.0, 0.5, ones, ones, ones)
+    found = device_sliding.DeviceInnerLoopKernel(graph.laplacian, sets, at[0]).run(
+        InnerStart(*at), InnerSteps(1.0, 0.5, ones, ones, ones)
     )
     assert bool(torch.isnan(found.x[3, 5]))
 

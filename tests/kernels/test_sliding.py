@@ -53,7 +53,7 @@ def compiled(monkeypatch):
 
     def switch(is_on):
         startup = Startup("none")
-        startup.pays, startup.mark = lambda seconds: is_on, lambda folder: None
+        startup.is_worthwhile, startup.mark = lambda seconds: is_on, lambda folder: None
         monkeypatch.setattr(startup_module, "startup_of", lambda name: startup)
 
     return switch
@@ -128,7 +128,7 @@ def test_threads_change_nothing(name, coupling, compiled, monkeypatch):
 
 
 def test_the_start_stays_what_it_was(compiled):
-    """Results go where nobody looks any more."""
+    """KernelResult go where nobody looks any more."""
     compiled(True)
     x0 = np.full((M, 5), 0.125)
     seen = []
@@ -153,7 +153,7 @@ def test_networks_that_disturb_and_other_sets_have_no_compiled_code(compiled, mo
     def refuse(*given):
         raise AssertionError("compiled code")
 
-    monkeypatch.setattr(sliding.Slider, "slide", refuse)
+    monkeypatch.setattr(sliding.InnerLoopKernel, "run", refuse)
     compiled(True)
     with pytest.raises(AssertionError, match="compiled code"):
         solved(DOMAINS["free"], 3, gs.PDS(L=2.0, R=2.0))
@@ -174,18 +174,18 @@ def test_networks_that_disturb_and_other_sets_have_no_compiled_code(compiled, mo
 def test_nobody_waits_for_the_compiler_longer_than_the_work_takes(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     startup = Startup("tiles")
-    assert not startup.pays(startup_module._COMPILE - 0.1)
+    assert not startup.is_worthwhile(startup_module._COMPILE - 0.1)
     folder = tmp_path / "kernels_1"
     folder.mkdir()
     Startup("other").mark(str(folder))
-    assert not startup.pays(startup_module._COMPILE - 0.1)
+    assert not startup.is_worthwhile(startup_module._COMPILE - 0.1)
     Startup("tiles").mark(str(folder))
-    assert not startup.pays(startup_module._LOAD - 0.1)
+    assert not startup.is_worthwhile(startup_module._LOAD - 0.1)
     clock = iter([0.0, 0.2])
     monkeypatch.setattr(startup_module.time, "perf_counter", lambda: next(clock))
-    assert startup.without(lambda: "done") == "done"
-    assert startup.pays(startup_module._LOAD - 0.1)
-    assert startup.pays(0.0)
+    assert startup.time_plain(lambda: "done") == "done"
+    assert startup.is_worthwhile(startup_module._LOAD - 0.1)
+    assert startup.is_worthwhile(0.0)
 
 
 def test_where_nothing_can_be_kept_code_is_compiled_all_the_same(monkeypatch):
@@ -205,18 +205,18 @@ def test_code_for_another_precision_or_coupling_starts_by_itself():
     sets = sets_of(gs.domains.Free().bind(3, 2, np.float64))
     graph = gs.Graph.path(3).laplacian
     kinds = [("incidence", np.float64), ("laplacian", np.float64), ("incidence", np.float32)]
-    startups = [sliding.Slider(graph, coupling, sets, 2, dtype)._startup for coupling, dtype in kinds]
+    startups = [sliding.InnerLoopKernel(graph, coupling, sets, 2, dtype)._startup for coupling, dtype in kinds]
     assert len(set(map(id, startups))) == 3
-    assert sliding.Slider(graph, "incidence", sets, 2, np.float64)._startup is startups[0]
+    assert sliding.InnerLoopKernel(graph, "incidence", sets, 2, np.float64)._startup is startups[0]
 
 
 def test_numbers_that_are_none_stay_so(compiled):
     for name in ("box", "l2 ball", "l1 ball", "simplex"):
         domain = DOMAINS[name].bind(2, 3, np.float64)
         sets = sets_of(domain)
-        slider = sliding.Slider(gs.Graph.path(2).laplacian, "incidence", sets, 3, np.float64)
+        kernel = sliding.InnerLoopKernel(gs.Graph.path(2).laplacian, "incidence", sets, 3, np.float64)
         at = [np.full((2, 3), 0.1) for _ in range(5)]
         at[4][1, 2] = np.nan
         ones = np.ones(2)
-        found = slider.slide(sliding.Point(*at), sliding.Steps(1.0, 0.5, ones, ones, 2 * ones))
+        found = kernel.run(sliding.InnerStart(*at), sliding.InnerSteps(1.0, 0.5, ones, ones, 2 * ones))
         assert np.isnan(found.x).any(), name

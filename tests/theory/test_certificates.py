@@ -99,13 +99,13 @@ def test_a_lower_bound_can_be_as_good_as_double_precision(method):
 @contradictory
 def test_lost_messages_do_not_break_the_bound_but_would_if_their_sum_were_not_taken_off(monkeypatch):
     """What does not add up to 0 is no multiplier. A sum that is added in place of being taken off is no better."""
-    kept = CertificateEvaluator.examine
+    kept = CertificateEvaluator.evaluate
     broken = {"as it is": 0, "left in": 0, "added": 0}
     for seed in range(0, 40, 2):
         case = make_case(seed)
         network = gs.network.Lossy(case.graph, 0.3, direction="each", seed=seed)
         for name, sign in (("as it is", None), ("left in", 0.0), ("added", 1.0)):
-            monkeypatch.setattr(CertificateEvaluator, "examine", kept if sign is None else with_sum(kept, sign))
+            monkeypatch.setattr(CertificateEvaluator, "evaluate", kept if sign is None else with_sum(kept, sign))
             history = gs.solve(case.problem, network, gs.PDS(), stop=gs.Stop(iterations=40)).history
             broken[name] += any(record.lower > case.optimum for record in history)
     assert broken["as it is"] == 0
@@ -113,8 +113,8 @@ def test_lost_messages_do_not_break_the_bound_but_would_if_their_sum_were_not_ta
     assert broken["added"] > 0
 
 
-def with_sum(examine, sign: float):
-    """`examine`, whose evidence is such that the sum of the multipliers is left in (0), or added (1)."""
+def with_sum(evaluate, sign: float):
+    """`evaluate`, whose evidence is such that the sum of the multipliers is left in (0), or added (1)."""
 
     def changed(self, x, evidence, **asked):
         before = [each.dual.w.mean(axis=0) for each in evidence]
@@ -123,7 +123,7 @@ def with_sum(examine, sign: float):
         pulls = iter([(1 + sign) * mean for mean in before])
         proof.lower_part = lambda problem, each, pull, *rest: original(problem, each, pull + next(pulls), *rest)
         try:
-            return examine(self, x, evidence, **asked)
+            return evaluate(self, x, evidence, **asked)
         finally:
             proof.lower_part = original
 

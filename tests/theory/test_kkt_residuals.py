@@ -16,7 +16,7 @@ from gradslide.theory.reference import reference
 def residuals(problem: gs.Problem, x: np.ndarray, evidence=()) -> KKT:
     network = gs.network.Local(gs.Graph.ring(problem.m) if problem.m > 2 else gs.Graph.path(problem.m))
     evaluator = CertificateEvaluator(problem, network, network.session.observe, problem.loss)
-    return evaluator.examine(x, evidence, kkt=True, start=problem.start()).kkt
+    return evaluator.evaluate(x, evidence, kkt=True, start=problem.start()).kkt
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -109,7 +109,7 @@ class NetworkObserver(Observer):
         local_objective = self._objective(x) if has_value else None
         if local_objective is not None and not math.isfinite(local_objective):
             return None
-        found = self._evaluator.examine(x, evidence, gap=has_value, apart=True)
+        found = self._evaluator.evaluate(x, evidence, gap=has_value, disagreement=True)
         lower = max(lower, -math.inf if found.lower is None else found.lower)
         gap = math.nan if found.upper is None else found.upper - lower
         objective = None
@@ -129,7 +129,7 @@ class NetworkObserver(Observer):
             residual_scale=math.sqrt(self._network.m) * mean_norm,
             lower=lower if math.isfinite(lower) else None,
             gap=gap if math.isfinite(gap) else None,
-            disagreement=found.apart,
+            disagreement=found.disagreement,
             mean_norm=mean_norm,
         )
 
@@ -140,10 +140,10 @@ class NetworkObserver(Observer):
     def certificate(self, x: Array, lower: float) -> Certificate | None:
         if not math.isfinite(lower):
             return None
-        found = self._evaluator.examine(x, (), gap=True, apart=True)
+        found = self._evaluator.evaluate(x, (), gap=True, disagreement=True)
         assert found.upper is not None
-        assert found.apart is not None
-        return Certificate(lower, found.upper, found.apart)
+        assert found.disagreement is not None
+        return Certificate(lower, found.upper, found.disagreement)
 
     def no_certificate(self, method: str) -> str:
         if not self._problem.loss.has_value:
@@ -158,7 +158,7 @@ class NetworkObserver(Observer):
         if not (evidence or self._evaluator.traits.is_common):
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._evaluator.examine(x, evidence, kkt=True, start=start).kkt
+            return self._evaluator.evaluate(x, evidence, kkt=True, start=start).kkt
 
 
 class AgreedObserver(Observer):

@@ -387,16 +387,16 @@ class Checks:
         stop, evaluator = self._stop, self._evaluator
         gap = stop.gap is not None
         first = evaluator.first_values(self._start) if gap and self._first is None else None
-        found = evaluator.examine(
+        found = evaluator.evaluate(
             x,
             evidence,
             gap=gap,
-            apart=stop.disagreement is not None or self._measures_disagreement,
+            disagreement=stop.disagreement is not None or self._measures_disagreement,
             kkt=stop.kkt is not None,
             start=self._start,
-            also=first,
+            extra=first,
         )
-        self._first = self._first if found.also is None else found.also
+        self._first = self._first if found.extra_total is None else found.extra_total
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
         self.last = Check(
@@ -404,7 +404,7 @@ class Checks:
             mean_norm=float(np.linalg.norm(found.mean)),
             lower=None if found.lower is None else self._lower,
             upper=found.upper,
-            disagreement=found.apart,
+            disagreement=found.disagreement,
             kkt=found.kkt,
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from gradslide._support.arrays import sparse_like
 from gradslide._support.types import Array, Sparse, Tensor
 from gradslide.kernels.sets import Sets
-from gradslide.kernels.sliding import Buffers, Point, Results, Steps
+from gradslide.kernels.sliding import Buffers, InnerStart, InnerSteps, KernelResult
 
 # Two buffers take turns, and every second iteration sums up: after two all begins anew.
 _TURN = 8
@@ -26,7 +26,7 @@ def has_kernels(x: Tensor) -> bool:
     return bool(x.is_cuda) or os.environ.get("TRITON_INTERPRET") == "1"
 
 
-class DeviceSlider:
+class DeviceInnerLoopKernel:
     """Inner iterations over one graph and one product of intervals, with the incidence matrix as coupling."""
 
     def __init__(self, laplacian: Sparse, sets: Sets, like: Tensor) -> None:
@@ -50,14 +50,14 @@ class DeviceSlider:
         self._fixed: Any = None
         self._rows: Any = None
 
-    def pays(self, T: int) -> bool:
+    def is_worthwhile(self, T: int) -> bool:
         return True
 
-    def without(self, work: Callable[[], Any]) -> Any:
+    def time_plain(self, work: Callable[[], Any]) -> Any:
         return work()
 
-    def slide(self, at: Point, steps: Steps, buffers: Buffers | None = None) -> Results:
-        """Run all iterations, as `Slider.slide`; nothing is overwritten."""
+    def run(self, at: InnerStart, steps: InnerSteps, buffers: Buffers | None = None) -> KernelResult:
+        """Run all iterations, as `InnerLoopKernel.slide`; nothing is overwritten."""
         x, x_before, _, w, y = at
         T, alpha_1 = len(steps.etas), float(steps.alphas[0])
         ahead, last, w_new, anchor, sums = self._buffers(x, w)
@@ -74,7 +74,7 @@ class DeviceSlider:
         means = (s_mean, w_mean)
         if buffers is not None:
             means = tuple(bar + buffers.share * (mean - bar) for bar, mean in zip(buffers.bars, means, strict=True))
-        return Results(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means)
+        return KernelResult(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means)
 
     def _buffers(self, x: Tensor, w: Tensor) -> Any:
         """Always in the same place, where kernels were recorded."""
@@ -85,7 +85,7 @@ class DeviceSlider:
             each.zero_()
         return self._fixed
 
-    def _run(self, T: int, steps: Steps, ahead: Any, x: Tensor, w: Tensor, anchor: Tensor, sums: Any) -> None:
+    def _run(self, T: int, steps: InnerSteps, ahead: Any, x: Tensor, w: Tensor, anchor: Tensor, sums: Any) -> None:
         table = self._table(steps, w)
 
         def launch(offset: int, T: int = T) -> None:
@@ -111,7 +111,7 @@ class DeviceSlider:
         for t in range(done, T):
             launch(t - done)
 
-    def _table(self, steps: Steps, w: Tensor) -> Tensor:
+    def _table(self, steps: InnerSteps, w: Tensor) -> Tensor:
         """A row of parameters for each iteration, in the same place as long as there is room."""
         T = len(steps.etas)
         next_alphas = np.append(steps.alphas[1:], 0.0)
@@ -153,7 +153,7 @@ class DeviceSlider:
 
 
 def _duals(
-    at: Point, sums: Sequence[Array], last: Tensor, before: Tensor, T: int, alpha_1: float, ascent: float
+    at: InnerStart, sums: Sequence[Array], last: Tensor, before: Tensor, T: int, alpha_1: float, ascent: float
 ) -> tuple[Array, Array]:
     """s, and its mean, from the sums of the iterates: s_t = s_0 + (u_1 + ... + u_t)/q, where u_t = 2 x_{t-1} - x_{t-2}
     from t = 2 on, so that most of it cancels."""

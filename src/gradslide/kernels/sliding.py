@@ -1,4 +1,4 @@
-"""The inner iterations of primal-dual sliding by compiled code: where it can be had, and when it pays."""
+"""The inner iterations of primal-dual sliding by compiled code: where it can be had, and when it is_worthwhile."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 from gradslide._support.types import Array, Sparse
 from gradslide.kernels import startup
 from gradslide.kernels.sets import Sets
-from gradslide.kernels.threads import shares, side_by_side, thread_count
+from gradslide.kernels.threads import run_in_threads, shares, thread_count
 
 # Seconds that NumPy takes for one inner iteration, and for each number that it touches.
 _PLAIN, _PLAIN_NUMBER = 4e-5, 1e-9
@@ -17,7 +17,7 @@ _PLAIN, _PLAIN_NUMBER = 4e-5, 1e-9
 _WORTH_MEETING = 1 << 17
 
 
-class Steps(NamedTuple):
+class InnerSteps(NamedTuple):
     """The parameters of T inner iterations. alphas: of the extrapolations, etas, scales: of the prox steps; (T,)."""
 
     p: float
@@ -32,7 +32,7 @@ class Steps(NamedTuple):
         return dtype.type(self.p), dtype.type(self.ascent), *(array.astype(dtype) for array in arrays)
 
 
-class Point(NamedTuple):
+class InnerStart(NamedTuple):
     """Where inner iterations start; y: the gradient."""
 
     x: Array
@@ -56,7 +56,7 @@ class Buffers(NamedTuple):
     scratch: Array
 
 
-class Results(NamedTuple):
+class KernelResult(NamedTuple):
     """Where the iterations led; the mean of x over them; the averages of s and w."""
 
     x: Array
@@ -68,7 +68,7 @@ class Results(NamedTuple):
     w_bar: Array
 
 
-class Slider:
+class InnerLoopKernel:
     """Inner iterations over one graph and one domain, for as long as a run goes on."""
 
     def __init__(self, laplacian: Sparse, coupling: str, sets: Sets, d: int, dtype: Any) -> None:
@@ -79,24 +79,24 @@ class Slider:
         kind = "tiles" if sets.are_separable else "sweeps"
         self._startup = startup.startup_of(f"{kind}-{coupling}-{self._dtype}")
 
-    def pays(self, T: int) -> bool:
+    def is_worthwhile(self, T: int) -> bool:
         """Whether T inner iterations are better done here."""
         indptr, indices, _ = self._graph
         numbers = (len(indices) + 6 * len(indptr)) * self._d * (1 if self._is_incidence else 2)
-        return self._startup.is_over or self._startup.pays(T * (_PLAIN + _PLAIN_NUMBER * numbers))
+        return self._startup.is_over or self._startup.is_worthwhile(T * (_PLAIN + _PLAIN_NUMBER * numbers))
 
-    def without(self, work: Callable[[], Any]) -> Any:
+    def time_plain(self, work: Callable[[], Any]) -> Any:
         """Do the same by the plain path."""
-        return self._startup.without(work)
+        return self._startup.time_plain(work)
 
-    def slide(self, at: Point, steps: Steps, buffers: Buffers | None = None) -> Results:
+    def run(self, at: InnerStart, steps: InnerSteps, buffers: Buffers | None = None) -> KernelResult:
         """Run all iterations. Without buffers nothing is overwritten, and s_bar and w_bar are the means alone."""
-        at = Point(*(_writable(each) for each in at))
+        at = InnerStart(*(_writable(each) for each in at))
         if buffers is None:
             x, x_before, s, w, y = at
             # From zero, a share of 1 is the mean to the bit.
             bars = (np.zeros_like(s), np.zeros_like(w))
-            at = Point(x, x_before.copy(), s.copy(), w.copy(), y)
+            at = InnerStart(x, x_before.copy(), s.copy(), w.copy(), y)
             buffers = Buffers(bars, 1.0, *(np.empty_like(x) for _ in range(3)))
         else:
             s_bar, w_bar = map(_writable, buffers.bars)
@@ -112,11 +112,11 @@ class Slider:
         kind: Any = tiles if self._sets.are_separable else sweeps
         return kind.incidence if self._is_incidence else kind.laplacian
 
-    def _tiles(self, at: Point, steps: Steps, buffers: Buffers) -> Results:
+    def _tiles(self, at: InnerStart, steps: InnerSteps, buffers: Buffers) -> KernelResult:
         from gradslide.kernels import tiles
 
         share = buffers.share
-        results = Results(buffers.x, at.x_before, at.s, at.w, buffers.x_mean, *buffers.bars)
+        results = KernelResult(buffers.x, at.x_before, at.s, at.w, buffers.x_mean, *buffers.bars)
         panels = self._code()
         given, found = tuple(map(_flat, at)), tuple(map(_flat, results))
         parameters = steps.cast(self._dtype)
@@ -126,10 +126,10 @@ class Slider:
             own = tiles.buffers(len(at.x), own_sets, self._dtype, at.s.dtype)
             panels(first, end, self._d, self._graph, self._sets.intervals, given, found, share, own, parameters)
 
-        side_by_side(work, shares(-(-self._d // tiles.LANES), thread_count()))
+        run_in_threads(work, shares(-(-self._d // tiles.LANES), thread_count()))
         return results
 
-    def _sweeps(self, at: Point, steps: Steps, buffers: Buffers) -> Results:
+    def _sweeps(self, at: InnerStart, steps: InnerSteps, buffers: Buffers) -> KernelResult:
         T, m = len(steps.etas), len(at.x)
         u, s, w, x, u_next = at.x_before, at.s, at.w, buffers.x, buffers.scratch
         np.subtract(at.x, at.x_before, out=u)
@@ -169,7 +169,7 @@ class Slider:
         else:
             for t in range(T):
                 for phase in (2,) if self._is_incidence else (1, 2):
-                    side_by_side(partial(go, phase, t, t + 1), shares(m, threads))
+                    run_in_threads(partial(go, phase, t, t + 1), shares(m, threads))
         for each in sums:
             each /= T
         for bar, mean in zip(buffers.bars, sums[1:], strict=True):
@@ -179,7 +179,7 @@ class Slider:
         if T % 2:
             # x_before must not be the scratch, which others write to.
             u[...] = u_next
-        return Results(x, u, s, w, sums[0], *buffers.bars)
+        return KernelResult(x, u, s, w, sums[0], *buffers.bars)
 
 
 def _writable(array: Array) -> Array:

@@ -26,12 +26,12 @@ class Startup:
         self._is_marked = False
         self.is_over = False
 
-    def pays(self, seconds: float) -> bool:
+    def is_worthwhile(self, seconds: float) -> bool:
         """Whether it is time to start, before work that would take so many seconds without it."""
         self.is_over = self.is_over or self._spent + seconds > self._cost()
         return self.is_over
 
-    def without(self, work: Callable[[], T]) -> T:
+    def time_plain(self, work: Callable[[], T]) -> T:
         """Do it without, and remember what that took."""
         started = time.perf_counter()
         result = work()

@@ -21,7 +21,7 @@ def shares(count: int, parts: int) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def side_by_side(work: Callable[[int, int, int], None], stretches: Sequence[tuple[int, int]]) -> None:
+def run_in_threads(work: Callable[[int, int, int], None], stretches: Sequence[tuple[int, int]]) -> None:
     """work(k, first, end) for every stretch k, the first of them in this thread."""
     waiting = [
         _pool(os.getpid(), len(stretches) - 1).submit(work, k, *stretch)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.kernels.threads import side_by_side, thread_count
+from gradslide.kernels.threads import run_in_threads, thread_count
 from gradslide.losses.devices import Features
 from gradslide.losses.inputs import is_sparse
 
@@ -79,7 +79,7 @@ class CompiledRows:
         def run(k: int, first: int, last: int) -> None:
             rows_pass(kind, width, *data, _frozen(x), first, last, self._block, want, gradients, values)
 
-        side_by_side(run, self._shares())
+        run_in_threads(run, self._shares())
         if len(self._owners) > len(self._first):
             values = np.add.reduceat(values, self._first) if value else values
             gradients = np.add.reduceat(gradients, self._first, axis=0) if gradient else gradients

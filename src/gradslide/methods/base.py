@@ -1,4 +1,4 @@
-"""What `solve` asks of a method, and what a method is given."""
+"""The interface between `solve` and a method: `Method`, and the `Context` that a method works with."""
 
 import copy
 import math
@@ -25,7 +25,7 @@ from gradslide.theory.certificates import DualEvidence
 
 @dataclass(frozen=True)
 class Context:
-    """What a method may use. The oracle and the network count what is asked of them.
+    """What a method may use; the oracle and the network count every request.
 
     Attributes
     ----------
@@ -56,13 +56,14 @@ class Context:
 
     @property
     def domain(self) -> Domain:
+        """The domain of the agents that live here."""
         return self.problem.domain
 
     @property
     def pace(self) -> Pace:
         """How fast gradients and exchanges were so far.
 
-        Measured, so never the same twice, and not saved: a method keeps in its state what it took from it.
+        Measured times differ between runs and are not saved: a method stores in its state what it derives from them.
         """
         return self.oracle.pace
 
@@ -123,7 +124,7 @@ class Method(ABC):
         return type(self).__name__
 
     def prepare(self, context: Context) -> Any:
-        """Return what a run needs all along, and may cost rounds to find; methods read it as `context.prepared`."""
+        """Return an object that a run computes once, at the cost of rounds maybe; read it as `context.prepared`."""
         return None
 
     @abstractmethod
@@ -147,7 +148,7 @@ class Method(ABC):
         return None
 
     def parameters(self, state: Any) -> dict[str, float]:
-        """Return the numbers that the method was given or found."""
+        """Return the parameters that the method was given or computed."""
         return {}
 
     def iterations(self, state: Any) -> int | None:
@@ -163,9 +164,9 @@ class Method(ABC):
         return None
 
     def finish(self, context: Context, state: Any, factor: float) -> Any:
-        """Return the state whose output is the answer, after last exchanges that bring the agents closer.
+        """Return the state whose output is the answer, after last exchanges that reduce the disagreement.
 
-        Called once when a run ends in order. It may be tried before, so it must leave `state` unchanged, and it may
+        Called once when a run ends normally. It may be tried before, so it must leave `state` unchanged, and it may
         only use the network.
 
         Parameters
@@ -239,50 +240,65 @@ def adapted(method: object) -> Method:
 
 
 def require_coupling(name: str) -> None:
-    """Refuse a coupling that no network has."""
+    """Raise an error unless a coupling has that name."""
     if name not in COUPLINGS:
         raise unknown_name("coupling", name, COUPLINGS)
 
 
 def as_floats(method: Any, *names: str) -> None:
-    """Given parameters as Python floats: a NumPy scalar would turn float32 arrays into float64 ones."""
+    """Convert given parameters to Python floats: a NumPy scalar would turn float32 arrays into float64 ones."""
     for name in names:
         if (value := getattr(method, name)) is not None:
             object.__setattr__(method, name, float(value))
 
 
 class Copied:
-    """A state that can be kept while the run goes on."""
+    """A state with `copy`, which a later step leaves unchanged."""
 
     def copy(self) -> Self:
+        """Return a deep copy."""
         return copy.deepcopy(self)
 
 
-class Look(NamedTuple):
-    """A gradient y, and ft_i*(y_i) = <x_i, y_i> - ft_i(x_i), (m,); NaN where nobody asked for it."""
+class GradientAndConjugate(NamedTuple):
+    """A gradient y, and ft_i*(y_i) = <x_i, y_i> - ft_i(x_i), shape (agents,); NaN if it is not needed."""
 
     y: Array
     conjugate: Array
 
 
-def look(context: Context, x: Array, y: Array | None = None) -> Look:
-    """The gradient at x, and the conjugate where a lower bound is wanted; y: the gradient, if it is known already."""
+def gradient_and_conjugate(context: Context, x: Array, y: Array | None = None) -> GradientAndConjugate:
+    """Return the gradient at x, and its conjugate if a lower bound can be computed.
+
+    Parameters
+    ----------
+    context : Context
+        The run.
+    x : Array
+        Where the gradient is taken.
+    y : Array, optional
+        The gradient at x, if it is known already.
+
+    Returns
+    -------
+    GradientAndConjugate
+        y and ft_i*(y_i).
+    """
     xp = array_namespace(x)
     if not context.problem.has_lower_bound:
-        return unvalued(context.oracle.gradient(x) if y is None else y)
+        return without_conjugate(context.oracle.gradient(x) if y is None else y)
     if y is None:
         value, y = context.oracle.value_and_gradient(x)
     else:
         value = context.oracle.value(x)
-    return Look(y, xp.vecdot(x, y) - value)
+    return GradientAndConjugate(y, xp.vecdot(x, y) - value)
 
 
-def unvalued(y: Array) -> Look:
-    """A gradient, or an estimate of it, that nothing more is asked of."""
-    return Look(y, array_namespace(y).full_like(y[:, 0], math.nan))
+def without_conjugate(y: Array) -> GradientAndConjugate:
+    """Return a gradient, or an estimate of one, with unknown conjugates."""
+    return GradientAndConjugate(y, array_namespace(y).full_like(y[:, 0], math.nan))
 
 
 def average(bar: Array, new: Array, weight: float, out: Array | None = None) -> Array:
-    """The average once a new value has been given its weight in it; in `out`, an array of NumPy's, where there is
-    one."""
+    """Return bar + weight (new - bar), the average that includes a new value; in `out`, a NumPy array, if given."""
     return row_wise(lambda bar, new: bar + weight * (new - bar), bar, new, out=out)

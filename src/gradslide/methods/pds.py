@@ -17,11 +17,20 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import copied, is_numpy
 from gradslide._support.types import Array
-from gradslide.kernels.device_sliding import DeviceSlider, has_kernels
+from gradslide.kernels.device_sliding import DeviceInnerLoopKernel, has_kernels
 from gradslide.kernels.sets import sets_of
-from gradslide.kernels.sliding import Buffers, Point, Slider, Steps
+from gradslide.kernels.sliding import Buffers, InnerLoopKernel, InnerStart, InnerSteps
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Copied, Method, as_floats, average, look, require_coupling, unvalued
+from gradslide.methods.base import (
+    Context,
+    Copied,
+    Method,
+    as_floats,
+    average,
+    gradient_and_conjugate,
+    require_coupling,
+    without_conjugate,
+)
 from gradslide.network.coupling import COUPLINGS, Dual
 from gradslide.theory import schedules
 from gradslide.theory.certificates import DualEvidence
@@ -42,7 +51,7 @@ class Gradients:
 
     @classmethod
     def start(cls, y: Array) -> "Gradients":
-        unknown = unvalued(y).conjugate
+        unknown = without_conjugate(y).conjugate
         return cls(y, unknown, array_namespace(y).zeros_like(y), unknown)
 
     def add(self, y: Array, conjugate: Array, row: Row) -> None:
@@ -246,10 +255,10 @@ class PDS(Sliding):
         y, R = None, self.R
         if R is None:
             y = context.oracle.gradient(context.x0)
-            found = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
-            R = defaults.sliding_R(context, found, L=L)
+            found = defaults.estimate_R(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
+            R = defaults.practical_R(context, found, L=L)
         is_linear = L == 0
-        L = defaults.first_slides(L, R=R, A_norm=A_norm) if self.L is None else L
+        L = defaults.limit_first_inner_loop(L, R=R, A_norm=A_norm) if self.L is None else L
         schedule = schedules.theorem_1(L=L, mu=context.problem.mu, A_norm=A_norm, R=R, growth=self.growth)
         return State.start(context, schedule, y=y, y_stays=is_linear)
 
@@ -260,7 +269,7 @@ class PDS(Sliding):
         x_tilde = s.x + row.lam * (s.x_hat - s.x_prev)  # eq:txk_agent
         x_under = (x_tilde + row.tau * s.x_under) / (1 + row.tau)  # eq:xlk_agent
         del x_tilde  # its memory serves the gradient
-        y, conjugate = look(context, x_under, s.y if s.y_is_known else None)  # eq:yk_agent
+        y, conjugate = gradient_and_conjugate(context, x_under, s.y if s.y_is_known else None)  # eq:yk_agent
         s.gradients.add(y, conjugate, row)
         inner = context.prepared(context, s.x, s.x_before, s.dual, y, row, Workspace.of(s, row))
         return s.next(row, x_under, inner)
@@ -392,16 +401,18 @@ def fastest_inner_loop(context: Context) -> InnerLoop:
     if sets is None:
         return inner_loop
     if is_numpy(x):
-        return _Compiled(Slider(network.laplacian, coupling.name, sets, context.problem.d, context.problem.dtype))
+        return _Compiled(
+            InnerLoopKernel(network.laplacian, coupling.name, sets, context.problem.d, context.problem.dtype)
+        )
     if coupling.name == "incidence" and sets.are_separable and has_kernels(x):
-        return _Compiled(DeviceSlider(network.laplacian, sets, x))
+        return _Compiled(DeviceInnerLoopKernel(network.laplacian, sets, x))
     return inner_loop
 
 
 class _Compiled:
     """`inner_loop` by a kernel, once that is worthwhile."""
 
-    def __init__(self, kernel: Slider | DeviceSlider) -> None:
+    def __init__(self, kernel: InnerLoopKernel | DeviceInnerLoopKernel) -> None:
         self._kernel = kernel
 
     def __call__(
@@ -414,17 +425,17 @@ class _Compiled:
         row: InnerParams,
         workspace: Workspace | None = None,
     ) -> InnerResult:
-        if not self._kernel.pays(row.T):
-            return self._kernel.without(lambda: inner_loop(context, x, x_before, dual, y, row, workspace))
+        if not self._kernel.is_worthwhile(row.T):
+            return self._kernel.time_plain(lambda: inner_loop(context, x, x_before, dual, y, row, workspace))
         t = np.arange(1, row.T + 1)
         etas = row.eta(t)
         alphas = np.where(t == 1, row.alpha(1), row.alpha(2))
-        steps = Steps(row.p, 1 / row.q, alphas, etas, context.problem.mu + etas + row.p)
+        steps = InnerSteps(row.p, 1 / row.q, alphas, etas, context.problem.mu + etas + row.p)
         buffers = None if workspace is None else Buffers(*workspace)
         found = context.network.batch(
             row.T * context.coupling.exchanges,
             x,
-            lambda: self._kernel.slide(Point(x, x_before, *dual, y), steps, buffers),
+            lambda: self._kernel.run(InnerStart(x, x_before, *dual, y), steps, buffers),
         )
         return InnerResult(
             found.x, found.x_before, Dual(found.s, found.w), found.x_mean, Dual(found.s_bar, found.w_bar)

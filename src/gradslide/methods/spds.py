@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, as_floats, require_coupling, unvalued
+from gradslide.methods.base import Context, as_floats, require_coupling, without_conjugate
 from gradslide.methods.pds import Sliding, State, Workspace
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.theory import guarantees, schedules
@@ -116,7 +116,7 @@ class SPDS(Sliding):
         if row.k < self.iterations(s):
             # The next samples are collected while the inner loop communicates.
             context.oracle.draw_ahead(s.samples + row.c, s.schedule.row(row.k + 1).c)
-        s.gradients.add(*unvalued(v), row)
+        s.gradients.add(*without_conjugate(v), row)
         inner = context.prepared(context, s.x, s.x_before, s.dual, v, row, Workspace.of(s, row))
         return s.next(row, x_under, inner)
 

@@ -1,7 +1,8 @@
-"""What first-order methods on a network share: gradients of the smooth part, proximal steps, and refusals."""
+"""Shared by first-order methods on a network: gradients of the smooth part, prox steps, and checks of the problem."""
 
 import functools
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,18 +13,18 @@ from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
 from gradslide.graphs.mixing import MIXINGS, Mixing, require_mixing
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Method, as_floats
+from gradslide.methods.base import Context, Method
 from gradslide.network.collectives import presumed
 
-# How much of the longest step with a proof is taken.
+# The share of the longest step with a proof that is used by default.
 _SHARE = 0.95
-# What may be left of a difference that should be none, in single precision too.
+# Differences up to this count as rounding, in single precision too.
 _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSteps(Method):
-    """The parameters of methods that step down gradients and average with their neighbours."""
+    """Methods that take gradient steps and average with their neighbours: step_size, L and the mixing matrix."""
 
     tuned: ClassVar[str] = "step_size"
 
@@ -33,96 +34,93 @@ class GradientSteps(Method):
 
     def __post_init__(self) -> None:
         check_positive(self, "step_size", "L")
-        as_floats(self, "step_size", "L")
         require_mixing(self.mixing)
 
     def prepare(self, context: Context) -> Mixing:
-        """Return W; "laplacian" takes a bound on lmax, which agents may have to find."""
+        """Return W; "laplacian" needs a bound on lmax, which agents may have to agree on."""
         norm = {"norm": context.network.norm_bound()} if self.mixing == "laplacian" else {}
         return MIXINGS[self.mixing](context.network.graph, **norm)
 
     def step_over_L(self, context: Context) -> float:
-        """The step that was given, else 1/L."""
+        """Return the given step, else 1/L."""
         return 1 / smoothness(context, self.L) if self.step_size is None else self.step_size
 
     def step_over_W(self, context: Context) -> float:
-        """The step that was given, else nearly (1 + lmin(W))/L, the longest for W x - a g(x)."""
+        """Return the given step, else nearly (1 + lmin(W))/L, the longest for W x - a g(x)."""
         if self.step_size is not None:
             return self.step_size
         return float(_SHARE * (1 + context.prepared.least) / smoothness(context, self.L))
 
 
 def gradient(context: Context, x: Array) -> Array:
-    """The gradients of ft_i + mu nu."""
+    """Return the gradients of ft_i + mu nu."""
     return with_ridge(context, x, context.oracle.gradient(x))
 
 
 def with_ridge(context: Context, x: Array, y: Array) -> Array:
-    """Gradients (or estimates) y of ft_i at x, and those of mu nu."""
+    """Return gradients (or estimates) y of ft_i at x plus those of mu nu."""
     mu = context.problem.mu
     return y + mu * context.domain.grad_nu(x) if mu > 0 else y
 
 
 def smoothness(context: Context, L: float | None = None) -> float:
-    """The smoothness constant of every ft_i + mu nu; L: that of the ft_i, if it is known. Without it, one flooded
-    maximum. 1 where all are linear."""
+    """Return the smoothness constant of every ft_i + mu nu, or 1 if all are linear.
+
+    L is that of the ft_i, if it is known. Otherwise it takes one flooded maximum.
+    """
     return ((defaults.smoothness(context) if L is None else L) + context.problem.mu) or 1.0
 
 
 def proximal(context: Context, v: Array, step: Array | float) -> Array:
-    """argmin over X of r(x) + |x - v|^2/(2 step)."""
+    """Return argmin over X of r(x) + |x - v|^2/(2 step)."""
     return context.domain.prox(context.domain.grad_nu(v) / step, 1 / step)
 
 
 def check_positive(method: object, *names: str) -> None:
-    """Parameters that must be positive where they are given."""
+    """Require that given parameters are positive, and convert them to Python floats."""
     for name in names:
         if (value := getattr(method, name)) is not None:
             require_number(name, value, "leave it out for the default", above=0)
+            object.__setattr__(method, name, float(value))
 
 
 def require_euclidean(context: Context, method: object) -> None:
-    """Refuse a nu that is not half a squared distance."""
+    """Raise an error unless nu is half a squared distance."""
     name = type(method).__name__
     rule = f"{name} needs a Euclidean domain"
     require(context.domain.euclidean, rule, type(context.domain).__name__, "use Simplex, gs.AutoPDS() or gs.PDS()")
 
 
 def require_unconstrained(context: Context, method: object) -> None:
-    """Refuse sets and penalties."""
+    """Raise an error if there are sets or penalties."""
     require_euclidean(context, method)
     rule = f"{type(method).__name__} needs X = R^d and no penalty"
     require(is_free(context), rule, repr(context.problem), "use gs.AutoPDS(), gs.NIDS(), gs.EXTRA() or gs.PDS()")
 
 
 def require_common_domain(context: Context, method: object) -> None:
-    """Refuse a nu that is not Euclidean, and agents with sets, or penalties, of their own."""
+    """Raise an error if nu is not Euclidean, or agents have different sets or penalties."""
     require_euclidean(context, method)
     _require_same(context, method, is_common(context), "X and penalty")
 
 
 def require_common_prox(context: Context, method: object) -> None:
-    """Refuse agents with sets, penalties, or a nu of their own."""
-    same = _are_same(context, [context.domain.prox(v, 1.0) for v in _probes(context)])
-    _require_same(context, method, same, "X, center and penalty")
+    """Raise an error if agents have different sets, penalties or nu."""
+    _require_same(context, method, is_common(context, euclidean=False), "X, center and penalty")
 
 
 def is_free(context: Context) -> bool:
-    """Whether X = R^d without a penalty, nu Euclidean, for all agents."""
+    """Return whether X = R^d without a penalty, nu Euclidean, for all agents."""
     moved = []
-    for v in _probes(context):
+    for v in _test_points(context):
         far = abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + abs(v))
         moved.append(array_namespace(v).any(far, axis=1))
     return not bool(presumed(context.network, functools.reduce(operator.or_, moved), "or"))
 
 
-def is_common(context: Context) -> bool:
-    """Whether all agents have the same X and penalty, nu Euclidean."""
-    return _are_same(context, [proximal(context, v, 1.0) for v in _probes(context)])
-
-
-def _are_same(context: Context, images: list[Array]) -> bool:
-    """Whether images of the same points do not differ between the agents."""
+def is_common(context: Context, *, euclidean: bool = True) -> bool:
+    """Return whether all agents have the same X and penalty, nu Euclidean; otherwise the same nu, too."""
+    images = [proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0) for v in _test_points(context)]
     xp = array_namespace(*images)
     rows = xp.concat(images, axis=1)
     most, less = np.split(presumed(context.network, xp.concat([rows, -rows], axis=1), "max"), 2)
@@ -135,13 +133,14 @@ def _require_same(context: Context, method: object, same: bool, what: str) -> No
 
 
 def require_strongly_convex(context: Context, method: object) -> None:
-    """Refuse mu = 0."""
+    """Raise an error if mu = 0."""
     rule, remedy = f"{type(method).__name__} needs mu > 0", "give Problem(..., mu=...), or use gs.PDS()"
     require(context.problem.mu > 0, rule, f"{context.problem.mu:g}", remedy)
 
 
-def _probes(context: Context) -> list[Array]:
-    """The same few points, near and far, for every agent."""
+def _test_points(context: Context) -> Iterator[Array]:
+    """Yield the same few points, near and far, for every agent."""
     shape = (context.problem.m, context.problem.d)
-    points = np.random.default_rng(0).normal(size=(2, 1, shape[1]))
-    return [context.problem.placed(np.broadcast_to(scale * p, shape)) for p in points for scale in (0.1, 1e6)]
+    for p in np.random.default_rng(0).normal(size=(2, 1, shape[1])):
+        for scale in (0.1, 1e6):
+            yield context.problem.placed(np.broadcast_to(scale * p, shape))

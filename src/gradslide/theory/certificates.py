@@ -1,12 +1,15 @@
-"""Lower and upper bounds on the optimum of a network, and residuals of its conditions of optimality.
+"""Lower and upper bounds on the optimum of a network problem, and residuals of its optimality conditions.
 
 Weak duality: for c_i = y_i + w_i with sum_i w_i = 0, and every x,
-sum_i f_i(x) >= sum_i [min over X_i of mu nu + r + <c_i, .>] - sum_i ft_i*(y_i).
-Each agent has its part of that. What must be added up is written once, for decisions and for records.
+
+    sum_i f_i(x) >= sum_i [min over X_i of mu nu + r + <c_i, .>] - sum_i ft_i*(y_i).
+
+Each agent computes its part of the right-hand side. The sums over all agents are written once, for decisions and for
+records.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -24,21 +27,30 @@ from gradslide.results.certificate import KKT
 
 Reduce = Callable[[Array, Reduction], Array]
 
-# Operations behind every number that a bound is made of, those in sums apart.
+# Operations behind every number in a bound, not counting those in sums.
 _OPERATIONS = 16
-# A mean that is no further outside of X is there by rounding.
+# A mean outside of X by at most this many rounding errors counts as inside.
 _OUTSIDE = 64
 _EPS = float(np.finfo(np.float64).eps)
-# Entries of an array from which on agents are looked at a few at a time.
+# Entries of an array from which on agents are evaluated a few at a time.
 _LARGE = 1 << 18
 
 
 class DualEvidence(NamedTuple):
-    """From what a lower bound on the optimum follows: of one outer iteration, or averages over several.
+    """A dual point from which a lower bound on the optimum follows.
 
-    y: the gradients y_k. conjugate: ft*(y_k) = <x_under_k, y_k> - ft(x_under_k), one per row of x; NaN where it is not
-    known, or where y is no exact gradient. dual: z and A^T z. averaged: how many outer iterations y and conjugate are
-    averages of, 0 for those of one; None is taken for all of them. Averages gather rounding errors.
+    Attributes
+    ----------
+    y : Array
+        Gradients y_i, of one outer iteration or averaged over several.
+    conjugate : Array
+        ft_i*(y_i) = <x_under_i, y_i> - ft_i(x_under_i), shape (agents,). NaN where it is unknown, or where y is not an
+        exact gradient.
+    dual : Dual
+        z and A^T z.
+    averaged : int or None
+        The number of outer iterations over which y and the conjugate are averaged; 0 for those of one iteration, None
+        for all. Averages accumulate rounding errors.
     """
 
     y: Array
@@ -46,14 +58,9 @@ class DualEvidence(NamedTuple):
     dual: Dual
     averaged: int | None = None
 
-    def rows(self, rows: slice) -> "DualEvidence":
-        """That of some of the agents."""
-        dual = Dual(self.dual.s[rows], self.dual.w[rows])
-        return DualEvidence(self.y[rows], self.conjugate[rows], dual, self.averaged)
-
 
 class Values(Protocol):
-    """Who gives values and gradients of ft_i: an oracle that counts them, or the loss."""
+    """A source of values and gradients of ft_i: an oracle that counts them, or the loss."""
 
     def value(self, x: Array) -> Array: ...
 
@@ -61,28 +68,58 @@ class Values(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What all agents know alike of x; None where it was not asked for.
+class Findings:
+    """What all agents know alike about x; None for what was not requested.
 
-    point: the mean, or the nearest point of X where rounding or the method left it outside; upper: the value there.
-    also: the sum of what was to be added up besides.
+    Attributes
+    ----------
+    mean : Array
+        The mean of the x_i, shape (d,).
+    point : Array or None
+        The mean, or the nearest point of X if the mean lies outside by more than rounding. None if the agents have
+        different domains.
+    lower, upper : float or None
+        Bounds on the optimum. `upper` is the objective at `point`.
+    disagreement : float or None
+        max_i |x_i - mean|.
+    kkt : KKT or None
+        Residuals of the optimality conditions.
+    extra_total : float or None
+        The sum of `extra` over all agents.
     """
 
     mean: Array
     point: Array | None = None
     lower: float | None = None
     upper: float | None = None
-    apart: float | None = None
+    disagreement: float | None = None
     kkt: KKT | None = None
-    also: float | None = None
+    extra_total: float | None = None
 
 
 class CertificateEvaluator:
-    """Adds up over all agents what each of them knows of its part.
+    """Compute bounds and residuals from each agent's part, by reductions over all agents.
 
-    reduce: `network.agree`, whose control rounds are counted, for decisions; `network.observe`, which is free, for
-    records. values: who gives values and gradients, counted or not. scale: of the KKT residuals, and known: traits, if
-    they are known already. is_free: it does not matter how often `reduce` is called.
+    Parameters
+    ----------
+    problem : Objective
+        The agents that live here.
+    network : Network
+        The network that connects them with all others.
+    reduce : callable
+        `network.agree`, whose control rounds are counted, for decisions; `network.session.observe`, which is free, for
+        records.
+    values : Values
+        The source of values and gradients, counted or not.
+    scale : float, optional
+        The scale of the KKT residuals, if it is known already.
+    is_free : bool
+        Whether reductions cost nothing. Means are then reduced one by one, which saves memory.
+
+    Attributes
+    ----------
+    scale : float or None
+        The norm of the KKT residual at the start, once it is known.
     """
 
     def __init__(
@@ -92,138 +129,161 @@ class CertificateEvaluator:
         reduce: Reduce,
         values: Values,
         scale: float | None = None,
-        known: "Traits | None" = None,
         is_free: bool = False,
     ) -> None:
         self._problem, self._network, self._reduce, self._values = problem, network, reduce, values
         self._is_free = is_free
-        self._m = network.m
-        self._traits = known
+        self._traits: Traits | None = None
         self.scale = scale
 
     @property
     def traits(self) -> "Traits":
-        # No cached_property: its lock, one for all examiners, would keep agents in other threads from agreeing.
+        """What can be proved; found by an agreement, where agents live in several processes."""
+        # No cached_property: its lock, shared by all evaluators, would keep agents in other threads from agreeing.
         if self._traits is None:
             self._traits = traits(self._problem, self._network)
         return self._traits
 
-    def examine(
+    def evaluate(
         self,
         x: Array,
         evidence: Sequence[DualEvidence],
         *,
         gap: bool = False,
-        apart: bool = False,
+        disagreement: bool = False,
         kkt: bool = False,
         start: Array | None = None,
-        also: Array | None = None,
-    ) -> Found:
-        """gap: lower and upper bounds. apart: max_i |x_i - mean|. kkt: residuals, from `start` if they have no scale
-        yet. also: a number of each agent, to be added up. One sum of vectors, one of numbers, and one maximum; one
-        value, or one gradient (two the first time)."""
-        problem, xp = self._problem, array_namespace(x)
+        extra: Array | None = None,
+    ) -> Findings:
+        """Evaluate what is requested at x.
+
+        It takes one sum of vectors, one of numbers and one maximum; one value, or one gradient (two the first time).
+
+        Parameters
+        ----------
+        x : Array
+            The agents' points.
+        evidence : sequence of DualEvidence
+            Dual points. The best lower bound and the smallest residual count.
+        gap : bool
+            Whether to compute lower and upper bounds.
+        disagreement : bool
+            Whether to compute max_i |x_i - mean|.
+        kkt : bool
+            Whether to compute the residuals of the optimality conditions.
+        start : Array, optional
+            The starting point, where residuals get their scale if they have none yet.
+        extra : Array, optional
+            A number of each agent, shape (agents,), to be summed as well.
+
+        Returns
+        -------
+        Findings
+            What all agents know alike.
+        """
+        problem, m, xp = self._problem, self._network.m, array_namespace(x)
         gradient = doubles(self._values.gradient(x)) if kkt else None
         proves = gap and self.traits.has_lower_bound
         pulls = [doubles(each.dual.w) for each in evidence] if proves or kkt else []
         if gradient is not None and not pulls:
-            # Without multipliers those that fit best at consensus: mean gradient - own gradient.
+            # Without multipliers, those that fit best at consensus: mean gradient - own gradient.
             pulls = [-gradient]
-        mean, *excesses = self._means([doubles(x), *pulls])
+        vectors = [doubles(x), *pulls]
+        if self._is_free:
+            mean, *excesses = [self._reduce(each, "sum") / m for each in vectors]
+        else:
+            mean, *excesses = np.split(self._reduce(xp.concat(vectors, axis=1), "sum") / m, len(vectors))
 
-        def centred(k: int, rows: slice) -> Array:
-            # Rounding and lost messages leave a sum of multipliers, which no bound may use.
-            return pulls[k][rows] - like(excesses[k], x)
-
-        columns: dict[str, list[Array]] = {}
+        parts: dict[tuple[str, int], list[Array]] = {}
+        away: list[Array] = []
+        size = float(np.linalg.norm(mean))
+        for piece, rows in _pieces(problem, x):
+            for k, (pull, excess) in enumerate(zip(pulls, excesses, strict=True)):
+                # Rounding and lost messages leave a nonzero sum of multipliers, which no bound may use.
+                w = pull[rows] - like(excess, x)
+                if proves:
+                    own = evidence[k]._replace(y=evidence[k].y[rows], conjugate=evidence[k].conjugate[rows])
+                    parts.setdefault(("lower", k), []).append(lower_part(piece, own, w, x[rows], size, m))
+                if gradient is not None:
+                    squares = stationarity_part(piece, x[rows], gradient[rows] + w)
+                    parts.setdefault(("kkt", k), []).append(squares)
+            if disagreement or kkt:
+                away.append(lengths(x[rows] - like(mean, x)))
         point = None
-        if proves:
-            length = float(np.linalg.norm(mean))
-
-            def lower(k: int) -> Array:
-                def part(piece: Objective | Piece, rows: slice) -> Array:
-                    each, pull = evidence[k].rows(rows), centred(k, rows)
-                    return lower_part(piece, each, pull, x[rows], length, self._m)
-
-                return _in_pieces(problem, x, part)
-
-            columns["lower"] = [lower(k) for k in range(len(evidence))]
         if gap and self.traits.is_common:
             point = feasible(problem, mean)
             at = xp.broadcast_to(like(point, x), x.shape)
-            columns["upper"] = [problem.objective(at, self._values.value(at))]
-        if gradient is not None:
-            columns["kkt"] = [
-                _stationarity(problem, x, lambda rows, k=k: gradient[rows] + centred(k, rows))  # type: ignore[misc]
-                for k in range(len(pulls))
+            parts["upper", 0] = [problem.objective(at, self._values.value(at))]
+        if kkt and self.scale is None:
+            assert start is not None
+            slope = doubles(self._values.gradient(start))
+            parts["start", 0] = [
+                stationarity_part(piece, start[rows], slope[rows]) for piece, rows in _pieces(problem, start)
             ]
-            if self.scale is None:
-                assert start is not None
-                slope = doubles(self._values.gradient(start))
-                columns["start"] = [_stationarity(problem, start, lambda rows: slope[rows])]
-        if also is not None:
-            columns["also"] = [also]
-        totals = self._totals(columns)
-        distance = None
-        if apart or kkt:
-            away = _in_pieces(problem, x, lambda piece, rows: lengths(x[rows] - like(mean, x)))
-            distance = float(self._reduce(away, "max"))
+        if extra is not None:
+            parts["extra", 0] = [extra]
+
+        totals: dict[str, list[float]] = {"lower": [], "upper": []}
+        if parts:
+            columns = xp.stack([doubles(xp.concat(blocks)) for blocks in parts.values()], axis=1)
+            for (name, _), total in zip(parts, self._reduce(columns, "sum").tolist(), strict=True):
+                totals.setdefault(name, []).append(total)
+        distance = float(self._reduce(xp.concat(away), "max")) if away else None
         if "start" in totals:
             self.scale = math.sqrt(totals["start"][0])
-        return Found(
+        residuals = None
+        if kkt:
+            assert distance is not None
+            assert self.scale is not None
+            residuals = KKT(math.sqrt(min(totals["kkt"])), distance, self.scale)
+        return Findings(
             mean,
             point,
-            lower=max(_finite(totals.get("lower", ())), default=-math.inf) if gap else None,
-            upper=min(_finite(totals.get("upper", ())), default=math.inf) if gap else None,
-            apart=distance,
-            kkt=self._residuals(totals["kkt"], distance) if kkt else None,
-            also=totals["also"][0] if also is not None else None,
+            lower=max(filter(math.isfinite, totals["lower"]), default=-math.inf) if gap else None,
+            upper=min(filter(math.isfinite, totals["upper"]), default=math.inf) if gap else None,
+            disagreement=distance,
+            kkt=residuals,
+            extra_total=totals["extra"][0] if extra is not None else None,
         )
 
     def first_values(self, start: Array) -> Array | None:
-        """f_i at the start, where the values there were the first that the method asked for; else None."""
+        """Return f_i at the start if the values there were the first that the method asked for, else None."""
         values = getattr(self._values, "first_values", None)
         return None if values is None else self._problem.objective(start, values)
 
-    def _residuals(self, squares: list[float], distance: float | None) -> KKT:
-        assert distance is not None
-        assert self.scale is not None
-        return KKT(math.sqrt(min(squares)), distance, self.scale)
-
-    def _means(self, arrays: list[Array]) -> list[Array]:
-        """Their means over all agents, by one agreement; or one by one, where nobody counts and memory is saved."""
-        if self._is_free:
-            return [self._reduce(each, "sum") / self._m for each in arrays]
-        sums = self._reduce(array_namespace(arrays[0]).concat(arrays, axis=1), "sum") / self._m
-        return np.split(sums, len(arrays))
-
-    def _totals(self, columns: dict[str, list[Array]]) -> dict[str, list[float]]:
-        """The sums of all columns over all agents, by one agreement."""
-        every = [column for group in columns.values() for column in group]
-        if not every:
-            return {name: [] for name in columns}
-        rows = array_namespace(*every).stack([doubles(column) for column in every], axis=1)
-        sums = iter(self._reduce(rows, "sum").tolist())
-        return {name: [next(sums) for _ in group] for name, group in columns.items()}
-
 
 class Traits(NamedTuple):
-    """Whether all agents have one domain, and every agent its part of a lower bound."""
+    """Whether all agents have one domain, and whether every agent has its part of a lower bound."""
 
     is_common: bool
     has_lower_bound: bool
 
 
 def traits(problem: Objective, network: Network) -> Traits:
-    """Where some agents live in other processes, domains are one if they do the same to fixed points."""
+    """Return what can be proved about a problem.
+
+    Where some agents live in other processes, domains count as common if they map fixed points to the same points.
+
+    Parameters
+    ----------
+    problem : Objective
+        The agents that live here.
+    network : Network
+        The network that connects them with all others.
+
+    Returns
+    -------
+    Traits
+        The same for all agents.
+    """
     domain, m, d = problem.domain, problem.m, problem.d
     here = Traits(domain.common, problem.has_lower_bound)
     if len(network.agents) == network.m:
         return here
     probe = np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d))
-    marks = [domain.prox(size * probe, 1.0) for size in (1.0, 1e6)]
-    marks += [f(marks[0])[:, None] for f in (domain.nu, domain.r)]
-    rows = np.hstack([doubles(mark) for mark in marks])
+    images = [domain.prox(size * probe, 1.0) for size in (1.0, 1e6)]
+    images += [f(images[0])[:, None] for f in (domain.nu, domain.r)]
+    rows = np.hstack([doubles(image) for image in images])
     missing = np.broadcast_to([float(not trait) for trait in here], (m, len(here)))
     largest = presumed(network, np.hstack([missing, rows, -rows]), "max")
     most, least = largest[len(here) :].reshape(2, -1)
@@ -241,30 +301,47 @@ class Piece(NamedTuple):
     rows_per_agent: Array | None
 
 
-def _in_pieces(problem: Objective, x: Array, part: Callable[[Objective | Piece, slice], Array]) -> Array:
-    """What each agent adds to a sum, (agents,); a few agents at a time, where arrays are so large that others of their
-    size would be felt."""
+def _pieces(problem: Objective, x: Array) -> Iterator[tuple[Objective | Piece, slice]]:
+    """Yield the problem and all rows, or a few agents at a time if more arrays like x would take much memory."""
     if not is_numpy(x) or x.size <= _LARGE:
-        return part(problem, slice(None))
-    counts, parts = problem.rows_per_agent, []
+        yield problem, slice(None)
+        return
+    counts = problem.rows_per_agent
     for rows in row_blocks(x):
         domain = problem.domain.take(np.arange(problem.m)[rows])
-        piece = Piece(domain, problem.mu, problem.d, problem.dtype, None if counts is None else counts[rows])
-        parts.append(part(piece, rows))
-    return np.concatenate(parts)
+        yield Piece(domain, problem.mu, problem.d, problem.dtype, None if counts is None else counts[rows]), rows
 
 
 def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, x: Array, mean: float, m: int) -> Array:
-    """What each agent here adds to the lower bound, less what rounding may have added to it, (agents,).
+    """Return what each agent here adds to the lower bound, less a bound on its rounding errors, shape (agents,).
 
-    pull: w_i, which add up to 0 over all m agents. x, mean: the agents' points, and the length of their mean, for the
-    size of what was rounded.
+    Parameters
+    ----------
+    problem : Objective or Piece
+        The agents.
+    evidence : DualEvidence
+        Their y_i and ft_i*(y_i).
+    pull : Array
+        w_i, which sum to zero over all m agents.
+    x : Array
+        The agents' points.
+    mean : float
+        The norm of the mean of the points of all agents.
+    m : int
+        The number of all agents.
 
-    Rounding. With eps of the problem's precision, y_i and ft_i*(y_i) carry relative errors of eps for each operation
-    behind them, and sums over n numbers about sqrt(n) eps more. A running average rounds by eps/2 in each of k
-    iterations and forgets it no slower than with weights 1/k: k eps/4 in all. They are relative to |ft_i*| + |y_i| |x|,
-    which bounds the value that ft_i* was made from, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x|
-    where it lies. Sums over the agents are in double precision, at worst m + d errors of that.
+    Returns
+    -------
+    Array
+        min over X_i of mu nu + r + <y_i + w_i, .>, less ft_i*(y_i) and rounding.
+
+    Notes
+    -----
+    With eps of the problem's precision, y_i and ft_i*(y_i) carry relative errors of eps for each operation behind them,
+    and sums over n numbers about sqrt(n) eps more. A running average rounds by eps/2 in each of k iterations and
+    forgets it no slower than with weights 1/k: k eps/4 in all. The errors are relative to |ft_i*| + |y_i| |x|, which
+    bounds the value from which ft_i* was computed, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x| at
+    the minimizer. Sums over the agents are in double precision, at worst m + d errors of that.
     """
     domain, y, conjugate = problem.domain, doubles(evidence.y), doubles(evidence.conjugate)
     c = y + pull
@@ -279,19 +356,14 @@ def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, 
 
 
 def stationarity_part(problem: Objective | Piece, x: Array, slope: Array) -> Array:
-    """|x_i - argmin over X_i of mu nu + r + <slope_i, .> + V(x_i, .)|^2, (agents,)."""
+    """Return |x_i - argmin over X_i of mu nu + r + <slope_i, .> + V(x_i, .)|^2, shape (agents,)."""
     x = doubles(x)
     step = x - problem.domain.prox(problem.domain.grad_nu(x) - slope, problem.mu + 1.0)
     return dot(step, step)
 
 
-def _stationarity(problem: Objective, x: Array, slope: Callable[[slice], Array]) -> Array:
-    """slope: of the agents in these rows."""
-    return _in_pieces(problem, x, lambda piece, rows: stationarity_part(piece, x[rows], slope(rows)))
-
-
 def feasible(problem: Objective, mean: Array) -> Array:
-    """The mean itself, if only rounding keeps it outside of the common X; else the point of X nearest to it."""
+    """Return the mean if it lies in the common X up to rounding, else the point of X nearest to it."""
     mean = np.asarray(mean, dtype=problem.dtype)
     nearest = to_numpy(problem.domain.project(problem.placed(mean[None])))[0]
     rounding = _OUTSIDE * float(np.finfo(problem.dtype).eps)
@@ -300,7 +372,7 @@ def feasible(problem: Objective, mean: Array) -> Array:
 
 
 def _minimum(domain: Domain, c: Array, mu: float, x: Array) -> tuple[Array, Array]:
-    """min over X of mu nu + r + <c, .>, and the size of what was added up and rounded for it, (agents,)."""
+    """Return min over X of mu nu + r + <c, .>, and the size of the terms that were summed for it, shape (agents,)."""
     penalty = getattr(domain, "penalty", None)
     is_strong = mu > 0 or (penalty is not None and penalty.is_strong)
     xp = array_namespace(c)
@@ -308,15 +380,11 @@ def _minimum(domain: Domain, c: Array, mu: float, x: Array) -> tuple[Array, Arra
         least = domain.linear_minimum(c, mu)
         size, far = lengths(x), xp.sqrt(2 * domain.distance_bound(doubles(x)))
         return least, abs(least) + lengths(c) * (size + xp.where(xp.isfinite(far), far, size))
-    # A small mu sends the first step far out, and what is left of X then has errors of that size; a second, short step
-    # from where it led has not.
+    # With a small mu the first step is long, and its end has errors of that size; a second, short step from there
+    # removes them.
     first = domain.prox(-c, mu)
     size, slope = lengths(first), lengths(c)
     short = xp.where(size > 0, slope / xp.where(size > 0, size, 1.0), mu)[:, None]
     at = domain.prox(short * domain.grad_nu(first) - c, mu + short)
     least = mu * domain.nu(at) + domain.r(at) + xp.vecdot(c, at)
     return least, abs(least) + (slope + mu * lengths(domain.grad_nu(at))) * (lengths(at) + size)
-
-
-def _finite(numbers: Iterable[float]) -> list[float]:
-    return [number for number in numbers if math.isfinite(number)]

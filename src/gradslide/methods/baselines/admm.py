@@ -67,7 +67,7 @@ class ADMM(Multipliers):
         check_positive(self, "c", "L")
         require_number("tolerance", self.tolerance, "for example 1e-9", above=0)
         require_number("most", self.most, "a local problem takes at least one gradient", least=1, whole=True)
-        as_floats(self, "c", "tolerance", "L")
+        as_floats(self, "tolerance")
 
     def prepare(self, context: Context) -> Prepared:
         L = like(context.problem.smoothness()[:, None], context.x0) if self.L is None else self.L

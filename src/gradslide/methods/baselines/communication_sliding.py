@@ -93,7 +93,7 @@ class CommunicationSliding(Method):
         require_number("growth", self.growth, "inner iterations grow by so many", least=1, whole=True)
         require_number("most", self.most, "inner iterations are never more than this", least=1, whole=True)
         check_positive(self, "norm")
-        as_floats(self, "ratio", "norm")
+        as_floats(self, "ratio")
 
     def init(self, context: Context) -> State:
         # A lone agent has no ||Lap||; any scale of the steps will do.

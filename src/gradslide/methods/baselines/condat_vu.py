@@ -8,7 +8,16 @@ from typing import ClassVar
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Copied, Method, as_floats, average, look, require_coupling, unvalued
+from gradslide.methods.base import (
+    Context,
+    Copied,
+    Method,
+    as_floats,
+    average,
+    gradient_and_conjugate,
+    require_coupling,
+    without_conjugate,
+)
 from gradslide.network.coupling import Dual
 from gradslide.theory.certificates import DualEvidence
 
@@ -79,7 +88,7 @@ class CondatVu(Method):
         x = context.x0
         y = context.oracle.gradient(x)
         tau, sigma = self._steps(context, y, L, A_norm)
-        unknown = unvalued(y).conjugate
+        unknown = without_conjugate(y).conjugate
         dual = context.coupling.start(x, context.s0)
         return State(
             k=0,
@@ -108,13 +117,13 @@ class CondatVu(Method):
             return self.tau, self.sigma
         ratio = self.ratio
         if ratio is None:
-            R = defaults.balance(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
+            R = defaults.estimate_R(context, y, L=L, A_norm=A_norm, gradient=context.oracle.gradient).R
             ratio = math.sqrt(8) * R
         return 1 / (least + ratio * (A_norm or 1.0)), ratio / (A_norm or 1.0)
 
     def step(self, context: Context, state: State) -> State:
         domain, coupling, s = context.domain, context.coupling, state
-        y, conjugate = look(context, s.x, s.y if s.y_is_known else None)
+        y, conjugate = gradient_and_conjugate(context, s.x, s.y if s.y_is_known else None)
         theta = domain.grad_nu(s.x) / s.tau - y - coupling.pull(s.dual)
         x = domain.prox(theta, context.problem.mu + 1 / s.tau)
         dual = coupling.ascend(s.dual, 2 * x - s.x, 1 / s.sigma)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.domains.base import in_dtype
-from gradslide.methods.base import Context, Copied, as_floats
+from gradslide.methods.base import Context, Copied
 from gradslide.methods.baselines.multipliers import Multipliers, ascended, degrees, penalty
 from gradslide.methods.steps import check_positive, gradient, require_unconstrained, smoothness
 from gradslide.network.coupling import Dual
@@ -47,7 +47,6 @@ class DLM(Multipliers):
 
     def __post_init__(self) -> None:
         check_positive(self, "c", "rho", "L")
-        as_floats(self, "c", "rho", "L")
 
     def prepare(self, context: Context) -> Array:
         """Return the degrees."""

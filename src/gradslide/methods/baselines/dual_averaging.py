@@ -11,7 +11,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.mixing import Mixing
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Copied, average
-from gradslide.methods.saddle_defaults import STEPS_AWAY
+from gradslide.methods.defaults import STEPS_AWAY
 from gradslide.methods.steps import GradientSteps, require_common_prox
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_exchanges
-from gradslide.methods.base import Context, Copied, Method, as_floats
+from gradslide.methods.base import Context, Copied, Method
 from gradslide.methods.steps import check_positive, gradient, require_strongly_convex, require_unconstrained, smoothness
 
 # The largest eigenvalue of C, as the paper has it. As floor(sqrt(chi)) rounds down it may be up to 8/5; theta eta times
@@ -51,7 +51,6 @@ class OPAPC(Method):
 
     def __post_init__(self) -> None:
         check_positive(self, "step_size", "L")
-        as_floats(self, "step_size", "L")
 
     def init(self, context: Context) -> State:
         norm, graph = context.network.norm_bound(), context.network.graph

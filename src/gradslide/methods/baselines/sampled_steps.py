@@ -18,7 +18,7 @@ from gradslide.oracles.variance import moments
 _PROBE_SAMPLES = 16
 
 
-class Sampled(Protocol):
+class SampledState(Protocol):
     """A state: k iterations done, with so many samples per agent; first and rate of a_k; the sum of the weights in
     x_bar."""
 
@@ -40,7 +40,7 @@ class Sampled(Protocol):
     def x_bar(self) -> Array: ...
 
 
-class Steps(NamedTuple):
+class StepSizes(NamedTuple):
     """step_size, given or found; a_k = first/(1 + rate k)^p; the samples per agent that it took to find them."""
 
     a: float
@@ -68,7 +68,7 @@ class SampledSteps(GradientSteps):
         if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
             raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
 
-    def steps(self, context: Context) -> Steps:
+    def steps(self, context: Context) -> StepSizes:
         theory, mu = self.decay is None, context.problem.mu
         a, samples = self.step_size, 0
         if a is None:
@@ -76,22 +76,22 @@ class SampledSteps(GradientSteps):
             a, samples = signal * longest, _PROBE_SAMPLES
             if theory and mu == 0:
                 # a_k = longest/sqrt(k + 1/signal^2)
-                return Steps(longest, a, signal**2, samples)
-        return Steps(a, a, a * mu / 2 if theory and mu > 0 else 1.0, samples)
+                return StepSizes(longest, a, signal**2, samples)
+        return StepSizes(a, a, a * mu / 2 if theory and mu > 0 else 1.0, samples)
 
-    def a_k(self, context: Context, state: Sampled) -> float:
+    def a_k(self, context: Context, state: SampledState) -> float:
         """The step of the next iteration."""
         decay = self.decay
         if decay is None:
             decay = 1.0 if context.problem.mu > 0 else 0.5
         return state.first / math.pow(1 + state.rate * state.k, decay)
 
-    def sampled_gradient(self, context: Context, state: Sampled) -> Array:
+    def sampled_gradient(self, context: Context, state: SampledState) -> Array:
         """Of ft_i + mu nu, at x."""
         y = context.oracle.sampled_gradient(state.x, state.samples, self.batch)
         return with_ridge(context, state.x, y)
 
-    def after(self, context: Context, state: Sampled, x: Array, a_k: float) -> dict[str, Any]:
+    def after(self, context: Context, state: SampledState, x: Array, a_k: float) -> dict[str, Any]:
         """What all states have, after the step a_k that led to x. It weighs a_k in the average for mu = 0, else
         1/a_k."""
         weight = a_k if context.problem.mu == 0 else 1 / a_k
@@ -107,7 +107,7 @@ class SampledSteps(GradientSteps):
             "x_bar": average(state.x_bar, x, weight / weights),
         }
 
-    def output(self, state: Sampled) -> dict[str, Array]:
+    def output(self, state: SampledState) -> dict[str, Array]:
         return {"average": state.x_bar, "last": state.x}
 
 

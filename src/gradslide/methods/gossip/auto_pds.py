@@ -99,7 +99,6 @@ class AutoPDS(Method):
         if self.inner is not None and self.inner not in _UNUSED:
             raise unknown_name("inner", self.inner, _UNUSED)
         check_positive(self, "L", "first_L", "R")
-        as_floats(self, "L", "first_L", "R")
         rule = "give L (which is kept) or first_L (which is only the first guess)"
         require(self.L is None or self.first_L is None, rule, "both", "leave one out")
         rule, remedy = "restarts must be True or False", "False switches them off"
@@ -140,7 +139,7 @@ class AutoPDS(Method):
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         K, R = inner.first_K(mixer, balance) if self.K is None else self.K, self.R or 0.0
         if isinstance(inner, Slide) and self.R is None:
-            found = defaults.balance(context, gradient.y, L=L, A_norm=inner.A_norm).R
+            found = defaults.estimate_R(context, gradient.y, L=L, A_norm=inner.A_norm).R
             R = _PRACTICE * math.sqrt(max(1.0, balance)) * found
         elif isinstance(inner, Own):
             R = self.R or 1.0

@@ -12,7 +12,7 @@ from gradslide._support.arrays import dot, doubles, like, to_numpy
 from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.methods.base import Context, unvalued
+from gradslide.methods.base import Context, without_conjugate
 from gradslide.methods.gossip.inner import Inner, Mixer, Slide, ridge, squares
 from gradslide.methods.gossip.state import Gradient
 from gradslide.methods.pds import InnerLoop, fastest_inner_loop
@@ -84,7 +84,7 @@ def set_up(
 def gradient_at(context: Context, x: Array) -> Gradient:
     """Evaluate the gradient of ft_i, and ft_i* of it where the loss has values."""
     if not context.problem.loss.has_value:
-        return Gradient(x, *unvalued(context.oracle.gradient(x)))
+        return Gradient(x, *without_conjugate(context.oracle.gradient(x)))
     value, y = context.oracle.value_and_gradient(x)
     return Gradient(x, y, dot(x, y) - value)
 
