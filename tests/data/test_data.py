@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from gradslide import data
 from gradslide._support.errors import InputError
 from gradslide.data import libsvm, svmlight
-from gradslide.data.libsvm import KNOWN, Known
+from gradslide.data.libsvm import KNOWN, LibsvmSet
 
 TEXT = b"1 1:0.5 3:-2\n-1 2:1e-3\n+1\n"
 DENSE = [[0.5, 0, -2], [0, 1e-3, 0], [0, 0, 0]]
@@ -234,8 +234,8 @@ def tiny(monkeypatch):
     """Two small sets: one with a hash, compressed; one whose shape alone is known."""
     monkeypatch.setenv("no_proxy", "*")
     digest = hashlib.sha256(TEXT).hexdigest()
-    monkeypatch.setitem(KNOWN, "hashed", Known("hashed", "hashed.bz2", 3, 3, digest))
-    monkeypatch.setitem(KNOWN, "shaped", Known("shaped", "shaped", 3, 3))
+    monkeypatch.setitem(KNOWN, "hashed", LibsvmSet("hashed", "hashed.bz2", 3, 3, digest))
+    monkeypatch.setitem(KNOWN, "shaped", LibsvmSet("shaped", "shaped", 3, 3))
 
 
 @pytest.fixture

@@ -97,7 +97,10 @@ def as_dtype(x: Array, dtype: Any) -> Array:
 
 def doubles(x: Array) -> Array:
     """Convert to float64."""
-    return as_dtype(x, np.float64)
+    if is_numpy(x):
+        return np.asarray(x, dtype=np.float64)
+    xp = array_namespace(x)
+    return xp.astype(x, xp.float64, copy=False)
 
 
 def copied(x: Array) -> Array:

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 # Set for processes that `gradslide run -n` starts: how many it asked for.
@@ -15,11 +16,11 @@ STOP_SIGNAL = signal.SIGUSR1 if hasattr(signal, "SIGUSR1") else signal.SIGINT
 _SIGNALS = (signal.SIGINT, STOP_SIGNAL)
 
 
+@dataclass
 class Interrupt:
     """Whether Ctrl-C was pressed. The second press raises KeyboardInterrupt at once."""
 
-    def __init__(self, requested: bool = False) -> None:
-        self.requested = requested
+    requested: bool = False
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.requested:

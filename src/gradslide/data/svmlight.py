@@ -122,7 +122,7 @@ def _blame(chunk: bytes, source: str, first_line: int) -> NoReturn:
             raise InputError(
                 f"line {number} of {source} must read 'label index:value ...' with {fault}",
                 repr(shown if len(shown) <= 80 else shown[:77] + "..."),
-                "mend that line; sklearn.datasets.dump_svmlight_file writes arrays in this format",
+                "correct that line; sklearn.datasets.dump_svmlight_file writes arrays in this format",
             )
     raise AssertionError("a chunk was refused although each of its lines is well formed")
 

@@ -38,6 +38,8 @@ class Euclidean(Domain):
     center: Parameter = field(default=0.0, kw_only=True)
 
     row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center", "weights")
+    norm: ClassVar[int] = 2
+    """The norm in which nu is 1-strongly convex."""
     constrained: ClassVar[bool] = True
     """Whether X is not all of R^d."""
     separable: ClassVar[bool] = False
@@ -83,10 +85,6 @@ class Euclidean(Domain):
     def kind(self) -> Hashable:
         """Return the kind of set and penalty: agents of one kind can be stacked."""
         return type(self), None if self.penalty is None else self.penalty.kind()
-
-    @property
-    def norm(self) -> int:
-        return 2
 
     def weighted(self, weights: Array) -> Self:
         """Return the same set and penalty, with weighted coordinates in nu.

@@ -138,7 +138,7 @@ class GroupL1(Penalty):
 
     _order: Array = field(init=False, repr=False, default_factory=unset)
     _starts: Array = field(init=False, repr=False, default_factory=unset)
-    # Where reduceat is not to be had: sums over each group as a matrix, by precision.
+    # For libraries without reduceat: sums over each group as a matrix, by precision.
     _sums: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
 
     row_fields: ClassVar[tuple[str, ...]] = ("weight",)

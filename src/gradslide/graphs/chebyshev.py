@@ -88,7 +88,7 @@ def chebyshev_rounds(factor: float, *, least: float, most: float) -> int:
     """Return after how many exchanges v - C v, without its mean, is smaller than v by a factor."""
     if factor <= 1 or most == 0:
         return 0
-    if _are_alike(least, most):
+    if most - least <= _ROUNDING * most:
         return 1
     return math.ceil(math.acosh(factor) / math.acosh((most + least) / (most - least)))
 
@@ -113,7 +113,7 @@ def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most
     -------
     u, q : ndarray, shape (m, d)
     """
-    if K == 1 or _are_alike(least, most):
+    if K == 1 or most - least <= _ROUNDING * most:
         q = v / most
         return v - multiply(q), q
     u, q = _polynomial(multiply, v, K, least=least, most=most)
@@ -130,7 +130,7 @@ def _polynomial(multiply: Exchange, v: Array, K: int, *, least: float, most: flo
     q = step = v / middle
     moved = -multiply(q)
     u = v + moved
-    if K == 1 or _are_alike(least, most):
+    if K == 1 or most - least <= _ROUNDING * most:
         return u, q
     c2 = middle / half
     # T_k(c2)/T_{k+1}(c2)
@@ -142,10 +142,6 @@ def _polynomial(multiply: Exchange, v: Array, K: int, *, least: float, most: flo
         moved = a * moved - b * multiply(u)
         q, u = q + step, u + moved
     return u, q
-
-
-def _are_alike(least: float, most: float) -> bool:
-    return most - least <= _ROUNDING * most
 
 
 def _inverse_cosh(a: float) -> float:

@@ -187,7 +187,7 @@ class Graph:
                 regular,
                 f"line {number} of {path} must read 'u v' or, on all lines, 'u v weight'",
                 repr(line.strip()),
-                "mend that line",
+                "correct that line",
             )
         require(bool(pairs), "an edge list must hold edges", f"none in {path}", "write one 'u v' per line")
         first = min(map(min, pairs))
@@ -442,7 +442,7 @@ class Graph:
         low, high = self._extent.diameter_low, self._extent.diameter_high
         require(
             low == high,
-            f"the diameter of more than {_EXACT} agents must be settled by a few searches",
+            f"the diameter of more than {_EXACT} agents must follow from a few searches",
             f"one between {low} and {high}",
             "use diameter_bound",
         )

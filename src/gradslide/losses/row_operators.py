@@ -5,16 +5,14 @@ On a device operators are asynchronous, and results do not depend on the order o
 
 from typing import Any, Protocol
 
-import array_api_compat as compat
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from gradslide._support.types import Array, Tensor
-from gradslide.losses.devices import Features, TorchRows, home_of, moved
+from gradslide.losses.devices import Features, TorchRows, moved
 from gradslide.losses.inputs import is_sparse
 
-_MOST_DENSE_RUNS = 8
 _PIECE = 64  # entries that one thread of the device adds up
 _LARGEST_TILE = 64
 
@@ -33,17 +31,6 @@ class RowOperator(Protocol):
     def sums(self, values: Array) -> Array:
         """Return the sum over each agent's rows: (n,) -> (m,)."""
         ...
-
-
-def row_operator(features: Features, sizes: Array) -> RowOperator:
-    """Return the fastest operator for the library and the layout of the features; agent i holds sizes[i] rows."""
-    many = 1 + np.count_nonzero(np.diff(sizes)) > _MOST_DENSE_RUNS
-    if home_of(features) is None:
-        return SparseOperator(features, sizes) if many or is_sparse(features) else DenseOperator(features, sizes)
-    if isinstance(features, TorchRows):
-        return TorchSparse(features, sizes)
-    # Libraries other than PyTorch lack the operations of TorchDense.
-    return TorchDense(features, sizes) if many and compat.is_torch_array(features) else DenseRuns(features, sizes)
 
 
 def dense_runs(features: Array, sizes: Array) -> list[tuple[slice, slice, Any]]:

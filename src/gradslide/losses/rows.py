@@ -3,17 +3,26 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+import array_api_compat as compat
 import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError
 from gradslide._support.types import Array
 from gradslide.losses.compiled import CompiledRows
-from gradslide.losses.devices import Features, home_of, moved
+from gradslide.losses.devices import Features, TorchRows, home_of, moved
 from gradslide.losses.inputs import is_sparse
 from gradslide.losses.partition import as_slice
-from gradslide.losses.row_operators import RowOperator, row_operator
+from gradslide.losses.row_operators import (
+    DenseOperator,
+    DenseRuns,
+    RowOperator,
+    SparseOperator,
+    TorchDense,
+    TorchSparse,
+)
 
+_MOST_DENSE_RUNS = 8
 _DENSE_LIMIT = 500  # up to this order a full eigendecomposition is cheap, and exact to rounding
 _CHUNK_ENTRIES = 4_000_000  # bounds the memory of one batch
 _LANCZOS_TOLERANCE = 1e-10
@@ -45,8 +54,15 @@ class RowBlocks:
 
     @cached_property
     def operator(self) -> RowOperator:
-        """The rows as a linear operator."""
-        return row_operator(self.features, self.sizes)
+        """The rows as a linear operator, the fastest for their library and layout."""
+        features, sizes = self.features, self.sizes
+        many = 1 + np.count_nonzero(np.diff(sizes)) > _MOST_DENSE_RUNS
+        if home_of(features) is None:
+            return SparseOperator(features, sizes) if many or is_sparse(features) else DenseOperator(features, sizes)
+        if isinstance(features, TorchRows):
+            return TorchSparse(features, sizes)
+        # Libraries other than PyTorch lack the operations of TorchDense.
+        return TorchDense(features, sizes) if many and compat.is_torch_array(features) else DenseRuns(features, sizes)
 
     def feature_major(self, factors: Array) -> Array:
         """Dense rows times their factors (n,), flat: one (p, n_i) block after the other, one for each agent."""

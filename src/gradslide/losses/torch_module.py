@@ -310,7 +310,7 @@ def read_pair(batch: Any, dtype: Any, device: Any) -> tuple[Tensor, Tensor]:
         raise InputError(rule, str(error).partition("\n")[0], remedy) from None
     shapes = [tuple(tensor.shape) for tensor in tensors]
     fits = all(shapes) and shapes[0][0] == shapes[1][0]
-    require(fits, "a batch must have as many inputs as targets", f"shapes {shapes[0]} and {shapes[1]}", "mend it")
+    require(fits, "a batch must have as many inputs as targets", f"shapes {shapes[0]} and {shapes[1]}", "correct it")
     inputs, targets = (tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors)
     return inputs, targets
 

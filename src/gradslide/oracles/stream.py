@@ -145,7 +145,7 @@ class Feed:
         form = bundled, [part.shape[1:] for part in parts]
         before = self._form = self._form or form
         if form != before:
-            raise InputError(f"batches must have the form of the first, {before[1]} per sample", form[1], "mend it")
+            raise InputError(f"batches must have the form of the first, {before[1]} per sample", form[1], "correct it")
         return parts
 
 

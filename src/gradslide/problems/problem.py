@@ -29,16 +29,12 @@ class Objective:
         self.loss = loss
         self.mu = float(mu)
         self.m, self.d, self.dtype, self.device = loss.m, loss.d, loss.dtype, loss.device
+        self.rows_per_agent = loss.rows_per_agent
         self.domain = domain.bind(loss.m, loss.d, loss.dtype).to(self.device)
 
     def placed(self, values: Array) -> Array:
         """Return the values in the precision and on the device of the problem."""
         return on_device(np.asarray(to_numpy(values), dtype=self.dtype), self.device)
-
-    @property
-    def rows_per_agent(self) -> Array | None:
-        """Number of rows of each agent, shape (m,); None where the loss is not a sum over rows."""
-        return self.loss.rows_per_agent
 
     def objective(self, x: Array, values: Array | None = None) -> Array:
         """Return f_i(x_i) of every agent.
@@ -71,8 +67,8 @@ class Objective:
         bounded, mu > 0, or an elastic net makes r strongly convex; and if the loss has a value.
         """
         c = self.placed(1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype))
-        minima = [to_numpy(self.domain.linear_minimum(sign * c, self.mu)) for sign in (1, -1)]
-        return self.loss.has_value and bool(np.all(np.isfinite(minima)))
+        below, above = self.domain.linear_minimum(c, self.mu), self.domain.linear_minimum(-c, self.mu)
+        return self.loss.has_value and bool(np.all(np.isfinite(to_numpy(below)) & np.isfinite(to_numpy(above))))
 
     def start(self, x0: Array | None = None) -> Array:
         """Return a start point, checked to lie in X.
@@ -149,6 +145,8 @@ class Problem(Objective):
         Precision.
     device : object or None
         Device of the data; None for NumPy.
+    rows_per_agent : ndarray, shape (m,), or None
+        Number of rows of each agent; None where the loss is not a sum over rows.
 
     Examples
     --------
