@@ -18,8 +18,8 @@ from gradslide._support.errors import require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Method, as_floats
-from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide, ridge, squares
+from gradslide.methods.base import Context, Method, as_floats, average
+from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide, squares
 from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
 from gradslide.methods.gossip.setup import Setup, gradient_at, set_up
 from gradslide.methods.gossip.state import (
@@ -36,6 +36,7 @@ from gradslide.methods.gossip.state import (
     Weights,
 )
 from gradslide.methods.steps import check_positive, is_common, is_free
+from gradslide.network.coupling import Dual
 from gradslide.theory.certificates import DualEvidence
 
 # The inner loops, and the parameters that each of them does not have.
@@ -47,6 +48,9 @@ _EXPENSIVE, _BOLD = 5.0, 0.5
 _CHEAP = 1 / 3
 # Prox sliding with restarts starts with this multiple of theory's R.
 _PRACTICE = 2.0
+# Rounding may change a difference of sums by this many eps, relative to the size of its terms. Losses of up to some
+# 100,000 rows stay within it.
+_ROUNDING = 450.0
 # balance="measure" measures after this many outer iterations.
 _MEASURED_AFTER = 3
 # At the end answers are mixed with this many times the mixer's reach, or until they are closer by the factor asked for,
@@ -148,10 +152,10 @@ class AutoPDS(Method):
         if rules.is_expensive and agreement == "exact":
             L *= _BOLD
         dual, value = context.coupling.start(x, context.s0), dot(x, gradient.y) - gradient.conjugate
+        mu = context.problem.mu if inner.has_ridge else 0.0
+        value_bar = array_namespace(x).zeros_like(value)
         if context.problem.loss.has_value:
-            value_bar = doubles(value + ridge(context, inner, context.domain.nu, x))
-        else:
-            value_bar = array_namespace(x).zeros_like(value)
+            value_bar = doubles(value + mu * context.domain.nu(x) if mu > 0 else value)
         iterate = Iterate(
             k=0,
             P=L,
@@ -182,9 +186,10 @@ class AutoPDS(Method):
         agreement, rules = self._rules(context, state.tuning)
         s, tries = state, 0
         while s.total == state.total:
-            s = AGREEMENTS[agreement](context, setup, rules, s, _attempt(context, setup, s), tries)  # (d) to (g)
+            attempt = outer_iteration(context, setup, s)  # (a), (b)
+            s = AGREEMENTS[agreement](context, setup, rules, s, attempt, tries)  # (c) to (g)
             tries += 1
-        if self.restarts and setup.inner.is_overlong(s):
+        if self.restarts and isinstance(setup.inner, Slide) and setup.inner.is_overlong(s):
             s = restart(s, setup.inner, rules)
         if not s.tuning.is_measured and s.total >= _MEASURED_AFTER:
             s = self._measure(context, setup, s)
@@ -242,6 +247,7 @@ class AutoPDS(Method):
             restarts=self.restarts,
             is_guess=self.first_L is not None,
             is_expensive=tuning.balance >= _EXPENSIVE and self.L is None and self.first_L is None,
+            rounding=_ROUNDING * float(np.finfo(context.problem.dtype).eps),
         )
         return "exact" if is_cheap else self.agreement, rules
 
@@ -254,11 +260,12 @@ class AutoPDS(Method):
         return replace(s, tuning=s.tuning._replace(K=K, balance=balance, is_measured=True))
 
 
-def _attempt(context: Context, setup: Setup, s: State) -> Attempt:
-    """Try one outer iteration: (a), (b), and the sums that (c) to (g) need."""
-    inner, prev, domain, mu = setup.inner, s.iterate, context.domain, context.problem.mu
-    L, P, S = s.smoothness.L, prev.P, prev.S
-    P = P if inner.has_ridge else P + mu * S / 2
+def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
+    """Compute one outer iteration, (a) and (b), and its part of the sums that (c) to (g) need."""
+    inner, mixer, prev, domain = setup.inner, setup.mixer, s.iterate, context.domain
+    L, P, S, mu = s.smoothness.L, prev.P, prev.S, context.problem.mu
+    if not inner.has_ridge:
+        P, mu = P + mu * S / 2, 0.0
     b = (P + math.sqrt(P * P + 4 * L * P * S)) / (2 * L)  # (a)
     b = b if inner.accelerates else min(b, 1.0)
     weights = Weights(b, S + b, P / b)
@@ -267,13 +274,16 @@ def _attempt(context: Context, setup: Setup, s: State) -> Attempt:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
     else:
         gradient = gradient_at(context, x_under)
-    _, y, conjugate, _ = gradient
-    g = y + ridge(context, inner, domain.grad_nu, x_under)
-    moved = inner.run(context, setup.mixer, s, weights, x_under, g)  # (b)
-    x_bar, w = moved.x_bar, moved.dual.w
+    y, conjugate = gradient.y, gradient.conjugate
+    g = y + (mu * domain.grad_nu(x_under) if mu > 0 else 0.0)
+    found = inner.run(context, mixer, s, weights, x_under, g)  # (b)
+    x_bar, w, share = found.x_bar, found.dual.w, b / weights.S
+
     if context.problem.loss.has_value:
-        value_bar = doubles(context.oracle.value(x_bar) + ridge(context, inner, domain.nu, x_bar))
-        value_under = doubles(dot(x_under, y) - conjugate + ridge(context, inner, domain.nu, x_under))
+        value_bar, value_under = context.oracle.value(x_bar), dot(x_under, y) - conjugate
+        if mu > 0:
+            value_bar, value_under = value_bar + mu * domain.nu(x_bar), value_under + mu * domain.nu(x_under)
+        value_bar, value_under = doubles(value_bar), doubles(value_under)
         d = x_bar - x_under
         change = dot(g, d)
         bregman = value_bar - value_under - change
@@ -282,16 +292,36 @@ def _attempt(context: Context, setup: Setup, s: State) -> Attempt:
         # Gradients estimate the change of the value, and two of them the curvature.
         value_bar = prev.value_bar + dot(g, x_bar - prev.x_bar)
         d = x_under - s.gradient.x_under
-        g_before = s.gradient.y + ridge(context, inner, domain.grad_nu, s.gradient.x_under)
+        g_before = s.gradient.y + (mu * domain.grad_nu(s.gradient.x_under) if mu > 0 else 0.0)
         bregman = dot(g - g_before, d) / 2
         magnitude = abs(dot(g, d)) + abs(dot(g_before, d))
     sums = Sums(
         bregman,
-        setup.mixer.D[:, 0] * squares(context, d),
+        mixer.D[:, 0] * squares(context, d),
         magnitude,
         value_bar + domain.r(x_bar) + dot(w, x_bar),
         prev.value_bar + domain.r(prev.x_bar) + dot(w, prev.x_bar),
-        *moved.residuals,
+        *found.residuals,
     )
-    rows = to_numpy(array_namespace(*sums).stack(list(map(doubles, sums)), axis=1))
-    return Attempt(weights, gradient, moved, value_bar, rows)
+
+    y_bar, conjugate_bar, dual_bar = prev.averages
+    averages = Averages(
+        average(y_bar, y, share),
+        conjugate if prev.k == 0 else average(conjugate_bar, conjugate, share),
+        Dual(average(dual_bar.s, found.dual_mean.s, share), average(dual_bar.w, found.dual_mean.w, share)),
+    )
+    iterate = Iterate(
+        k=prev.k + 1,
+        P=prev.P,
+        S=weights.S,
+        x=found.x,
+        x_bar=x_bar,
+        last=found.last,
+        value_bar=value_bar,
+        Cx_bar=found.Cx_bar,
+        dual=found.dual,
+        averages=averages,
+    )
+    sliding = Sliding(found.x_before, b, found.T)
+    after = replace(s, total=s.total + 1, iterate=iterate, gradient=gradient, sliding=sliding)
+    return Attempt(after, to_numpy(array_namespace(*sums).stack(list(map(doubles, sums)), axis=1)))

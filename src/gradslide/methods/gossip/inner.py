@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from array_api_compat import array_namespace
 
@@ -82,10 +82,6 @@ class Inner(ABC):
     def first_K(self, mixer: Mixer, balance: float) -> int:
         """Return the first K, for gradients that are worth `balance` rounds."""
         return math.ceil(max(self.share * mixer.reach, math.sqrt(_WORTH * balance * mixer.reach))) if self.share else 1
-
-    def is_overlong(self, s: State) -> bool:
-        """Return True if the epoch must end because its inner loops have become too long."""
-        return False
 
 
 @dataclass(frozen=True)
@@ -176,6 +172,7 @@ class Slide(Inner):
     A_norm: float = 0.0
 
     def is_overlong(self, s: State) -> bool:
+        """Return True if the epoch must end because its inner loops have become too long."""
         return s.sliding.T > _LONGEST_SLIDE * (1 + self._length(s, 1.0, s.iterate.P))
 
     def _length(self, s: State, b: float, P: float) -> int:
@@ -215,8 +212,3 @@ def squares(context: Context, v: Array) -> Array:
     """Return |v_i|^2 per agent in nu's norm, in double precision."""
     xp = array_namespace(v)
     return xp.sum(abs(v), axis=1, dtype=xp.float64) ** 2 if context.domain.norm == 1 else dot(v, v)
-
-
-def ridge(context: Context, inner: Inner, nu: Any, x: Array) -> Array | float:
-    """Return mu nu(x), for nu or its gradient, where it belongs to the smooth part; else 0."""
-    return context.problem.mu * nu(x) if inner.has_ridge and context.problem.mu > 0 else 0.0

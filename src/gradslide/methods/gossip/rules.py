@@ -22,13 +22,11 @@ from gradslide.methods.gossip.state import (
     Smoothness,
     State,
     Sums,
-    accept,
 )
 from gradslide.network.coupling import Dual
 
-# Rounding may change a difference of sums by this many eps, relative to the size of its terms. Losses of up to some
-# 100,000 rows stay within it. A curvature shows unless rounding is more than _NOISE of it.
-_ROUNDING, _NOISE = 450.0, 0.05
+# A curvature is visible unless rounding may be more than this share of it.
+_NOISE = 0.05
 # L stays this factor above the observed curvature, and rises by at least this factor and at most _STEEPEST.
 _MARGIN, _STEEPEST = 1.2, 4.0
 # Exact sums: how fast L falls, where a failed test costs a gradient.
@@ -80,6 +78,8 @@ class Rules:
         True if the first L is the user's guess.
     is_expensive
         True if gradients cost far more than rounds.
+    rounding
+        How much rounding may change a difference of sums, relative to the size of its terms.
     """
 
     finds_L: bool = True
@@ -88,15 +88,10 @@ class Rules:
     restarts: bool = True
     is_guess: bool = False
     is_expensive: bool = False
+    rounding: float = 1e-13
 
 
 # ---- L
-
-
-def observed_curvature(context: Context, sums: Sums, L: float) -> float | None:
-    """Return Lr of rule (c), the least L with which the test holds; None where rounding hides it."""
-    tolerance = _ROUNDING * float(np.finfo(context.problem.dtype).eps) * sums.magnitude
-    return 2 * sums.bregman / sums.d_squared if tolerance < _NOISE * L * sums.d_squared else None
 
 
 def late_L(found: Smoothness, rules: Rules, L_r: float, *, k: int | None, delay: int) -> Smoothness:
@@ -223,32 +218,31 @@ def rollback(s: State, k: int) -> State:
 
 def judge_exact(context: Context, setup: Setup, rules: Rules, s: State, attempt: Attempt, tries: int) -> State:
     """Sums at once, in control rounds: an iteration that fails its test is redone with a larger L."""
-    found, first = s.smoothness, s.iterate.k == 0
-    L, sums = found.L, Sums(*context.network.agree(attempt.sums, "sum").tolist())
-    needed = 2 * sums.bregman / sums.d_squared if sums.d_squared > 0 else 0.0  # (c)
-    tolerance = _ROUNDING * float(np.finfo(context.problem.dtype).eps) * sums.magnitude
-    excess = attempt.weights.S * ((needed - L) * sums.d_squared / 2 - tolerance)
+    found, L, after = s.smoothness, s.smoothness.L, attempt.after
+    sums = Sums(*context.network.agree(attempt.sums, "sum").tolist())
+    tolerance = rules.rounding * sums.magnitude
+    L_r = 2 * sums.bregman / sums.d_squared if sums.d_squared > 0 else 0.0  # (c)
+    violation = after.iterate.S * ((L_r - L) * sums.d_squared / 2 - tolerance)
     tests = rules.finds_L and context.problem.loss.has_value and tries < _ATTEMPTS
-    if tests and not found.slack + excess <= 0:  # (d)
-        wanted = _MARGIN * needed if math.isfinite(needed) else math.inf
-        L = max(_MARGIN * L, min(wanted, _STEEPEST * L))
+    if tests and not found.slack + violation <= 0:  # (d)
+        needed = _MARGIN * L_r if math.isfinite(L_r) else math.inf
+        L = max(_MARGIN * L, min(needed, _STEEPEST * L))
         found = found._replace(L=L, has_risen=found.has_risen or s.total > 0, has_risen_now=True)
-        if not first:
+        if s.iterate.k > 0:
             return replace(s, smoothness=found)
-        iterate = s.iterate._replace(P=max(L, s.iterate.P))
-        return replace(s, smoothness=found, iterate=iterate, gradient=attempt.gradient._replace(is_current=True))
-    slack, L_r = found.slack + excess if tests else 0.0, observed_curvature(context, sums, L)
-    if rules.finds_L and L_r is not None:  # (e)
+        # The first iteration of an epoch needs no new gradient.
+        iterate, gradient = s.iterate._replace(P=max(L, s.iterate.P)), after.gradient._replace(is_current=True)
+        return replace(s, smoothness=found, iterate=iterate, gradient=gradient)
+    found = found._replace(slack=found.slack + violation if tests else 0.0)
+    if tolerance < _NOISE * L * sums.d_squared:  # (e)
         fall, needed = _FALL, _MARGIN * L_r
         if not found.has_risen:
             fall = _GUESS_FALL if rules.is_guess else _EXPENSIVE_FALL if rules.is_expensive else _FALL
-        L = min(max(fall * L, needed), max(L, needed))
-    s = accept(s, attempt)
-    progress, ends = check_restart(  # (f)
-        s.progress, setup.inner, sums, k=s.iterate.k, total=s.total, patience=_PATIENCE
-    )
-    found = found._replace(L=L, slack=slack, largest=max(found.largest, L_r or 0.0))
-    s = replace(s, smoothness=found, progress=progress)
+        L = min(max(fall * L, needed), max(L, needed)) if rules.finds_L else L
+        found = found._replace(L=L, largest=max(found.largest, L_r))
+    k, total = after.iterate.k, after.total
+    progress, ends = check_restart(s.progress, setup.inner, sums, k=k, total=total, patience=_PATIENCE)  # (f)
+    s = replace(after, smoothness=found, progress=progress)
     if not (ends and rules.restarts):
         return s
     return restart(update_K(s, setup.mixer, rules, waits=False), setup.inner, rules)  # (g)
@@ -278,14 +272,15 @@ class Findings(NamedTuple):
 
 
 def learn(
-    context: Context, inner: Inner, rules: Rules, found: Findings, sums: Sums, *, k: int | None, total: int, delay: int
+    found: Findings, sums: Sums, inner: Inner, rules: Rules, *, k: int | None, total: int, delay: int
 ) -> Findings:
     """Return what one completed sum changes.
 
     k: the iteration of this generation that it describes, None if it is of an older one. delay: iterations since.
     """
-    smoothness, L_r = found.smoothness, observed_curvature(context, sums, found.smoothness.L)
-    if L_r is not None:
+    smoothness, L_r = found.smoothness, 0.0
+    if rules.rounding * sums.magnitude < _NOISE * smoothness.L * sums.d_squared:
+        L_r = 2 * sums.bregman / sums.d_squared  # (c)
         smoothness = late_L(smoothness, rules, L_r, k=k, delay=delay)
     elif k is not None and not math.isfinite(sums.magnitude):
         # What overflowed needs a larger L, however much larger.
@@ -295,7 +290,7 @@ def learn(
     if smoothness.failed_at and k > smoothness.failed_at + delay + _CALM:
         # Whatever happens from now on has another cause.
         smoothness = smoothness._replace(failed_at=0)
-    smoothness = smoothness._replace(largest=max(smoothness.largest, L_r or 0.0))
+    smoothness = smoothness._replace(largest=max(smoothness.largest, L_r))
     progress, ends = check_restart(found.progress, inner, sums, k=k, total=total, patience=_LATE_PATIENCE, delay=delay)
     unstable_at, harmless = found.unstable_at, 0.0 if smoothness.failed_at else JUMP * abs(sums.lagrangian_before)
     if inner.follows_lagrangian and not sums.lagrangian - sums.lagrangian_before <= harmless:
@@ -308,19 +303,15 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
 
     Where L had been too small for a while, all agents roll back.
     """
-    network, inner, before = context.network, setup.inner, s.iterate
-    network.start_reduce(attempt.sums, "sum")
-    s = accept(s, attempt)
+    network, inner, before, s = context.network, setup.inner, s.iterate, attempt.after
     late, k = s.late, s.iterate.k
-    delay = math.ceil(network.costs.control_rounds("sum") / max(s.tuning.K, attempt.inner.T))
+    network.start_reduce(attempt.sums, "sum")
+    delay = math.ceil(network.costs.control_rounds("sum") / max(s.tuning.K, s.sliding.T))
     found, outstanding = Findings(s.smoothness, s.progress), (*late.outstanding, (late.generation, k))
     for row in network.completed("sum"):
-        (generation, j), *_ = outstanding
-        outstanding = outstanding[1:]
-        is_current = generation == late.generation
-        found = learn(
-            context, inner, rules, found, Sums(*row.tolist()), k=j if is_current else None, total=s.total, delay=delay
-        )
+        (generation, j), outstanding = outstanding[0], outstanding[1:]
+        j_now = j if generation == late.generation else None
+        found = learn(found, Sums(*row.tolist()), inner, rules, k=j_now, total=s.total, delay=delay)
     snapshots = late.snapshots or (before,)
     if not hasattr(snapshots[0], "k"):
         snapshots = _restored(snapshots)
@@ -363,11 +354,10 @@ def judge_without_sums(context: Context, setup: Setup, rules: Rules, s: State, a
     """Maxima only, which are flooded along with the exchanges: L for the agent that needs the largest, and restarts on
     a schedule."""
     network, each, L = context.network, Sums(*attempt.sums.T), s.smoothness.L
-    tolerance = _ROUNDING * float(np.finfo(context.problem.dtype).eps) * each.magnitude
-    is_visible = tolerance < _NOISE * L * each.d_squared
+    is_visible = rules.rounding * each.magnitude < _NOISE * L * each.d_squared
     own = np.where(is_visible, 2 * each.bregman / np.where(is_visible, each.d_squared, 1.0), 0.0)
     network.start_reduce(own[:, None], "max")
-    s, largest = accept(s, attempt), s.smoothness.largest
+    s, largest = attempt.after, s.smoothness.largest
     for row in network.completed("max"):
         L_r = float(row[0])
         largest = max(largest, L_r)

@@ -13,7 +13,7 @@ from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Context, without_conjugate
-from gradslide.methods.gossip.inner import Inner, Mixer, Slide, ridge, squares
+from gradslide.methods.gossip.inner import Inner, Mixer, Slide, squares
 from gradslide.methods.gossip.state import Gradient
 from gradslide.methods.pds import InnerLoop, fastest_inner_loop
 
@@ -99,7 +99,9 @@ def _probe(context: Context, inner: Inner, y: Array) -> Array:
     near = x - like(share[:, None].astype(dtype), x) * y
     near = near if inner.follows_lagrangian else domain.project(near)
     change = context.oracle.gradient(near) - y
-    change = change + ridge(context, inner, domain.grad_nu, near) - ridge(context, inner, domain.grad_nu, x)
+    if inner.has_ridge and context.problem.mu > 0:
+        mu = context.problem.mu
+        change = change + mu * domain.grad_nu(near) - mu * domain.grad_nu(x)
     # In the norm dual to nu's.
     changes = doubles(xp.max(abs(change), axis=1)) ** 2 if domain.norm == 1 else dot(change, change)
     whole = np.divide(size, length) ** 2

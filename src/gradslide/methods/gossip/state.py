@@ -1,11 +1,11 @@
 """The state of `AutoPDS`: a few records, each one concept, and what passes between the parts of an outer iteration."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gradslide._support.types import Array
-from gradslide.methods.base import Copied, average
+from gradslide.methods.base import Copied
 from gradslide.network.coupling import Dual
 
 
@@ -291,38 +291,15 @@ class Sums(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """An outer iteration that is not accepted yet; `sums` has one row per agent, with the fields of `Sums`."""
+    """An outer iteration that is not accepted yet.
 
-    weights: Weights
-    gradient: Gradient
-    inner: InnerOutput
-    value_bar: Array
+    Attributes
+    ----------
+    after
+        The state once it is accepted.
+    sums
+        One row per agent here, with the fields of `Sums`.
+    """
+
+    after: State
     sums: Array
-
-
-def accept(s: State, attempt: Attempt) -> State:
-    """Return the state after an attempt."""
-    (b, S, _), inner, prev, mean = attempt.weights, attempt.inner, s.iterate, s.iterate.averages
-    y, conjugate, share = attempt.gradient.y, attempt.gradient.conjugate, b / S
-    averages = Averages(
-        average(mean.y_bar, y, share),
-        conjugate if prev.k == 0 else average(mean.conjugate_bar, conjugate, share),
-        Dual(
-            average(mean.dual_bar.s, inner.dual_mean.s, share),
-            average(mean.dual_bar.w, inner.dual_mean.w, share),
-        ),
-    )
-    iterate = Iterate(
-        k=prev.k + 1,
-        P=prev.P,
-        S=S,
-        x=inner.x,
-        x_bar=inner.x_bar,
-        last=inner.last,
-        value_bar=attempt.value_bar,
-        Cx_bar=inner.Cx_bar,
-        dual=inner.dual,
-        averages=averages,
-    )
-    sliding = Sliding(inner.x_before, b, inner.T)
-    return replace(s, total=s.total + 1, iterate=iterate, gradient=attempt.gradient, sliding=sliding)
