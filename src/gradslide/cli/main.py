@@ -65,9 +65,9 @@ def run(
 ) -> None:
     """Solve what a spec file describes, over each of its networks.
 
-    Without SPEC: constrained logistic regression over 100 agents and three networks, on built-in data.
-    `gradslide run --quiet` prints nothing; `gradslide run --json | jq .` is for programs. The format of a spec
-    is shown by `gradslide info --spec`.
+    Without SPEC: constrained logistic regression over 100 agents and three networks, on built-in
+    data. `gradslide run --quiet` prints nothing; `gradslide run --json | jq .` is for programs. The
+    format of a spec is shown by `gradslide info --spec`.
     """
     from contextlib import nullcontext
     from dataclasses import replace
@@ -147,10 +147,11 @@ def compare(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods: problems x networks x conditions x methods, each with its default and its best step.
+    """Compare methods over problems, networks and conditions.
 
-    What is done is kept: an interrupted comparison goes on where it was. A method that fails is shown as failed. Exit
-    code 0: all runs were made; 2: interrupted, or some failed.
+    Each method runs with its default step and with the best of a grid. Finished runs are cached:
+    the same command continues an interrupted comparison. A method that fails is shown as failed.
+    Exit code 0: all runs were made; 2: interrupted, or some failed.
     """
     from dataclasses import replace
 
@@ -203,8 +204,8 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments, and some beyond them: its tables beside ours.
 
-    On ijcnn1, the paper's data, where it is found; on built-in data otherwise. What is done is kept: the same command
-    goes on from there. Writes Markdown, JSON, CSV, PNG and SVG.
+    On ijcnn1, the paper's data, where it is found; on built-in data otherwise. Finished runs are
+    cached: the same command goes on from there. Writes Markdown, JSON, CSV, PNG and SVG.
     """
     from gradslide.experiments.reproduce.catalogue import chosen, reports
     from gradslide.experiments.reproduce.report import write_report
@@ -258,10 +259,10 @@ def graph(
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Whether to draw it.")] = True,
     json_: Json = False,
 ) -> None:
-    """Describe a network (degrees, diameter, spectrum, spectral gaps of the mixing matrices) and draw it.
+    """Describe a network (degrees, diameter, spectrum, mixing) and draw it.
 
-    Examples: `gradslide graph ring -m 50`, `gradslide graph random -s max_degree=4 -s edges=150 --plot net.png`,
-    `gradslide graph grid -s rows=8 -s cols=12`.
+    Examples: `gradslide graph ring -m 50`, `gradslide graph random -s max_degree=4 -s edges=150
+    --plot net.png`, `gradslide graph grid -s rows=8 -s cols=12`.
     """
     from gradslide.experiments.build import describe_topology
     from gradslide.experiments.files import write_figure

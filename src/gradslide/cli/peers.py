@@ -28,7 +28,10 @@ def keys_new(
     name: Annotated[str, typer.Argument(help="Of the agent; its files are NAME.secret and NAME.public.")],
     folder: Annotated[Path, typer.Option("--folder", "-d", help="Where the files go.")] = Path(),
 ) -> None:
-    """Make a key pair: the secret one stays here, the public one is for the neighbours. Nothing is overwritten."""
+    """Make a key pair: the secret key stays here, the public key is for the neighbours.
+
+    Nothing is overwritten.
+    """
     _require_peers()
     from gradslide.network.peers.keys import make_key_pair
 
@@ -59,8 +62,8 @@ def agent(
 ) -> None:
     """Run one agent, here, with neighbours that run elsewhere.
 
-    Each agent keeps its data; what travels, encrypted, are the points of the method. Every agent ends with its own
-    answer, costs and log. Started again after a failure it goes on from its checkpoint.
+    Each agent keeps its data; only iterates of the method travel, encrypted. Every agent ends with
+    its own answer, costs and log. Restarted after a failure, it goes on from its checkpoint.
     """
     if init:
         _init(spec)
@@ -116,10 +119,10 @@ def local(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Try out a network of processes on this machine: each agent gets a key, a spec and its own rows.
+    """Try out a network of processes on this machine, one for each agent.
 
-    They find each other on loopback and solve what the spec describes; what they reached is then measured with all
-    of their answers in one place.
+    Each agent gets a key, a spec and its own rows. They connect over loopback and solve what the
+    spec describes; the results are then measured with all of their answers in one place.
     """
     if not peers:
         remedy = f"`gradslide run {spec}` simulates it in one process"

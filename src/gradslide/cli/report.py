@@ -20,7 +20,7 @@ LiveAt = Annotated[
     typer.Option(
         "--live-at",
         metavar="HOST:PORT",
-        help="Where --live serves its page; elsewhere than on loopback only who has its token sees it.",
+        help="Where --live serves its page; elsewhere than on loopback a page needs the token in its address.",
         show_default=False,
     ),
 ]
@@ -40,8 +40,8 @@ def report(
 ) -> None:
     """Make one page of a run, a comparison or a reproduction, to look at and to pass on.
 
-    Everything is in it, data included; nothing is fetched when it is opened. Example: `gradslide report
-    gradslide-results/misfire --open`.
+    Everything is in it, data included; nothing is fetched when it is opened. Example: `gradslide
+    report gradslide-results/misfire --open`.
     """
     from gradslide._support import storage
     from gradslide.experiments.files import finite
@@ -58,13 +58,13 @@ def report(
 
 
 def live_address(live: bool, live_at: str | None) -> str | None:
-    """Where a page was asked for, if one was: any free port of loopback, unless something else was said."""
+    """The address of the live page, if one is wanted: by default any free port of loopback."""
     return "127.0.0.1:0" if live and live_at is None else live_at
 
 
 @contextmanager
 def live_page(address: str | None, name: str, title: str, kind: str = "run") -> "Iterator[LivePage | None]":
-    """What a run is to tell its records to, as long as the block lasts, if a page was asked for."""
+    """Serve a live page as long as the block lasts, if there is an address; the listener of the run."""
     if address is None:
         yield None
         return

@@ -21,10 +21,11 @@ from gradslide.theory.schedules import Row, Schedule, theorem_1, theorem_2
 
 @dataclass(frozen=True)
 class Promise:
-    """Bounds. local: with each agent at its own point, and on ||A x||; at_mean: on the objective error at the mean.
+    """Bounds. local: with each agent at its own point, and on ||A x||; at_mean: on the objective
+    error at the mean.
 
-    along: all three for each record, where they hold along the way and not only at the end; that at the mean is None
-    where the mean was not kept.
+    along: all three for each record, where they hold along the way and not only at the end; that at
+    the mean is None where the mean was not kept.
     """
 
     local: Bound
@@ -40,10 +41,11 @@ def promise(
     optimum: Reference,
     means: Mapping[int, Array] = MappingProxyType({}),
 ) -> Promise | None:
-    """Theorem 1's for the average after as many outer iterations; Theorem 2's, in expectation, for sampled gradients.
+    """Theorem 1's for the average after as many outer iterations; Theorem 2's, in expectation, for
+    sampled gradients.
 
-    None past the first stage, for other methods, outputs and ways of sampling, which they say nothing of, and for runs
-    that diverged. means: of the agents, after some outer iterations.
+    None past the first stage, for other methods, outputs and ways of sampling, which they say
+    nothing of, and for runs that diverged. means: of the agents, after some outer iterations.
     """
     if not isinstance(method, PDS | SPDS) or solution.status is Status.DIVERGED or solution.output != "average":
         return None
@@ -87,7 +89,9 @@ def theory_R(problem: Problem, graph: Graph, optimum: Reference, coupling: str) 
 
 
 def distance(problem: Problem, optimum: Reference) -> float:
-    """|x_0 - x*|, stacked over the agents, in the Euclidean norm; where x_0 is optimal, any will do."""
+    """|x_0 - x*|, stacked over the agents, in the Euclidean norm; where x_0 is optimal, any will
+    do.
+    """
     return math.sqrt(2 * optimum.V(problem, problem.start())) or 1.0
 
 
@@ -104,7 +108,9 @@ def _schedule(solution: Solution) -> Schedule:
 
 
 def _sigma(problem: Problem, sampling: Sampling | None, optimum: Reference) -> float:
-    """The sigma of noise that was added; else what samples show at x_0 or at x*, whichever is larger."""
+    """The sigma of noise that was added; else what samples show at x_0 or at x*, whichever is
+    larger.
+    """
     if isinstance(sampling, Noise):
         return sampling.sigma
     return max(estimate_sigma(problem, x, oracle=sampling) for x in (None, optimum.x))

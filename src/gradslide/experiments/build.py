@@ -36,7 +36,9 @@ _SIZED_BY_SHAPE = ("grid", "torus", "hypercube")
 
 
 def build_problem(spec: Spec, data_dir: Path | None, agents: Sequence[int] | None = None) -> Problem:
-    """The loss on the data, split over its agents, and the domain; agents: those that live here, all by default."""
+    """The loss on the data, split over its agents, and the domain; agents: those that live here,
+    all by default.
+    """
     return problem_from(Section("data", spec.data), Section("problem", spec.problem), spec.folder, data_dir, agents)
 
 
@@ -57,7 +59,9 @@ def problem_from(
 
 
 def problem_on(table: Section, features: Array, targets: Mapping[str, Array], splits: Sequence[Array]) -> Problem:
-    """What [problem] says, on these rows. targets: labels or numbers, under the name that the loss has for them."""
+    """What [problem] says, on these rows. targets: labels or numbers, under the name that the loss
+    has for them.
+    """
     mu = table.take("mu", float, 0.0)
     penalty = table.optional("penalty", dict)
     domain_arguments: dict[str, Any] = {}
@@ -69,7 +73,9 @@ def problem_on(table: Section, features: Array, targets: Mapping[str, Array], sp
 
 
 def build_graph(section: Section, m: int, folder: Path, data_dir: Path | None = None) -> Graph:
-    """A generator by name, or an edge list file beside the spec or in the data directory; m comes from the data."""
+    """A generator by name, or an edge list file beside the spec or in the data directory; m comes
+    from the data.
+    """
     file = section.optional("file", str)
     if file is not None:
         section.finish()
@@ -92,11 +98,13 @@ def found_file(file: str, folder: Path, data_dir: Path | None) -> Path | None:
 
 
 def conditions_over(graph: Graph, tables: list[Any], **given: Any) -> Network:
-    """The network under these conditions. given: what those take that have such a parameter, a seed for example."""
+    """The network under these conditions. given: what those take that have such a parameter, a seed
+    for example.
+    """
     network: Network = Local(graph)
     order = {kind: place for place, kind in enumerate(CONDITIONS)}
     sections = [Section("condition", table) for table in tables]
-    # A kind that there is none of is refused by `construct`.
+    # `construct` refuses unknown kinds.
     for section in sorted(sections, key=lambda section: -order.get(str(section.peek("kind")), 0)):
         takes = parameters_of(section.peek("kind"), CONDITIONS)
         arguments = {name: value for name, value in given.items() if name in takes and section.peek(name) is None}
@@ -108,7 +116,9 @@ def conditions_over(graph: Graph, tables: list[Any], **given: Any) -> Network:
 
 
 def describe_topology(topology: str, m: int, options: list[str]) -> Graph:
-    """A network from the words of a command line: a topology with name=value options, or an edge list file."""
+    """A network from the words of a command line: a topology with name=value options, or an edge
+    list file.
+    """
     is_file = topology not in TOPOLOGIES and ("." in topology or Path(topology).exists())
     if is_file:
         require(not options, "an edge list file takes no --set", ", ".join(options), "leave it out")
@@ -130,7 +140,9 @@ def _generated(section: Section, m: int) -> Graph:
 
 @dataclass(frozen=True)
 class Theory:
-    """What a theorem asks for, from a reference optimum: R of Theorem 1 for a coupling, and |x_0 - x*|."""
+    """What a theorem asks for, from a reference optimum: R of Theorem 1 for a coupling, and |x_0 -
+    x*|.
+    """
 
     R: Callable[[str], float]
     distance: Callable[[], float]
@@ -183,8 +195,8 @@ def build_stop(spec: Spec, optimum: Callable[[], float]) -> Stop | None:
 
 
 def stop_from(stop: dict[str, Any] | None, method: dict[str, Any], optimum: Callable[[], float]) -> Stop | None:
-    """Targets are numbers, or {relative = 1e-3}; a relative objective is relative to the reference optimum
-    unless `to` is given. None for a method that knows when to end."""
+    """Targets are numbers, or {relative = 1e-3}; a relative objective is relative to the reference
+    optimum unless `to` is given. None for a method that knows when to end."""
     if stop is None:
         kind = METHODS.get(method.get("name", ""))
         if kind is not None and (kind.fixes_iterations or kind.stops_itself):

@@ -1,4 +1,6 @@
-"""What is recorded of single agents: distances from the mean along the run, and costs. Observed, never counted."""
+"""What is recorded of single agents: distances from the mean along the run, and costs. Observed,
+never counted.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,17 +15,15 @@ from gradslide.results.costs import Costs, work
 from gradslide.results.history import Record
 
 _MOST = 60
-
-
 _COUNTS = ("rounds", "control_rounds")
 
 
 class Frames:
-    """|x_i - mean| of all agents after `iterations`: the first, at most twice _MOST evenly spaced, the last. None
-    are kept of networks that cannot be drawn."""
+    """|x_i - mean| of all agents after some outer iterations: the first, the last, and at most
+    twice _MOST between them, evenly spaced. Networks that are too large to be drawn have none."""
 
     def __init__(self, network: Network, *, keep_means: bool = False) -> None:
-        """keep_means: for whoever wants to work something out at them."""
+        """keep_means: keep the means too, for bounds that depend on them."""
         self._network, self._keeps_means = network.session.uncounted(), keep_means
         self._every = 1
         self.iterations: list[int] = []
@@ -35,13 +35,15 @@ class Frames:
         return self._network.m <= DRAWABLE
 
     def record(self, iteration: int, x: Array) -> None:
-        """All processes must call it, each with the rows of the agents that live there."""
+        """Record distances if it is time to. All processes must call it, each with the rows of its
+        own agents.
+        """
         if self.is_enabled and self._is_due(iteration):
             self._keep(iteration, x)
             self._thin()
 
     def record_last(self, iteration: int, x: Array) -> None:
-        """At the answer, which takes the place of what was seen in the same outer iteration."""
+        """Record the distances of the answer, which replace those of the same outer iteration."""
         if not self.is_enabled:
             return
         if self.iterations and self.iterations[-1] == iteration:
@@ -49,7 +51,7 @@ class Frames:
         self._keep(iteration, x)
 
     def to_dict(self) -> dict[str, Any] | None:
-        """For JSON; None where there is nothing to be seen."""
+        """For JSON; None where nothing was recorded."""
         return {"iterations": [*self.iterations], "distances": [*self.distances]} if self.iterations else None
 
     def _keep(self, iteration: int, x: Array) -> None:
@@ -89,8 +91,11 @@ def drawn(name: str, graph: Graph, frames: dict[str, Any] | None, by_agent: dict
 
 
 def split_costs(costs: Costs | Record, graph: Graph) -> dict[str, list[int]]:
-    """Of a run in one place. All agents do the same at the same time: they differ in what they send, a vector over each
-    link in every round. Sums that ride along go over some links only, but are shared out like the rest."""
+    """The costs of each agent, from those of a run in one process.
+
+    All agents compute the same amount; they differ in what they send, a vector over each link in
+    every round. Piggybacked sums travel over some links only, but are split like the rest.
+    """
     links = np.cumsum(graph.degrees)
     # Rounded together, so that they add up to what was counted.
     sent = np.diff(np.rint(costs.floats_sent * (links / max(1, links[-1]))), prepend=0).astype(int).tolist()
@@ -99,5 +104,5 @@ def split_costs(costs: Costs | Record, graph: Graph) -> dict[str, list[int]]:
 
 
 def costs_by_agent(spent: Sequence[Costs]) -> dict[str, list[int]]:
-    """Of agents that counted for themselves."""
+    """The costs of agents in processes of their own, each of which counted its own."""
     return {name: [getattr(each, name) for each in spent] for name in (*work(spent), *_COUNTS, "floats_sent")}

@@ -20,7 +20,9 @@ _DENSE_FROM = 0.2
 
 @dataclass(frozen=True)
 class Rows:
-    """features and splits: of the agents that were asked for. labels: all there are; here: which of them are theirs."""
+    """features and splits: of the agents that were asked for. labels: all there are; here: which of
+    them are theirs.
+    """
 
     features: Array | Sparse
     splits: list[Array]
@@ -54,7 +56,9 @@ class _Wanted:
 
 
 def read_rows(table: Section, folder: Path, data_dir: Path | None, agents: Sequence[int] | None = None) -> Rows:
-    """agents: those whose features are wanted; all by default. Of the others nothing but labels is kept."""
+    """agents: those whose features are wanted; all by default. Of the others nothing but labels is
+    kept.
+    """
     wanted = _Wanted(table.optional("name", str), table.optional("file", str), _count(table))
     m, kind = table.take("agents", int), table.take("split", str, "contiguous")
     seed, alpha = table.take("seed", int, 0), table.take("alpha", float, 0.5)

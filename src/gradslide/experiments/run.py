@@ -28,7 +28,7 @@ from gradslide.theory.reference import Reference, reference
 
 
 class ProcessGroup(Protocol):
-    """The processes that share an experiment."""
+    """The processes that run an experiment together; one, or those of MPI."""
 
     @property
     def is_first(self) -> bool: ...
@@ -38,8 +38,8 @@ class ProcessGroup(Protocol):
 
     def network(self, graph: Graph) -> Network: ...
 
-    def told(self, numbers: Callable[[], Array]) -> Array:
-        """What the first process works out."""
+    def broadcast(self, numbers: Callable[[], Array]) -> Array:
+        """What the first process computes, for all of them."""
         ...
 
 
@@ -52,13 +52,16 @@ class SingleProcess:
     def network(self, graph: Graph) -> Network:
         return Local(graph)
 
-    def told(self, numbers: Callable[[], Array]) -> Array:
+    def broadcast(self, numbers: Callable[[], Array]) -> Array:
         return numbers()
 
 
 class Optimum:
-    """The reference optimum. whole: the problem with all data, and its optimum, where they are known: in the first
-    process."""
+    """The reference optimum.
+
+    objective: its value, in all processes. whole: the problem with all data and its optimum, in the
+    first process; None in the others.
+    """
 
     def __init__(self, group: ProcessGroup, build: Callable[[], Problem]) -> None:
         self._group = group
@@ -66,26 +69,26 @@ class Optimum:
         if group.is_first:
             problem = build()
             self.whole = problem, reference(problem)
-        self.objective = self.told(lambda problem, optimum: optimum.objective)
+        self.objective = self.number(lambda problem, optimum: optimum.objective)
 
-    def told(self, work_out: Callable[[Problem, Reference], float]) -> float:
-        """A number that follows from it, for all processes."""
+    def number(self, compute: Callable[[Problem, Reference], float]) -> float:
+        """A number computed from it in the first process, for all processes."""
 
         def numbers() -> Array:
             assert self.whole is not None
-            return np.array([work_out(*self.whole)])
+            return np.array([compute(*self.whole)])
 
-        return float(self._group.told(numbers)[0])
+        return float(self._group.broadcast(numbers)[0])
 
 
 @dataclass(frozen=True)
 class NetworkRun:
     """One network's solution; errors and bounds are against the reference optimum.
 
-    stem: how the names of its files begin.
-    objective_error: at the mean of the agents; local_error: with each agent at its own point. bound: on the local error
-    and on ||A x||; bound_at_mean: on the objective error; bounds_along: all three for each record. frames: how far
-    the agents were from the mean, as `Frames` has it; by_agent: what each has spent.
+    stem: how the names of its files begin. objective_error: at the mean of the agents; local_error:
+    with each agent at its own point. bound: on the local error and on ||A x||; bound_at_mean: on
+    the objective error; bounds_along: all three for each record. frames: how far the agents were
+    from the mean, as `Frames` has it; by_agent: what each has spent.
     """
 
     name: str
@@ -146,13 +149,13 @@ class Results:
 
 
 class Listener:
-    """Looks on while a spec is run. This one takes no notice."""
+    """Is notified while a spec runs. This one ignores everything."""
 
     def started(self, name: str, graph: Graph, problem: str, optimum: float | None) -> None:
         """A network's run begins. problem: in words; optimum: if it is known."""
 
     def recorded(self, record: Record, frames: Frames | None) -> None:
-        """What was recorded last, and what the agents were seen to do so far."""
+        """The last record, and the distances of the agents from their mean so far."""
 
     def ended(self, run: NetworkRun) -> None:
         """A network's run has ended."""
@@ -168,9 +171,32 @@ def run_spec(
     group: ProcessGroup | None = None,
     listener: Listener | None = None,
 ) -> Results:
-    """Everything a spec asks for but the files. group: the processes that share it, one by default; the first one gets
-    the answers of all agents. A spec that speaks of the optimum has all data there as well. listener: told of every
-    network and record, in this process."""
+    """Run everything that a spec asks for, and write nothing.
+
+    Parameters
+    ----------
+    spec : Spec
+        As `read_spec` gives it.
+    data_dir : Path, optional
+        Where data files are looked for.
+    progress : bool
+        Show a progress line for each network.
+    resume : bool
+        Continue from checkpoints, where the spec asks for them.
+    say : callable
+        Receives messages for the user.
+    group : ProcessGroup, optional
+        The processes that share the agents; this one alone by default. The first process gets the
+        answers of all agents; where the spec refers to the optimum, it also reads all data.
+    listener : Listener, optional
+        Is notified of every network and record, in this process.
+
+    Returns
+    -------
+    Results
+        One `NetworkRun` for each network, with errors and bounds where the spec refers to the
+        optimum.
+    """
     is_watched, listener = listener is not None, listener or Listener()
     group = SingleProcess() if group is None else group
     graphs = checked(spec)
@@ -224,8 +250,8 @@ def _followed(frames: Frames, listener: Listener) -> Callback:
 
 
 def checked(spec: Spec, processes: int = 1) -> dict[str, Graph]:
-    """The networks by name; with stand-ins for the optimum and without the data, so that a mistake shows before
-    anything long starts."""
+    """The networks by name; with stand-ins for the optimum and without the data, so that a mistake
+    shows before anything long starts."""
     m = build.agents_of(spec)
     graphs = {name: build.build_graph(section, m, spec.folder) for name, section in spec.networks_by_name().items()}
     build.build_stop(spec, lambda: 1.0)
@@ -239,10 +265,10 @@ def checked(spec: Spec, processes: int = 1) -> dict[str, Graph]:
 def _theory(graph: Graph, known: Optimum | None) -> build.Theory:
     """What the theorems ask of a spec that leaves it to theory."""
     return build.Theory(
-        R=lambda coupling: _needed(known).told(
+        R=lambda coupling: _needed(known).number(
             lambda problem, optimum: bounds.theory_R(problem, graph, optimum, coupling)
         ),
-        distance=lambda: _needed(known).told(bounds.distance),
+        distance=lambda: _needed(known).number(bounds.distance),
     )
 
 

@@ -1,4 +1,4 @@
-"""A table of a spec file, read key by key, so that nothing in it goes unnoticed."""
+"""A table of a spec file, read key by key; unknown keys are errors."""
 
 import difflib
 import inspect
@@ -12,7 +12,7 @@ _MISSING = object()
 
 
 class Section:
-    """Keys and values of one table. `finish` complains about keys that nobody asked for."""
+    """Keys and values of one table. `finish` raises an error for keys that were not read."""
 
     def __init__(self, name: str, table: Any) -> None:
         if not isinstance(table, Mapping):
@@ -50,7 +50,7 @@ class Section:
         return self._table.pop(key, default)
 
     def rest(self) -> dict[str, Any]:
-        """All that nobody took yet."""
+        """The keys that were not read yet, with their values."""
         return self._table
 
     def section(self, key: str, default: Any = _MISSING) -> "Section":

@@ -17,8 +17,8 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """dir: where results go; plot: draw the curves; checkpoint: keep what is needed to go on after an interruption,
-    about every checkpoint_seconds."""
+    """dir: where results go; plot: draw the curves; checkpoint: keep what is needed to go on after
+    an interruption, about every checkpoint_seconds."""
 
     dir: Path
     plot: bool = True

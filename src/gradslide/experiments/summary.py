@@ -1,4 +1,6 @@
-"""What a spec's runs cost and reached, network by network: from what `Results.to_dict` gives, which a file keeps."""
+"""What a spec's runs cost and reached, network by network: from what `Results.to_dict` gives, which
+a file keeps.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +42,9 @@ def summary_table(results: Mapping[str, Any], ending: Column = STATUS) -> Table:
 
 
 def spread(results: Mapping[str, Any]) -> str:
-    """How much the costs differ between networks that were solved to the same accuracy, or by the same schedule."""
+    """How much the costs differ between networks that were solved to the same accuracy, or by the
+    same schedule.
+    """
     runs: Sequence[Run] = results["runs"]
     statuses = {run["status"] for run in runs}
     if len(runs) < 2 or statuses not in ({Status.CONVERGED.name}, {Status.COMPLETED.name}):
@@ -108,7 +112,7 @@ def _record(run: Run) -> dict[str, Cell]:
 
 
 def _is_empty(column: Column, records: Sequence[Mapping[str, Cell]]) -> bool:
-    """Whether nobody would miss it."""
+    """Whether the column can be left out: there is nothing in it."""
     cells = [record.get(column.name) for record in records]
     if column.name == "control_rounds":
         return not any(cells)

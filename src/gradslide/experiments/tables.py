@@ -1,4 +1,6 @@
-"""One model of tables: columns with a heading, a format and a note; renderers to text, Markdown, CSV and JSON."""
+"""One model of tables: columns with a heading, a format and a note; renderers to text, Markdown,
+CSV and JSON.
+"""
 
 import csv
 import io
@@ -91,7 +93,9 @@ class Table:
         notes: Sequence[str] = (),
         name: str = "",
     ) -> "Table":
-        """A table of records, whose keys are the names of columns; what a record does not have is empty."""
+        """A table of records, whose keys are the names of columns; what a record does not have is
+        empty.
+        """
         rows = [[record.get(column.name) for column in columns] for record in records]
         return cls(title, columns, rows, notes, name)
 
@@ -133,7 +137,9 @@ class Table:
         return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
     def rich(self, *, plain: bool = False) -> Any:
-        """A table of rich, for the terminal, without title and notes. plain: the rule is made of ASCII characters."""
+        """A table of rich, for the terminal, without title and notes. plain: the rule is made of
+        ASCII characters.
+        """
         from rich.box import SIMPLE_HEAD, Box
         from rich.table import Table as RichTable
         from rich.text import Text

@@ -9,7 +9,7 @@ from gradslide.graphs.graph import Graph
 from gradslide.report.run import run_document
 from gradslide.results.solution import load
 
-_ALONE = "an agent sees nobody's answers but its own, so how far the others are is not known here"
+_ALONE = "an agent sees its own answer only, so the distances between agents are not known here"
 _NOWHERE = "a saved solution does not hold its network"
 
 

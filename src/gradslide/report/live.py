@@ -58,7 +58,9 @@ class _Network:
 
 
 class LivePage(Listener):
-    """Told of a run in one thread, asked for its content in others. `version` grows with what it was told."""
+    """Told of a run in one thread, asked for its content in others. `version` grows with what it
+    was told.
+    """
 
     def __init__(self, name: str, title: str, *, kind: str = "run") -> None:
         self._name, self._title, self._kind = name, title, kind

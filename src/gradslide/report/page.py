@@ -1,4 +1,6 @@
-"""The report page: one HTML file with its data, style and scripts in it; nothing is fetched when it is opened."""
+"""The report page: one HTML file with its data, style and scripts in it; nothing is fetched when it
+is opened.
+"""
 
 import base64
 import hashlib
@@ -35,7 +37,9 @@ _SCRIPTS = (
 
 
 def page(content: Mapping[str, Any], *, live: bool = False) -> str:
-    """The page that shows `content` (plain JSON; no NaN); with `live` it then polls data.json beside it."""
+    """The page that shows `content` (plain JSON; no NaN); with `live` it then polls data.json
+    beside it.
+    """
     scripts = {"plotly": _plotly(), "script": "\n".join(map(_asset, _SCRIPTS))}
     return Template(_asset("page.html")).substitute(
         scripts,

@@ -97,8 +97,8 @@ def y_axis(key: str, label: str, *, log: bool, bound: str | None = None, bound_l
 
 
 def network(drawn: Mapping[str, Any], *, why_still: str) -> dict[str, Any]:
-    """A network as `gradslide.experiments.per_agent.drawn` has it, with a place in the plane for each agent. why_still:
-    said where nothing was seen along the way."""
+    """A network as `gradslide.experiments.per_agent.drawn` has it, with a place in the plane for
+    each agent. why_still: said where nothing was seen along the way."""
     facts = in_words(drawn["facts"])
     shown = {"name": drawn["network"], "facts": facts, "frames": drawn["frames"]}
     if drawn["edges"] is None:

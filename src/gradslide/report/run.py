@@ -1,4 +1,6 @@
-"""The document of a run over one or more networks: from what its files hold, or from as much of it as there is yet."""
+"""The document of a run over one or more networks: from what its files hold, or from as much of it
+as there is yet.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -43,7 +43,9 @@ def parsed_address(text: str) -> tuple[str, int]:
 
 
 class Server:
-    """url: what to open. Elsewhere than on loopback it carries a token, without which nothing is told."""
+    """url: what to open. Elsewhere than on loopback it carries a token, without which nothing is
+    told.
+    """
 
     def __init__(self, live: LivePage, address: str) -> None:
         host, port = parsed_address(address)
@@ -107,7 +109,7 @@ class _Listener(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A browser that goes away in the middle of an answer is no news to who runs something.
+        # A browser that closes the connection is of no concern to the user who runs something.
         _log.debug("a request of %s failed", client_address, exc_info=True)
 
 
@@ -141,8 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
         server.told = version
 
     def _is_welcome(self, token: str) -> bool:
-        """On loopback who asks for this machine by its own name (a page from elsewhere cannot); else who has the
-        token."""
+        """Whether to answer: on loopback, requests that name this machine (a page from elsewhere
+        cannot send one); else requests with the token."""
         owner = self.server.owner
         if not owner.is_local:
             return hmac.compare_digest(token.encode(), owner.token.encode())

@@ -1,4 +1,6 @@
-"""Ridge, lasso, elastic net and logistic regression: scikit-learn's interface, one linear model for all sites."""
+"""Ridge, lasso, elastic net and logistic regression: scikit-learn's interface, one linear model for
+all sites.
+"""
 
 import math
 import warnings
@@ -166,7 +168,8 @@ class DecentralizedRidge(_LeastSquaresModel):
         The run in the scaled variables, with costs, history and certificate. Its objective is the
         one above.
     setup_costs_ : gs.Costs
-        What agreeing on means and scales of the columns cost; `solution_.costs` does not include it.
+        What agreeing on means and scales of the columns cost; `solution_.costs` does not include
+        it.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray
@@ -277,7 +280,8 @@ class DecentralizedLasso(_LeastSquaresModel):
         The run in the scaled variables, with costs, history and certificate. Its objective is the
         one above.
     setup_costs_ : gs.Costs
-        What agreeing on means and scales of the columns cost; `solution_.costs` does not include it.
+        What agreeing on means and scales of the columns cost; `solution_.costs` does not include
+        it.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray
@@ -395,7 +399,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, DecentralizedLinearModel)
         The run in the scaled variables, with costs, history and certificate. Its objective is the
         one above.
     setup_costs_ : gs.Costs
-        What agreeing on means and scales of the columns cost; `solution_.costs` does not include it.
+        What agreeing on means and scales of the columns cost; `solution_.costs` does not include
+        it.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray

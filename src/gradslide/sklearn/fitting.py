@@ -19,11 +19,12 @@ from gradslide.sklearn.sites import Sites
 
 @dataclass(frozen=True)
 class LinearObjective:
-    """min over W (outputs, d) and b of sum over rows of weight phi(W x + b, target) + l1 |W|_1 + l2/2 |W|^2.
+    """min over W (outputs, d) and b of sum over rows of weight phi(W x + b, target) + l1 |W|_1 +
+    l2/2 |W|^2.
 
-    classes: whose numbers the targets are; None: least squares. curvature: about phi's second derivative.
-    free_intercept: whether b is a variable; else it is 0, or known from means. size: about how large gradients are
-    where the curvature of every variable is 1.
+    classes: whose numbers the targets are; None: least squares. curvature: about phi's second
+    derivative. free_intercept: whether b is a variable; else it is 0, or known from means. size:
+    about how large gradients are where the curvature of every variable is 1.
     """
 
     classes: int | None
@@ -40,7 +41,9 @@ class LinearObjective:
 
 @dataclass(frozen=True)
 class LinearFit:
-    """coef: (outputs, d). intercept: (outputs,), for targets whose mean is 0 where it is not a variable."""
+    """coef: (outputs, d). intercept: (outputs,), for targets whose mean is 0 where it is not a
+    variable.
+    """
 
     coef: Array
     intercept: Array

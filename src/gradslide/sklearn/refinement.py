@@ -1,9 +1,10 @@
 """Refinement: several runs as one, each of which counts values from where the last one ended.
 
-The value of a loss is rounded to about 1e-16 of itself, so that differences of values say nothing about points closer
-than about 1e-8 to the optimum. Further runs therefore minimize the change from the last answer, with the Bregman
-divergence of each row's loss, phi(s + t) - phi(s) - phi'(s) t, where s is the score of the last answer. Nothing
-cancels there: every row contributes a nonnegative number, accurate to all its digits.
+The value of a loss is rounded to about 1e-16 of itself, so that differences of values say nothing
+about points closer than about 1e-8 to the optimum. Further runs therefore minimize the change from
+the last answer, with the Bregman divergence of each row's loss, phi(s + t) - phi(s) - phi'(s) t,
+where s is the score of the last answer. Nothing cancels there: every row contributes a nonnegative
+number, accurate to all its digits.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +61,9 @@ class SiteRows:
         return Softmax(self.features, self.targets, classes, **given)
 
     def bregman(self, classes: int | None, scores: Array) -> LinearModel:
-        """The Bregman divergence from the scores, (n, 1) or (n, classes), as a loss of what is added to them."""
+        """The Bregman divergence from the scores, (n, 1) or (n, classes), as a loss of what is
+        added to them.
+        """
         if classes is None:
             return _BregmanSquares(self, scores)
         return _BregmanLogistic(self, scores) if classes == 2 else _BregmanSoftmax(self, scores)
@@ -95,8 +98,9 @@ class _BregmanSquares(_Bregman):
 
 
 class _BregmanLogistic(_Bregman):
-    """log(p + q e^t) less its tangent q t, with q the probability of the second class at the scores, p that of the
-    first: with t' = t - q t and -q t, whose mean is 0, it is log(1 + q h(t') + p h(-q t)), h(t) = e^t - 1 - t."""
+    """log(p + q e^t) less its tangent q t, with q the probability of the second class at the
+    scores, p that of the first: with t' = t - q t and -q t, whose mean is 0, it is log(1 + q h(t')
+    + p h(-q t)), h(t) = e^t - 1 - t."""
 
     bound = 0.25
 
@@ -131,8 +135,8 @@ def _exp_remainder(t: Array) -> Array:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """When to stop. tol: the norm of the gradient of the sum, in the scaled variables, relative to its usual size.
-    max_iter: the most outer iterations."""
+    """When to stop. tol: the norm of the gradient of the sum, in the scaled variables, relative to
+    its usual size. max_iter: the most outer iterations."""
 
     tol: float
     max_iter: int
@@ -143,8 +147,8 @@ def solve_refined(
 ) -> Solution:
     """Solve until the KKT residuals are below tol * size.
 
-    shifted: from a point, (d,), and the gradients there, (m, d), to the same problem, up to a constant, in the change
-    from that point.
+    shifted: from a point, (d,), and the gradients there, (m, d), to the same problem, up to a
+    constant, in the change from that point.
     """
 
     def run(problem: Problem, tol: float, iterations: int, start: Solution | None = None) -> Solution:
@@ -190,7 +194,9 @@ def _shifted_back(anchor: Array, more: Solution) -> Solution:
 
 
 def _added(anchor: Array, x: Array) -> Array:
-    """anchor + x, where entries that are 0 up to rounding are exactly 0: the l1 penalty put them there."""
+    """anchor + x, where entries that are 0 up to rounding are exactly 0: the l1 penalty put them
+    there.
+    """
     added = anchor + x
     return np.where(np.abs(added) <= _ROUNDING * np.abs(anchor), 0.0, added)
 
@@ -226,6 +232,8 @@ def _total(first: Costs, second: Costs) -> Costs:
 
 
 def _after(last: Record, record: Record) -> Record:
-    """A record of the second run plus the costs of the first; its objectives belong to the shifted problem."""
+    """A record of the second run plus the costs of the first; its objectives belong to the shifted
+    problem.
+    """
     spent = {name: getattr(last, name) + getattr(record, name) for name in _SPENT}
     return replace(record, **spent, objective=None, local_objective=None, lower=None, gap=None)

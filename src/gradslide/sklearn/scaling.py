@@ -1,4 +1,6 @@
-"""Scaled variables: the sites agree on statistics of the columns and scale these; losses and penalties to match."""
+"""Scaled variables: the sites agree on statistics of the columns and scale these; losses and
+penalties to match.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,8 +19,8 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class AgreedSums:
-    """Sums over the rows of all sites: each site sums its own rows, and the network sums the results in control rounds,
-    which `costs` counts."""
+    """Sums over the rows of all sites: each site sums its own rows, and the network sums the
+    results in control rounds, which `costs` counts."""
 
     def __init__(self, network: Network, rows: Sequence[Array]) -> None:
         self.costs = Costs()
@@ -36,8 +38,8 @@ class AgreedSums:
 class ColumnStatistics:
     """Weighted statistics of the columns and of the targets, known to all sites.
 
-    weight: the sum of the rows' weights. mean, target_mean: weighted; 0 where nothing is centred. squares,
-    target_squares: weighted sums of squares around them.
+    weight: the sum of the rows' weights. mean, target_mean: weighted; 0 where nothing is centred.
+    squares, target_squares: weighted sums of squares around them.
     """
 
     weight: float
@@ -71,8 +73,9 @@ def _squares(X: Any, weight: Array, mean: Array) -> Array:
 
 @dataclass(frozen=True)
 class ScaledFeatures:
-    """Rows with columns centred and divided by `scale`. Sparse rows stay uncentred: `Recentring` adds -shift u times
-    their last column, which holds `ones`. has_ones: whether there is such a column."""
+    """Rows with columns centred and divided by `scale`. Sparse rows stay uncentred: `Recentring`
+    adds -shift u times their last column, which holds `ones`. has_ones: whether there is such a
+    column."""
 
     rows: Any
     has_ones: bool
@@ -96,11 +99,12 @@ class ScaledFeatures:
 
 @dataclass(frozen=True)
 class Recentring:
-    """The linear map T from the scaled variables u, (m, d), to the coefficients of the columns of the rows.
+    """The linear map T from the scaled variables u, (m, d), to the coefficients of the columns of
+    the rows.
 
-    It centres sparse rows without making them dense: shift times u is subtracted from the coefficient of the last
-    column, which is constant. outputs: the number of copies of the columns. shift: None for T = 1. is_free: whether u
-    has an entry of its own for the last column.
+    It centres sparse rows without making them dense: shift times u is subtracted from the
+    coefficient of the last column, which is constant. outputs: the number of copies of the columns.
+    shift: None for T = 1. is_free: whether u has an entry of its own for the last column.
     """
 
     outputs: int
@@ -177,7 +181,9 @@ class RidgedLoss(Loss):
 
 @dataclass(frozen=True, eq=False)
 class AnchoredL1(L1):
-    """r(u) = sum_j weight_j (|anchor_j + u_j| - |anchor_j|): the l1 penalty, counted from an anchor, (d,)."""
+    """r(u) = sum_j weight_j (|anchor_j + u_j| - |anchor_j|): the l1 penalty, counted from an
+    anchor, (d,).
+    """
 
     anchor: Array
 

@@ -16,7 +16,9 @@ _FEW = 4
 
 @dataclass(frozen=True)
 class Sites:
-    """labels: of the sites, in the order of the agents. rows: the row numbers of each; none where it only passes on."""
+    """labels: of the sites, in the order of the agents. rows: the row numbers of each; none where
+    it only passes on.
+    """
 
     labels: Array
     rows: list[Array]
@@ -24,16 +26,19 @@ class Sites:
 
 
 def default_graph(m: int) -> Graph:
-    """Complete up to 4 sites; beyond, random with at most 4 neighbours each, always the same for one m."""
+    """Complete up to 4 sites; beyond, random with at most 4 neighbours each, always the same for
+    one m.
+    """
     return Graph.complete(m) if m <= _FEW else Graph.random(m, max_degree=_FEW, seed=0)
 
 
 def sites_of(n: int, sites: Any, n_sites: Any, graph: Any) -> Sites:
     """The sites of n rows.
 
-    sites: the label of each row's owner; None: blocks of rows in their order, as many as the graph has agents, or as
-    `n_sites` says, or as there are rows. graph: a Graph, a network, or None. Its agents are the labels in the order of
-    np.unique; where there are fewer labels than agents they must be the agents' numbers.
+    sites: the label of each row's owner; None: blocks of rows in their order, as many as the graph
+    has agents, or as `n_sites` says, or as there are rows. graph: a Graph, a network, or None. Its
+    agents are the labels in the order of np.unique; where there are fewer labels than agents they
+    must be the agents' numbers.
     """
     require_number("n_sites", n_sites, "for example n_sites=4", least=1, whole=True)
     network = None if graph is None else _network(graph)

@@ -197,7 +197,7 @@ def test_a_file_may_be_called_like_a_module_that_there_is(folder):
     [
         ("mine.py", BUILDER, "builder must name a file or module, and a function in it; got 'mine.py'"),
         ("other.py:build", BUILDER, "the builder's file must be there; got .*other.py, which is not"),
-        ("no_such_module:build", BUILDER, "got no_such_module, which is not to be found"),
+        ("no_such_module:build", BUILDER, "got no_such_module, which was not found"),
         ("../mine:build", BUILDER, "or in a .py file; got '../mine'"),
         ("mine.py:bild", BUILDER, "the function in builder, of mine.py, must be .* got 'bild'; did you mean 'build'"),
         ("mine.py:gs", BUILDER, "mine.py:gs must be a function; got module"),

@@ -309,7 +309,7 @@ def test_the_overview_names_ours_and_whoever_took_the_least_in_every_block():
     assert headings(table) == ["problem", "network", "condition", "pds", "least gradients", "least rounds"]
     assert [row[2:] for row in table.cells] == [
         ["fair", "(5, 90)", "pds (5, 90)", "nids (8, 12)"],
-        ["lossy", "-", "nobody got there", "nobody got there"],
+        ["lossy", "-", "not reached", "not reached"],
     ]
     assert "(gradients, rounds) to 0.1" in report(found)
 

@@ -1,1 +1,3 @@
-"""One agent in a process of its own, from a TOML file to its results; and a whole network of them on one machine."""
+"""One agent in a process of its own, from a TOML file to its results; in `local`, a network of them
+on one machine.
+"""

@@ -1,4 +1,4 @@
-"""From the file of an agent to all that its run needs: keys, neighbours, problem, method, stop."""
+"""From the spec of an agent to the objects of its run: keys, neighbours, problem, method, stop."""
 
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -29,7 +29,8 @@ class Agent:
 
 
 def build_agent(spec: AgentSpec) -> Agent:
-    """All that can be wrong on this machine is found here, before anybody else hears of it. The data come last."""
+    """Build everything that the run needs. All mistakes on this machine are found before a
+    neighbour is contacted; the data are read last."""
     own = read_secret(spec.secret_key)
     neighbours = [_neighbour(spec, each) for each in spec.neighbours]
     require_neighbours(own, spec.listen, neighbours)
@@ -40,16 +41,16 @@ def build_agent(spec: AgentSpec) -> Agent:
 
 
 def build_rules(method: dict[str, Any], stop: dict[str, Any] | None) -> tuple[Method, Stop | None]:
-    """Method and stop as in other specs, but for what only who sees all agents could know."""
-    theory = build.Theory(R=lambda coupling: _nobody_knows("R"), distance=lambda: _nobody_knows("distance"))
+    """Method and stop as in other specs, without what requires the data of all agents."""
+    theory = build.Theory(R=lambda coupling: _unknown_to_agents("R"), distance=lambda: _unknown_to_agents("distance"))
     made = build.method_from(Section("method", method), theory)
     for name in ("objective", "residual"):
         rule = f"[stop] of agents in processes of their own takes no {name}: no agent sees all of the others"
         require(name not in (stop or {}), rule, f"one in {stop}", "use gap or kkt, which the agents agree on")
-    return made, build.stop_from(stop, method, lambda: _nobody_knows("objective"))
+    return made, build.stop_from(stop, method, lambda: _unknown_to_agents("objective"))
 
 
-def _nobody_knows(name: str) -> NoReturn:
+def _unknown_to_agents(name: str) -> NoReturn:
     raise InputError(
         f'{name} of agents in processes of their own must be a number: no agent sees what "theory" takes',
         '"theory"',

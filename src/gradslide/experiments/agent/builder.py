@@ -1,4 +1,6 @@
-"""The user's own function that builds the loss and the domain of one agent, from a file or an installed package."""
+"""The user's own function that builds the loss and the domain of one agent, from a file or an
+installed package.
+"""
 
 import importlib
 import importlib.util
@@ -30,7 +32,9 @@ class BuilderFailed(Exception):
 
 
 def built(name: str, folder: Path) -> tuple[Loss, Domain | None]:
-    """What the builder of that name makes. folder: where files are looked for, and given to who asks for it."""
+    """Call the builder of that name. folder: where its file is, passed on if the builder has a
+    parameter `folder`.
+    """
     source, separator, wanted = name.rpartition(":")
     rule = "builder must name a file or module, and a function in it"
     require(bool(separator and source and wanted), rule, repr(name), _REMEDY)
@@ -48,7 +52,7 @@ def built(name: str, folder: Path) -> tuple[Loss, Domain | None]:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Modules beside the builder can be imported, but only while it is at work."""
+    """Modules beside the builder can be imported while it runs, and only then."""
     place = str(folder.resolve())
     sys.path.insert(0, place)
     try:
@@ -89,7 +93,7 @@ def _from_package(name: str, source: str) -> ModuleType:
         return importlib.import_module(source)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{source}.".startswith(f"{error.name}."):
-            raise InputError(rule, f"{source}, which is not to be found", _REMEDY) from None
+            raise InputError(rule, f"{source}, which was not found", _REMEDY) from None
         raise BuilderFailed(name, error) from error
 
 

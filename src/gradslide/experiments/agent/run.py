@@ -28,7 +28,9 @@ _log = logging.getLogger("gradslide.agent")
 
 @dataclass(frozen=True)
 class AgentRun:
-    """What one agent has in the end. number: its own among the m agents; has_targets: whether it was to reach any."""
+    """What one agent has in the end. number: its own among the m agents; has_targets: whether it
+    was to reach any.
+    """
 
     spec: AgentSpec
     number: int
@@ -63,8 +65,8 @@ def checkpoint_of(spec: AgentSpec) -> Path | None:
 def run_agent(
     spec: AgentSpec, *, progress: bool = False, resume: bool = True, listener: Listener | None = None
 ) -> AgentRun:
-    """Everything but the files of the results. resume: go on from the checkpoint, if there is one. listener: told of
-    every record."""
+    """Everything but the files of the results. resume: go on from the checkpoint, if there is one.
+    listener: told of every record."""
     listener = Listener() if listener is None else listener
     storage.require_writable(spec.output.dir)
     checkpoint = checkpoint_of(spec)

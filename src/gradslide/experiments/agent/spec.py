@@ -1,4 +1,6 @@
-"""One agent as a TOML file: who it is, its neighbours, its problem, the method, the stop. Version 1 of the format."""
+"""One agent as a TOML file: who it is, its neighbours, its problem, the method, the stop. Version 1
+of the format.
+"""
 
 from dataclasses import dataclass, field
 from importlib import resources
@@ -12,7 +14,9 @@ from gradslide.experiments.spec import OutputSpec, parse_method, read_text, tabl
 
 @dataclass(frozen=True)
 class NeighbourSpec:
-    """name: what this agent calls it. address: where it listens; None if it dials. public_key: its text, or a file."""
+    """name: what this agent calls it. address: where it listens; None if it dials. public_key: its
+    text, or a file.
+    """
 
     name: str
     address: str | None
@@ -21,7 +25,9 @@ class NeighbourSpec:
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """A parsed file. Its paths are relative to `folder`, where it lies. method, stop: tables, as in other specs."""
+    """A parsed file. Its paths are relative to `folder`, where it lies. method, stop: tables, as in
+    other specs.
+    """
 
     name: str
     secret_key: Path

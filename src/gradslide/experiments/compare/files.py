@@ -27,7 +27,9 @@ _RENAMED_BELOW = {"apart": "disagreement"}
 
 
 def write_comparison(compared: Compared, report: str) -> list[Path]:
-    """Write everything into the spec's folder; the paths, most useful first. report: the tables as text."""
+    """Write everything into the spec's folder; the paths, most useful first. report: the tables as
+    text.
+    """
     folder = compared.comparison.output.dir
     found = blocks(compared)
     written = [
@@ -86,7 +88,9 @@ def with_old_names(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_new_names(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of comparison.json, of this version or of one before the keys were renamed, without old keys."""
+    """The content of comparison.json, of this version or of one before the keys were renamed,
+    without old keys.
+    """
 
     def new(table: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
         found = {key: below(value) for key, value in table.items() if key not in renamed}

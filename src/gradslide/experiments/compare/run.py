@@ -1,4 +1,6 @@
-"""Run a comparison: read what is cached, make the other runs in parallel, and cache every outcome at once."""
+"""Run a comparison: read what is cached, make the other runs in parallel, and cache every outcome
+at once.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +22,9 @@ Show = Callable[[int, int, str], None]
 
 
 class Files:
-    """Where the files of problems and networks are; None where they need none, or where it is not here."""
+    """Where the files of problems and networks are; None where they need none, or where it is not
+    here.
+    """
 
     def __init__(self, folder: Path, data_dir: Path | None) -> None:
         self.folder, self.data_dir = folder, data_dir

@@ -18,7 +18,9 @@ LIMITS = ("iterations", "gradients", "samples", "rounds", "seconds")
 
 @dataclass(frozen=True)
 class Entry:
-    """One of several problems, networks, conditions or methods: its name, and the rest of its table."""
+    """One of several problems, networks, conditions or methods: its name, and the rest of its
+    table.
+    """
 
     name: str
     table: dict[str, Any]
@@ -40,9 +42,9 @@ class Contender(Entry):
 class Comparison:
     """A parsed file.
 
-    accuracies: relative errors of the objective at the mean of the agents. disagreement_factor: the largest
-    disagreement that an accuracy allows, in units of the accuracy times |x*|. seeds: for methods and conditions that
-    are random. clocks: by name. limits: any ends a run.
+    accuracies: relative errors of the objective at the mean of the agents. disagreement_factor: the
+    largest disagreement that an accuracy allows, in units of the accuracy times |x*|. seeds: for
+    methods and conditions that are random. clocks: by name. limits: any ends a run.
     """
 
     name: str
@@ -132,7 +134,9 @@ def _disagreement_factor(top: Section) -> float:
 
 
 def _entries(top: Section, key: str, default: Any = None) -> list[Entry]:
-    """[key] or several [[key]], each under its own name or a made one; a string stands for a table with that name."""
+    """[key] or several [[key]], each under its own name or a made one; a string stands for a table
+    with that name.
+    """
     found: dict[str, Entry] = {}
     for table in tables_of(top, key, default):
         section = Section(key, {"name": table} if isinstance(table, str) else table)

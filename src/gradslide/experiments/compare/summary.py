@@ -1,4 +1,6 @@
-"""From outcomes to lines that can be held against each other: medians over seeds, best steps, winners."""
+"""From outcomes to lines that can be held against each other: medians over seeds, best steps,
+winners.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +17,8 @@ from gradslide.experiments.compare.task import Outcome
 class Spent:
     """What an accuracy took.
 
-    work: gradients per agent; a sample counts as a row's share of one. rounds: all exchanges, control rounds included:
-    an exchange takes its time, however little is said. seconds: by clock.
+    work: gradients per agent; a sample counts as a row's share of one. rounds: all exchanges,
+    control rounds included: an exchange takes its time, however little is said. seconds: by clock.
     """
 
     work: float
@@ -27,11 +29,12 @@ class Spent:
 
 @dataclass(frozen=True)
 class Line:
-    """A method at one multiple of its default (None: the default itself) on one block, over all seeds.
+    """A method at one multiple of its default (None: the default itself) on one block, over all
+    seeds.
 
-    is_best: the best of the grid, the default included. reached: per accuracy, medians over the seeds, where one that
-    never got there counts as infinitely much; None for an infinite median. error, disagreement: medians at the end.
-    kind: as in `Outcome`, of the worst seed.
+    is_best: the best of the grid, the default included. reached: per accuracy, medians over the
+    seeds, where one that never got there counts as infinitely much; None for an infinite median.
+    error, disagreement: medians at the end. kind: as in `Outcome`, of the worst seed.
     """
 
     method: str
@@ -60,8 +63,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Block:
-    """All lines on one problem, network and condition: each method's default, and its best step where one was looked
-    for."""
+    """All lines on one problem, network and condition: each method's default, and its best step
+    where one was looked for."""
 
     problem: str
     network: str
@@ -78,7 +81,9 @@ class Block:
         return min((cost(spent) for line in self.lines if (spent := line.reached[index])), default=math.inf)
 
     def beaten(self, index: int) -> list[tuple[Line, list[Line]]]:
-        """Ours, with the baselines that took less of both gradients and rounds, or got there when ours did not."""
+        """Ours, with the baselines that took less of both gradients and rounds, or got there when
+        ours did not.
+        """
         baselines = [line for line in self.lines if not line.is_ours]
         pairs = [
             (own, [line for line in baselines if _better(line.reached[index], own.reached[index])])
@@ -137,7 +142,9 @@ def _of_method(by_factor: dict[float | None, list[Outcome]], is_ours: bool, accu
 
 
 def _rank(line: Line) -> tuple[float, ...]:
-    """Most accuracies first, then the least work at the finest of them, then the fewest rounds, then the error."""
+    """Most accuracies first, then the least work at the finest of them, then the fewest rounds,
+    then the error.
+    """
     finest = next((spent for spent in reversed(line.reached) if spent), None)
     error = line.error if math.isfinite(line.error) else math.inf
     if finest is None:

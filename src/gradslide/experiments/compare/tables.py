@@ -1,4 +1,6 @@
-"""The tables of a comparison: costs and times in each block, survival under conditions, an overview; and as text."""
+"""The tables of a comparison: costs and times in each block, survival under conditions, an
+overview; and as text.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +73,9 @@ def times_table(block: Block, notes: Sequence[str] = ()) -> Table:
 
 
 def survival_table(blocks: Sequence[Block]) -> Table:
-    """Methods against conditions, of one problem and network: relative error and disagreement at the end."""
+    """Methods against conditions, of one problem and network: relative error and disagreement at
+    the end.
+    """
     rows = []
     for method in dict.fromkeys(line.method for block in blocks for line in block.lines):
         lines = [[line for line in block.lines if line.method == method and line.factor is None] for block in blocks]
@@ -82,7 +86,9 @@ def survival_table(blocks: Sequence[Block]) -> Table:
 
 
 def overview_table(blocks: Sequence[Block], index: int) -> Table:
-    """One row per block: (gradients, rounds) of ours, and of the lines that took the least of either."""
+    """One row per block: (gradients, rounds) of ours, and of the lines that took the least of
+    either.
+    """
     ours = dict.fromkeys(line.label for block in blocks for line in block.lines if line.is_ours)
     rows = []
     for block in blocks:
@@ -99,7 +105,7 @@ def _holder(block: Block, index: int, cost: Callable[[Spent], float]) -> str:
     """Who took the least, and what; where several did, the first."""
     least = block.least(index, cost)
     holders = (line for line in block.lines if (spent := line.reached[index]) and cost(spent) == least)
-    return next((f"{line.label} {_both(line.reached[index])}" for line in holders), "nobody got there")
+    return next((f"{line.label} {_both(line.reached[index])}" for line in holders), "not reached")
 
 
 def ending(line: Line) -> str:
@@ -112,7 +118,9 @@ def ending(line: Line) -> str:
 
 
 def verdicts(blocks: Iterable[Block]) -> list[str]:
-    """Where baselines were better than one of ours in both gradients and rounds, or got there when ours did not."""
+    """Where baselines were better than one of ours in both gradients and rounds, or got there when
+    ours did not.
+    """
     said = []
     for block in blocks:
         for index, accuracy in enumerate(block.accuracies):

@@ -1,4 +1,6 @@
-"""One run of a comparison, as plain tables that travel to another process and name the file of its outcome."""
+"""One run of a comparison, as plain tables that travel to another process and name the file of its
+outcome.
+"""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,7 +26,8 @@ class Target:
 
 @dataclass(frozen=True)
 class ComparisonTask:
-    """factor and value: the multiple of the default that is tried, and the number it comes to; None: the default.
+    """factor and value: the multiple of the default that is tried, and the number it comes to;
+    None: the default.
 
     contents: digests of the files that it reads.
     """
@@ -51,7 +54,9 @@ class ComparisonTask:
 
     @property
     def key(self) -> str:
-        """The same for the same run, whatever it is called, wherever its files are and whatever else is compared."""
+        """The same for the same run, whatever it is called, wherever its files are and whatever
+        else is compared.
+        """
         said = asdict(self)
         for entry in ("problem", "network", "condition", "method"):
             said[entry] = said[entry]["table"]
@@ -64,9 +69,9 @@ class ComparisonTask:
 class Outcome:
     """What became of a task.
 
-    kind: "done", "refused" (the method says why it cannot solve this), "failed" or "interrupted". reached: for each
-    accuracy what had been spent, or None. error, disagreement: at the end, relative to |f*| and |x*|. curve: lists
-    by name, thinned.
+    kind: "done", "refused" (the method says why it cannot solve this), "failed" or "interrupted".
+    reached: for each accuracy what had been spent, or None. error, disagreement: at the end,
+    relative to |f*| and |x*|. curve: lists by name, thinned.
     """
 
     problem: str
@@ -98,7 +103,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Contents:
-    """Digests of the files of problems and of networks, by name; those that need no file are left out."""
+    """Digests of the files of problems and of networks, by name; those that need no file are left
+    out.
+    """
 
     problems: dict[str, str] = field(default_factory=dict)
     networks: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""What a process of a comparison does: one task after another. Nothing that a method does wrong goes further."""
+"""What a process of a comparison does: one task after another. Nothing that a method does wrong
+goes further.
+"""
 
 import json
 from functools import lru_cache
@@ -115,7 +117,9 @@ class _Watch:
         self._thinning = Thinning()
 
     def __call__(self, record: Record, x: Array) -> bool:
-        """Whether to stop: all accuracies were reached, or Ctrl-C came before `solve` took care of it."""
+        """Whether to stop: all accuracies were reached, or Ctrl-C came before `solve` took care of
+        it.
+        """
         if record.objective is None or record.disagreement is None:
             return pool.is_interrupted()
         target = self._task.target
@@ -140,7 +144,9 @@ class _Watch:
 
 
 def _method(task: ComparisonTask) -> Method:
-    """The method, at the multiple of its default that the task tries; its seed is the task's unless it has its own."""
+    """The method, at the multiple of its default that the task tries; its seed is the task's unless
+    it has its own.
+    """
     given: dict[str, Any] = {}
     if task.method.is_random:
         given["seed"] = task.seed

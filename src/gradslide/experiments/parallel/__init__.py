@@ -1,1 +1,1 @@
-"""Whole runs side by side: processes that do them, and what they have done on disk."""
+"""Many solves in parallel: a pool of worker processes, and a cache of their results on disk."""

@@ -1,4 +1,6 @@
-"""Results of finished runs on disk, one small JSON file each, so that the same run is not made twice."""
+"""Results of finished runs on disk, one small JSON file each, so that the same run is not made
+twice.
+"""
 
 import hashlib
 import json

@@ -25,12 +25,14 @@ _interrupted = False
 
 
 def performed(tasks: Sequence[T], perform: Callable[[T], R], processes: int) -> Iterator[tuple[T, R | None]]:
-    """What each task gives, as soon as it is there; None where the process that did it died. perform: a function of a
-    module, which the processes import."""
+    """Yield each task with its result as soon as it is available; None where its process died.
+
+    perform: a function of a module, which the processes import.
+    """
     waiting, suspects = deque(tasks), deque[T]()
     while waiting:
         yield from _until_one_dies(waiting, suspects, perform, processes)
-    # Whoever was under way when a process died runs once more, alone.
+    # Tasks that were running when a process died run once more, each alone.
     for suspect in suspects:
         alone, dead = deque([suspect]), deque[T]()
         yield from _until_one_dies(alone, dead, perform, 1)
@@ -71,7 +73,7 @@ def _until_one_dies(
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits. A process that starts meanwhile lets it wait too, until `begin` knows what to do with it."""
+    """Defer Ctrl-C. A process that starts meanwhile defers it too, until `begin` handles it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -83,7 +85,9 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def begin() -> None:
-    """Ctrl-C ends the run under way, and lets no other begin; the end of the whole ends it at once."""
+    """Prepare a worker process: Ctrl-C ends its run and prevents others; the end of the parent ends
+    it at once.
+    """
     signal.signal(signal.SIGINT, _interrupt)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -100,7 +104,7 @@ def cores() -> int:
 
 
 def _end_with_parent() -> None:
-    """Nobody would be left to take the outcome."""
+    """End when the parent ends: it could not receive the result any more."""
     if (parent := parent_process()) is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
@@ -112,7 +116,9 @@ def _interrupt(signum: int, frame: Any) -> None:
 
 
 def solved(*arguments: Any, **options: Any) -> Solution:
-    """`solve`, where Ctrl-C ends all runs: KeyboardInterrupt, whatever this one had reached by then."""
+    """`solve`, where Ctrl-C ends all runs: KeyboardInterrupt, whatever this one had reached by
+    then.
+    """
     if is_interrupted():
         raise KeyboardInterrupt
     with warnings.catch_warnings():

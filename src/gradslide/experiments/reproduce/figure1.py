@@ -17,7 +17,9 @@ _COLUMNS = columns("network", "seed", "maximum degree", "edges", "mean degree", 
 
 
 def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
-    """The networks of Table 1; those of the first seed are drawn. spec: in the place of the packaged table1.toml."""
+    """The networks of Table 1; those of the first seed are drawn. spec: in the place of the
+    packaged table1.toml.
+    """
     spec = packaged("table1") if spec is None else spec
     seeds, agents = spec["seeds"], spec["agents"]
     graphs = {(net.name, net.seed): net.graph for net in networks(spec)}

@@ -1,5 +1,5 @@
-"""Counts and the parameters they follow from, for mu = 0: which rounds a schedule takes, and what published counts
-say about the parameters that they were obtained with, where A is the Laplacian."""
+"""Counts and the parameters they follow from, for mu = 0: which rounds a schedule takes, and what
+published counts say about the parameters that they were obtained with, where A is the Laplacian."""
 
 import math
 from collections.abc import Callable
@@ -10,13 +10,15 @@ from gradslide.theory.schedules import Schedule, theorem_1, theorem_2
 
 @lru_cache
 def implied_L(samples: int, *, N: int, c: float) -> float:
-    """The L with which Theorem 2's batches take so many samples in all, or as near below as they come: c_k falls as L
-    grows."""
+    """The L with which Theorem 2's batches take so many samples in all, or as near below as they
+    come: c_k falls as L grows."""
     return _least(lambda L: theorem_2(N=N, L=L, mu=0.0, A_norm=1.0, R=1.0, c=c).samples <= samples)
 
 
 def implied_L_of_rounds(rounds: int, *, N: int, norm: float, R: float) -> float:
-    """The L with which N outer iterations of PDS take so many rounds, or as near below as they come."""
+    """The L with which N outer iterations of PDS take so many rounds, or as near below as they
+    come.
+    """
     return _least(lambda L: _rounds(theorem_1(L=L, mu=0.0, A_norm=norm, R=R), N) <= rounds)
 
 

@@ -50,7 +50,7 @@ class Data:
 
 
 def found_data(data_dir: Path | None, say: Callable[[str], None]) -> Data:
-    """ijcnn1 where it is here; else the built-in data, and a word about it."""
+    """ijcnn1 if it is available; else the built-in data, with a message."""
     path = datasets.find("ijcnn1", data_dir)
     if path is not None:
         return Data("ijcnn1", digest_of(path), data_dir)
@@ -65,7 +65,9 @@ def found_data(data_dir: Path | None, say: Callable[[str], None]) -> Data:
 def problem_of(
     data: Data, agents: int, split_by: str = "contiguous", radius: float | None = None, mu: float = 0.0
 ) -> Problem:
-    """Logistic regression, the sum over rows. split_by: "contiguous", the file's order, or "shuffled" (seed 0)."""
+    """Logistic regression, the sum over rows. split_by: "contiguous", the file's order, or
+    "shuffled" (seed 0).
+    """
     found = datasets.load(data.name, data.data_dir, progress=False)
     features = found.features[:ROWS]
     features = features if isinstance(features, np.ndarray) else features.toarray()
@@ -82,8 +84,8 @@ def optimum_of(
 
 
 def loss_level(data: Data, agents: int, target: float) -> float:
-    """A target loss of the paper's tables, (1/m) sum_i f_i; of other data the one that is as far from its optimum,
-    relative to the start."""
+    """A target loss of the paper's tables, (1/m) sum_i f_i; of other data the one that is as far
+    from its optimum, relative to the start."""
     if data.is_papers:
         return target
     problem, optimum = problem_of(data, agents), optimum_of(data, agents).objective / agents
@@ -91,8 +93,8 @@ def loss_level(data: Data, agents: int, target: float) -> float:
     return optimum + (target - _OPTIMUM) / (_START - _OPTIMUM) * (start - optimum)
 
 
-def told_levels(data: Data, levels: Mapping[float, float]) -> str:
-    """Target losses, and what stands in their place where the data is another."""
+def levels_text(data: Data, levels: Mapping[float, float]) -> str:
+    """Target losses, and what replaces them where the data is not the paper's."""
     if data.is_papers:
         return ", ".join(f"{target:g}" for target in levels)
     return ", ".join(f"{level:.4g} in the place of {target:g}" for target, level in levels.items())

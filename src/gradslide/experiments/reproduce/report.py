@@ -1,4 +1,6 @@
-"""What a reproduction found: tables, statements that hold or do not, pictures; as JSON, CSV, Markdown and text."""
+"""What a reproduction found: tables, statements that hold or do not, pictures; as JSON, CSV,
+Markdown and text.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +19,9 @@ from gradslide.graphs.graph import Graph
 
 @dataclass(frozen=True)
 class Statement:
-    """Something that was to be shown, and whether it was. holds: None where the data does not allow to say."""
+    """Something that was to be shown, and whether it was. holds: None where the data does not allow
+    to say.
+    """
 
     text: str
     holds: bool | None
@@ -29,9 +33,9 @@ class Statement:
 
 @dataclass(frozen=True)
 class Report:
-    """facts: data, seeds, what was given; found: everything that the tables were made from. figures: makers of
-    matplotlib figures, by name; networks: those that are worth a drawing; curves: of runs, as
-    `curve_of` gives them, by where and by whom."""
+    """facts: data, seeds, what was given; found: everything that the tables were made from.
+    figures: makers of matplotlib figures, by name; networks: those that are worth a drawing;
+    curves: of runs, as `curve_of` gives them, by where and by whom."""
 
     name: str
     title: str
@@ -79,7 +83,9 @@ class Report:
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """JSON, Markdown, one CSV per table, and each picture as PNG and SVG; the paths, most useful first."""
+    """JSON, Markdown, one CSV per table, and each picture as PNG and SVG; the paths, most useful
+    first.
+    """
     written = [
         storage.write_atomically(folder / f"{report.name}.md", report.markdown.encode()),
         storage.write_atomically(folder / f"{report.name}.json", report.to_json().encode()),

@@ -16,7 +16,9 @@ def plot_rows(
     titles: Mapping[str, str],
     work: str = "gradients",
 ) -> Any:
-    """Gradients (or samples) and rounds of every row: the paper's and each block's, on logarithmic axes."""
+    """Gradients (or samples) and rounds of every row: the paper's and each block's, on logarithmic
+    axes.
+    """
     plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.8), sharey=True, layout="constrained")
     rows = list(papers)

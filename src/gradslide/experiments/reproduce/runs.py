@@ -43,7 +43,9 @@ class CachedFacts:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where runs are made. folder: for results; full: the expensive ones too; fresh: do again what was done before."""
+    """Where runs are made. folder: for results; full: the expensive ones too; fresh: do again what
+    was done before.
+    """
 
     folder: Path
     data: Data
@@ -57,8 +59,8 @@ class Bench:
         return int(given["full"] if self.full else given["rounds"])
 
     def outcomes(self, tasks: Sequence[T], perform: Callable[[T], dict[str, Any]]) -> dict[T, dict[str, Any]]:
-        """What each task gives. perform: a function of a module, which raises KeyboardInterrupt where Ctrl-C ended it;
-        what was done by then is kept."""
+        """What each task gives. perform: a function of a module, which raises KeyboardInterrupt
+        where Ctrl-C ended it; what was done by then is kept."""
         store = ResultCache(self.folder / "runs", self.fresh)
         done: dict[T, dict[str, Any]] = {}
         missing = []
@@ -78,7 +80,9 @@ class Bench:
 
 
 def _name(task: Any, perform: Callable[..., Any]) -> str:
-    """The same for the same run, wherever its files are: fields that do not distinguish tasks are left out."""
+    """The same for the same run, wherever its files are: fields that do not distinguish tasks are
+    left out.
+    """
     told = {each.name for each in fields(task) if each.compare}
     said = {name: value for name, value in asdict(task).items() if name in told}
     said["data"] = [task.data.name, task.data.digest]

@@ -14,9 +14,11 @@ _SHARE = 0.95
 
 @dataclass(frozen=True)
 class Fit:
-    """log y = intercept + slope log x by least squares; low, high: the slope's 95 % interval, from Student's t.
+    """log y = intercept + slope log x by least squares; low, high: the slope's 95 % interval, from
+    Student's t.
 
-    center, spread: mean of log x, and the sum of squares about it; margin: t times the residuals' deviation.
+    center, spread: mean of log x, and the sum of squares about it; margin: t times the residuals'
+    deviation.
     """
 
     slope: float

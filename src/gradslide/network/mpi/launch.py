@@ -130,7 +130,7 @@ class World:
     def network(self, graph: Graph) -> MPI:
         return MPI(graph, timeout=self._timeout)
 
-    def told(self, numbers: Callable[[], Array]) -> Array:
+    def broadcast(self, numbers: Callable[[], Array]) -> Array:
         """The numbers that the first process computes, for all."""
         return self._shared.broadcast(np.asarray(numbers(), dtype=np.float64) if self.is_first else np.empty(0))
 

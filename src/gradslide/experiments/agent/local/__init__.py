@@ -1,1 +1,3 @@
-"""A whole network of agents on one machine, for trying out: one process each, which gets its own rows alone."""
+"""A network of agents on one machine, for trials: one process for each agent, which receives its
+own rows only.
+"""

@@ -1,4 +1,5 @@
-"""What runs in the process of one agent on loopback: its run, told line by line to who started it.
+"""The process of one agent on loopback: it runs the agent and reports records to its parent, one
+line of JSON each.
 
 Exit codes: 0 results were written, 1 a mistake, 2 a neighbour failed, 3 interrupted, 4 it diverged.
 """
@@ -28,7 +29,7 @@ _EVERY_SECONDS = 0.2
 def main(path: Path) -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        write_agent(run_agent(read_agent(path), listener=_Teller()))
+        write_agent(run_agent(read_agent(path), listener=_RecordPrinter()))
     except (InputError, BuilderFailed) as error:
         print(f"error: {error}", file=sys.stderr)
         return MISTAKE
@@ -43,20 +44,22 @@ def main(path: Path) -> int:
     return DONE
 
 
-class _Teller(Listener):
+class _RecordPrinter(Listener):
     """Writes a record as a line of JSON, a few times a second."""
 
     def __init__(self) -> None:
-        self._told = 0.0
+        self._printed_at = 0.0
 
     def recorded(self, record: Record, frames: Frames | None) -> None:
-        if time.monotonic() - self._told >= _EVERY_SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._printed_at >= _EVERY_SECONDS:
+            self._printed_at = time.monotonic()
             print(json.dumps(asdict(record)), flush=True)
 
 
 def _end_with_parent() -> None:
-    """Its end of the pipe closes with it, however it ends: nobody would be left to gather results."""
+    """End when the parent ends, whose end of the pipe then closes: its results could not be
+    gathered any more.
+    """
     # Not through sys.stdin, whose lock this would hold when Python shuts down.
     os.read(0, 1)
     os._exit(INTERRUPTED)

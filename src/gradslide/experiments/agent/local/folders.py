@@ -1,4 +1,4 @@
-"""A folder for each agent of a network on loopback, which nobody else can open: its key, its spec, its rows."""
+"""A private folder for each agent of a network on loopback: its key, its spec, its rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +37,7 @@ def name_of(agent: int) -> str:
 
 
 def lay_out(spec: Spec, run: str, graph: Graph, rows: Rows, place: Path) -> list[Path]:
-    """The folders of all agents, by number, each with all that its process is going to know."""
+    """Write the folders of all agents, by number, each with everything that its process receives."""
     folders = [place / name_of(agent) for agent in range(graph.m)]
     for folder in folders:
         folder.mkdir(mode=0o700, parents=True)
@@ -84,7 +84,9 @@ def _neighbours(graph: Graph, agent: int) -> list[int]:
 
 
 def write_rows(folder: Path, features: Array, targets: Mapping[str, Array], problem: Mapping[str, Any]) -> Path:
-    """targets: labels or numbers, under the name that the loss has for them. problem: the table of a spec."""
+    """targets: labels or numbers, under the name that the loss has for them. problem: the table of
+    a spec.
+    """
     meta = {"problem": dict(problem), "targets": list(targets), "shape": list(features.shape)}
     arrays = {f"targets.{name}": values for name, values in targets.items()}
     if sp.issparse(features):

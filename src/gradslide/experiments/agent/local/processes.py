@@ -1,4 +1,6 @@
-"""The processes of all agents on loopback: started, watched, interrupted together, and never left behind."""
+"""The processes of all agents on loopback: started, watched, interrupted together, and never left
+behind.
+"""
 
 import json
 import os

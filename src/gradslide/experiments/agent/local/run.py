@@ -1,4 +1,6 @@
-"""Run a spec as a network of processes on loopback, one for each agent, and gather one solution from their results."""
+"""Run a spec as a network of processes on loopback, one for each agent, and gather one solution
+from their results.
+"""
 
 import math
 import tempfile
@@ -61,8 +63,8 @@ def run_local(
     keep: bool = False,
     listener: Listener | None = None,
 ) -> Results:
-    """Everything but the files of the results. keep: leave the folders of the agents in that of the results. listener:
-    told of what the slowest agent has recorded."""
+    """Everything but the files of the results. keep: leave the folders of the agents in that of the
+    results. listener: told of what the slowest agent has recorded."""
     listener = Listener() if listener is None else listener
     m = build.agents_of(spec)
     rule = f"a network of processes on one machine takes 2 to {MOST} agents"
@@ -142,8 +144,8 @@ def _run(
 
 
 def gathered(problem: Problem, graph: Graph, folders: Sequence[Path]) -> tuple[Solution, list[Costs]]:
-    """The solution, and what each agent has spent. problem: of all agents together. The last record says what was
-    reached, which no agent could see alone."""
+    """The solution, and what each agent has spent. problem: of all agents together. The last record
+    says what was reached, which no agent could see alone."""
     parts = [load(folder / RESULTS / SOLUTION) for folder in folders]
     first, spent = parts[0], [part.costs for part in parts]
     outputs = {name: np.concatenate([part.outputs[name] for part in parts]) for name in first.outputs}

@@ -1,4 +1,6 @@
-"""`gradslide reproduce complexity`: gradients, rounds and samples against 1/eps, with the theory's slopes."""
+"""`gradslide reproduce complexity`: gradients, rounds and samples against 1/eps, with the theory's
+slopes.
+"""
 
 from functools import partial
 from typing import Any

@@ -43,8 +43,8 @@ class Slope:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a count grows, of what. line, whole: where lines are fitted, and over the whole ladder; None where too little
-    was reached. unit: "" for a power of 1/eps."""
+    """How a count grows, of what. line, whole: where lines are fitted, and over the whole ladder;
+    None where too little was reached. unit: "" for a power of 1/eps."""
 
     case: str
     method: str

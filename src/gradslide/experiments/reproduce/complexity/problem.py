@@ -1,4 +1,6 @@
-"""The instances of `gradslide reproduce complexity`: settings, accuracies, limits, and the optimum's constants."""
+"""The instances of `gradslide reproduce complexity`: settings, accuracies, limits, and the
+optimum's constants.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +36,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class ComplexitySpec:
-    """The case mu = 0 comes first, then mu > 0. Lines are fitted over accuracies from `..._fit_from` on."""
+    """The case mu = 0 comes first, then mu > 0. Lines are fitted over accuracies from
+    `..._fit_from` on.
+    """
 
     settings: tuple[Setting, Setting]
     nets: tuple[Net, ...]
@@ -91,7 +95,7 @@ def _descending(values: list[Any]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Known:
-    """What the theorems' parameters are made of."""
+    """A problem over a network, with the constants that the parameters of the theorems depend on."""
 
     problem: Problem
     graph: Graph

@@ -1,7 +1,9 @@
-"""The runs of `gradslide reproduce complexity`: PDS to an eps-solution, and SPDS to an expected one.
+"""The runs of `gradslide reproduce complexity`: PDS to an eps-solution, and SPDS to an expected
+one.
 
-An eps-solution has f(x_bar) - f* <= eps and ||A x_bar|| <= eps, f the sum of the agents' own f_i(x_bar_i). The agents
-need not agree at x_bar, so f(x_bar) may be far below f*: a "two-sided" eps-solution has |f(x_bar) - f*| <= eps too.
+An eps-solution has f(x_bar) - f* <= eps and ||A x_bar|| <= eps, f the sum of the agents' own
+f_i(x_bar_i). The agents need not agree at x_bar, so f(x_bar) may be far below f*: a "two-sided"
+eps-solution has |f(x_bar) - f*| <= eps too.
 """
 
 import bisect
@@ -52,7 +54,9 @@ class ExactTask:
 
 
 def perform_exact(task: ExactTask) -> dict[str, Any]:
-    """Counts and bounds, of each kind of eps-solution: one entry per accuracy, None where it was not reached."""
+    """Counts and bounds, of each kind of eps-solution: one entry per accuracy, None where it was
+    not reached.
+    """
     it = known(task.data, task.setting, task.net)
     R = guarantees.theory_R(V=it.V, z_star=it.z_star)
     watch = _Watch(it, task.accuracies[-1], task.beyond)
@@ -81,7 +85,9 @@ def perform_exact(task: ExactTask) -> dict[str, Any]:
 
 
 class _Watch:
-    """Follows a run; ends it when the finest accuracy, two-sided, has been kept `beyond` times as long as it took."""
+    """Follows a run; ends it when the finest accuracy, two-sided, has been kept `beyond` times as
+    long as it took.
+    """
 
     def __init__(self, of: Known, finest: float, beyond: float) -> None:
         self._of, self._finest, self._beyond = of, finest, beyond
@@ -112,7 +118,8 @@ class _Watch:
 def bounds(schedule: Schedule, eps: Sequence[float], *, V: float, z_star: float, kind: str) -> list[dict[str, int]]:
     """What Theorem 1 allows for each eps; for a two-sided one Proposition 1, which it follows from.
 
-    f(x_bar) - f* >= -||z*|| ||A x_bar||, and for ||z|| > ||z*|| the Lagrangian's bound at z is one on (||z|| - ||z*||)
+    f(x_bar) - f* >= -||z*|| ||A x_bar||, and for ||z|| > ||z*|| the Lagrangian's bound at z is one
+    on (||z|| - ||z*||)
     ||A x_bar|| too: z of length 2 ||z*|| gives f(x_bar) - f* from below.
     """
     first, z = schedule.row(1), max(2 * z_star, z_star + 1)

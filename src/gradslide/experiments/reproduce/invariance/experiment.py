@@ -1,4 +1,6 @@
-"""Beyond the paper: gradients and rounds to one accuracy, from ring to complete, and from 10 to 10,000 agents."""
+"""Beyond the paper: gradients and rounds to one accuracy, from ring to complete, and from 10 to
+10,000 agents.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

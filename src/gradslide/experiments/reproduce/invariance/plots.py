@@ -28,7 +28,9 @@ class Dot:
 
 
 def plot_growth(dots: Sequence[Dot], *, agents: int, gradients: Fit | None, rounds: Fit | None, title: str) -> Any:
-    """Gradients against chi, rounds against sqrt(chi). Diamonds: networks of more or fewer agents than `agents`."""
+    """Gradients against chi, rounds against sqrt(chi). Diamonds: networks of more or fewer agents
+    than `agents`.
+    """
     plt = pyplot()
 
     figure, axes = plt.subplots(1, 2, figsize=(12, 5.8), layout="constrained")

@@ -59,7 +59,9 @@ def networks(spec: dict[str, Any]) -> list[NamedNetwork]:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """objective: error at the mean, relative to the optimum; disagreement: relative to the length of the mean."""
+    """objective: error at the mean, relative to the optimum; disagreement: relative to the length
+    of the mean.
+    """
 
     objective: float
     disagreement: float

@@ -1,4 +1,6 @@
-"""Table 1 of the paper: PDS and DCS to two target losses on three networks, the paper's rows beside ours."""
+"""Table 1 of the paper: PDS and DCS to two target losses on three networks, the paper's rows beside
+ours.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +13,12 @@ from gradslide.experiments.reproduce.paper import (
     Published,
     Row,
     grid,
+    levels_text,
     loss_level,
     networks,
     packaged,
     published,
     said,
-    told_levels,
 )
 from gradslide.experiments.reproduce.report import Report, Statement
 from gradslide.experiments.reproduce.row_plots import plot_rows
@@ -74,7 +76,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             "data": bench.data.label,
             "split": f"{spec['agents']} agents, contiguous blocks in the file's order",
             "networks": f"Graph.random, seeds {', '.join(map(str, spec['seeds']))}; figures are medians over them",
-            "target losses": told_levels(bench.data, levels),
+            "target losses": levels_text(bench.data, levels),
         },
         tables=[main_table(spec, papers, medians, bests), counts_table(counted, spec, papers), dcs_table(dcs, spec)],
         statements=statements(papers, bests, bench.data.is_papers),
@@ -90,7 +92,9 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
 
 
 def _curves(auto: dict[AutoTask, dict[str, Any]], dcs: dict[DCSTask, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """On each network that DCS was run on: auto mode to the finest target, and DCS as far as it came."""
+    """On each network that DCS was run on: auto mode to the finest target, and DCS as far as it
+    came.
+    """
     finest = min(task.goal.level for task in auto)
     shown: dict[str, dict[str, Any]] = {}
     for task, found in dcs.items():
@@ -153,8 +157,8 @@ def _best_of(runs: dict[GridTask, dict[str, Any]], spec: dict[str, Any], block: 
 
 
 def best(tried: Sequence[Facts], paper: Published) -> Facts | None:
-    """The fewest gradients among those that take no more of gradients and rounds than the paper's; else the one whose
-    larger ratio to the paper's figures is smallest."""
+    """The fewest gradients among those that take no more of gradients and rounds than the paper's;
+    else the one whose larger ratio to the paper's figures is smallest."""
 
     def order(facts: Facts) -> tuple[float, int, int]:
         over = max(facts["gradients"] / paper.work, all_rounds(facts) / paper.rounds)
@@ -243,7 +247,9 @@ def middle(found: Sequence[Facts | None]) -> dict[str, Cell]:
 
 
 def within(found: Sequence[Facts | None], paper: Published, share: float = 1.0) -> int:
-    """On how many networks both hold: at most this share of the paper's gradients, and at most its rounds."""
+    """On how many networks both hold: at most this share of the paper's gradients, and at most its
+    rounds.
+    """
     return sum(
         facts is not None and facts["gradients"] <= share * paper.work and all_rounds(facts) <= paper.rounds
         for facts in found
@@ -280,7 +286,9 @@ def main_table(spec: dict[str, Any], papers: Papers, medians: Medians, bests: Be
 
 
 def counts_table(runs: Mapping[CountsTask, dict[str, Any]], spec: dict[str, Any], papers: Papers) -> Table:
-    """What comes of as many gradients and rounds as the paper has, in its own setting; medians over networks."""
+    """What comes of as many gradients and rounds as the paper has, in its own setting; medians over
+    networks.
+    """
     rows: list[list[Cell]] = []
     for (network, target), paper in papers.items():
         same = [(task, found) for task, found in runs.items() if (task.net.name, task.target) == (network, target)]
@@ -341,8 +349,8 @@ def _spent(facts: Facts | None) -> list[Cell]:
 
 
 def statements(papers: Papers, bests: Bests, is_papers: bool) -> list[Statement]:
-    """A row counts where both hold on most networks of its kind, so that both medians do. holds: only on the paper's
-    data."""
+    """A row counts where both hold on most networks of its kind, so that both medians do. holds:
+    only on the paper's data."""
 
     def rows(block: str, share: float) -> int:
         return sum(2 * within(found := bests[block][row], papers[row], share) > len(found) for row in papers)

@@ -1,4 +1,6 @@
-"""The runs of Table 1: PDS on a grid, auto mode and DCS, each until losses and ||A x|| are what the paper has."""
+"""The runs of Table 1: PDS on a grid, auto mode and DCS, each until losses and ||A x|| are what the
+paper has.
+"""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -161,7 +163,9 @@ def perform_dcs(task: DCSTask) -> dict[str, Any]:
 
 
 class Watch:
-    """For each goal the first record that has it; and the first that has its losses, whatever ||Lap x||."""
+    """For each goal the first record that has it; and the first that has its losses, whatever ||Lap
+    x||.
+    """
 
     def __init__(self, goals: tuple[Goal, ...], laplacian: Any, m: int) -> None:
         self._goals, self._laplacian, self._m = goals, laplacian, m

@@ -1,4 +1,6 @@
-"""Table 2 of the paper: SPDS and SDCS to two target losses on three networks, the paper's rows beside ours."""
+"""Table 2 of the paper: SPDS and SDCS to two target losses on three networks, the paper's rows
+beside ours.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -11,12 +13,12 @@ from gradslide.experiments.reproduce.paper import (
     Published,
     Row,
     grid,
+    levels_text,
     loss_level,
     networks,
     packaged,
     published,
     said,
-    told_levels,
 )
 from gradslide.experiments.reproduce.report import Report, Statement
 from gradslide.experiments.reproduce.row_plots import plot_rows
@@ -72,7 +74,7 @@ def reproduce(bench: Bench, spec: dict[str, Any] | None = None) -> Report:
             "split": f"{spec['agents']} agents, contiguous blocks in the file's order; rows drawn with replacement",
             "networks": f"Graph.random, seeds {', '.join(map(str, spec['seeds']))}",
             "draws": f"seeds 0 to {spec['draws'] - 1}, on each network",
-            "target losses": told_levels(bench.data, levels),
+            "target losses": levels_text(bench.data, levels),
         },
         tables=[main_table(spec, papers, shown), implied_table(spec, papers), sdcs_table(sdcs, spec)],
         statements=statements(papers, shown, TUNED, bench.data.is_papers),
@@ -116,7 +118,9 @@ def _tasks(bench: Bench, spec: dict[str, Any], chosen: dict[Row, Chosen]) -> lis
 
 
 def _tuned(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> dict[Row, Chosen]:
-    """The fewest samples, then the fewest rounds, with which every trial gets there on every kind of network."""
+    """The fewest samples, then the fewest rounds, with which every trial gets there on every kind
+    of network.
+    """
     papers, given = published(spec, "SPDS"), spec["tuned"]
     trials = _trials(bench, spec)
     runs = bench.outcomes(trials, perform_spds)
@@ -144,7 +148,9 @@ def _tuned(bench: Bench, spec: dict[str, Any], levels: dict[float, float]) -> di
 
 
 def _trials(bench: Bench, spec: dict[str, Any]) -> list[SPDSTask]:
-    """On every network, with no more rounds than the paper's: the schedule says ahead how many there will be."""
+    """On every network, with no more rounds than the paper's: the schedule says ahead how many
+    there will be.
+    """
     given, papers = spec["tuned"], published(spec, "SPDS")
     most = {
         aim["target"]: min(row.work for row in papers.values() if row.target == aim["target"]) for aim in spec["aim"]
@@ -200,7 +206,9 @@ def titles(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def means(found: Sequence[Facts], level: float, disagreement: float) -> dict[str, Cell]:
-    """Over networks and draws. reached: both the loss at the mean and the disagreement are what was asked for."""
+    """Over networks and draws. reached: both the loss at the mean and the disagreement are what was
+    asked for.
+    """
 
     def of(name: str) -> float:
         return fmean(facts[name] for facts in found)

@@ -1,4 +1,6 @@
-"""The runs of Table 2: SPDS for a fixed number of outer iterations, SDCS until it is there or its budget is spent."""
+"""The runs of Table 2: SPDS for a fixed number of outer iterations, SDCS until it is there or its
+budget is spent.
+"""
 
 import math
 from dataclasses import dataclass
