@@ -81,7 +81,7 @@ def agents_after(clock, graph, exchanges, size=8.0, d=3):
     timeline = Timeline(clock, graph, problem_of(graph.m, d).loss, Costs())
     timeline.gradient()
     timeline.exchange(size, exchanges)
-    return timeline.memory()[0].tolist()
+    return timeline.checkpoint()[0].tolist()
 
 
 # Closed forms

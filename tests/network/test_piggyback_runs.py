@@ -106,6 +106,6 @@ def test_an_environment_remembers_its_network_and_its_clock():
     first.network.start_reduce(integers(GRAPH.m), "max")
     exchange(first.network)
     second.resume(first.checkpoint())
-    assert second.timeline.memory()[0].tolist() == [0.25] * GRAPH.m
+    assert second.timeline.checkpoint()[0].tolist() == [0.25] * GRAPH.m
     exchange(second.network, GRAPH.diameter - 1)
     assert len(second.network.completed()) == 1

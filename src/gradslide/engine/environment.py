@@ -168,13 +168,13 @@ class NetworkEnvironment(Environment):
         return graph.fingerprint if name == repr(graph) else f"{graph.fingerprint} {name}"
 
     def checkpoint(self) -> Any:
-        clock = None if self.timeline is None else self.timeline.memory()
+        clock = None if self.timeline is None else self.timeline.checkpoint()
         return {"network": self.network.session.checkpoint(), "clock": clock}
 
     def resume(self, saved: Any) -> None:
         self.network.session.resume(saved["network"])
         if self.timeline is not None:
-            self.timeline.recall(saved["clock"])
+            self.timeline.resume(saved["clock"])
 
     def default_stop(self, method: Method, iterations: int | None) -> Stop:
         if iterations is not None or not method.stops_itself:

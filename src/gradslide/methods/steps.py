@@ -14,7 +14,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.mixing import MIXINGS, Mixing, require_mixing
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Method
-from gradslide.network.collectives import presumed
+from gradslide.network.collectives import reduce_constant
 
 # The share of the longest step with a proof that is used by default.
 _SHARE = 0.95
@@ -115,7 +115,7 @@ def is_free(context: Context) -> bool:
     for v in _test_points(context):
         far = abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + abs(v))
         moved.append(array_namespace(v).any(far, axis=1))
-    return not bool(presumed(context.network, functools.reduce(operator.or_, moved), "or"))
+    return not bool(reduce_constant(context.network, functools.reduce(operator.or_, moved), "or"))
 
 
 def is_common(context: Context, *, euclidean: bool = True) -> bool:
@@ -123,7 +123,7 @@ def is_common(context: Context, *, euclidean: bool = True) -> bool:
     images = [proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0) for v in _test_points(context)]
     xp = array_namespace(*images)
     rows = xp.concat(images, axis=1)
-    most, less = np.split(presumed(context.network, xp.concat([rows, -rows], axis=1), "max"), 2)
+    most, less = np.split(reduce_constant(context.network, xp.concat([rows, -rows], axis=1), "max"), 2)
     return bool(np.all(most + less <= _ROUNDING * (1 + np.abs(most))))
 
 

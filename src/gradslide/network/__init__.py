@@ -1,4 +1,12 @@
-"""The only code that communicates."""
+"""Networks: the only code that communicates.
+
+`protocol` says what a network is, in three layers: `Network` for methods, `CostModel` (in `costs`)
+for what operations cost, `Session` for the engine. `local` simulates all agents in one process,
+`mpi` and `peers` run them on several; `faults` and `delayed` wrap a network to make it unreliable
+or slow, `counted` counts what passes over it, `clock` simulates the time it takes. `collectives`
+and `piggyback` are shared by them, `compressors` make messages smaller, and `coupling` is the
+linear map A of the algorithms, written with a network. No method and no solver belongs here.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from gradslide._support.errors import InputError
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
@@ -13,10 +13,9 @@ from gradslide.network.protocol import Compute, Reduction
 
 
 class Central(Piggybacking):
-    """The blocks of one problem, on one machine: reductions are free, and there are no neighbours."""
+    """The blocks of one problem on one machine: reductions are free, and nobody has neighbours."""
 
     def __init__(self, m: int) -> None:
-        super().__init__()
         self.m = m
         self.agents = range(m)
         self.costs = _Free()
@@ -29,7 +28,7 @@ class Central(Piggybacking):
     def laplacian(self) -> Array:
         return _refuse()
 
-    def _combine(self, v: Array, weights: Array) -> Array:
+    def _combine(self, v: Array, weights: Sparse) -> Array:
         return _refuse()
 
     def survey(self, values: Array, compute: Compute) -> Array:

@@ -1,4 +1,4 @@
-"""How long gradients and messages take, for a run's time on a network that is only simulated."""
+"""Simulated time: how long gradients and messages take, and the time of every agent in a run."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,12 +23,31 @@ PRESETS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clock:
-    """A simulated clock: agents compute on their own, and in an exchange each waits for its neighbours only.
+    """A simulated clock.
 
-    gradient: seconds per gradient (or per value, where a method asks for it alone), a number or one per agent. sample:
-    seconds per sample; by default a row's share of a gradient, or a whole one where a loss has no rows. latency:
-    seconds that a message takes on top of its size, a number or one per link in the order of `graph.edges`. bandwidth:
-    bytes per second of a link in each direction, a number or one per link.
+    Agents compute on their own, and in an exchange each waits for its neighbours only.
+
+    Parameters
+    ----------
+    gradient : float or array of shape (m,)
+        Seconds per gradient (or per value, where a method asks for it alone), one for all agents or
+        one each.
+    sample : float or array of shape (m,), optional
+        Seconds per sample; by default a row's share of a gradient, or a whole one where a loss has
+        no rows.
+    latency : float or array of shape (edges,)
+        Seconds that a message takes on top of its size, one for all links or one each in the order
+        of `graph.edges`.
+    bandwidth : float or array of shape (edges,)
+        Bytes per second of a link in each direction.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.Clock(gradient=0.5, latency=0.01).gradient
+    array(0.5)
+    >>> float(gs.Clock.wan().latency)
+    0.04
     """
 
     gradient: Array | float = 1e-3
@@ -43,21 +62,24 @@ class Clock:
 
     @classmethod
     def lan(cls, **changed: Any) -> "Clock":
-        """A local network: 0.1 ms, 1 Gbit/s."""
+        """Return the clock of a local network: 0.1 ms, 1 Gbit/s.
+
+        Keyword arguments replace parameters.
+        """
         return cls(**{**PRESETS["lan"], **changed})
 
     @classmethod
     def wan(cls, **changed: Any) -> "Clock":
-        """Sites across a continent: 40 ms, 100 Mbit/s."""
+        """Return the clock of sites across a continent: 40 ms, 100 Mbit/s."""
         return cls(**{**PRESETS["wan"], **changed})
 
     @classmethod
     def satellite(cls, **changed: Any) -> "Clock":
-        """A geostationary satellite: 300 ms, 10 Mbit/s."""
+        """Return the clock of a geostationary satellite: 300 ms, 10 Mbit/s."""
         return cls(**{**PRESETS["satellite"], **changed})
 
     def fits(self, graph: Graph, loss: Loss) -> "Clock":
-        """The same with one number per agent and per link, checked against the network."""
+        """Return the same clock with one number per agent and per link, checked."""
         m, links, rows = graph.m, len(graph.edges), loss.rows_per_agent
         gradient = _spread("gradient", self.gradient, m, "agents")
         share = gradient / (1 if rows is None else rows)
@@ -70,7 +92,7 @@ class Clock:
 
     @property
     def fingerprint(self) -> str:
-        """A few digits that other times do not share."""
+        """A few digits that tell this clock from others."""
         columns = (self.gradient, self.sample, self.latency, self.bandwidth)
         content = b"".join(
             b"none" if column is None else np.asarray(column, dtype="<f8").tobytes() for column in columns
@@ -79,7 +101,10 @@ class Clock:
 
 
 class Timeline:
-    """Keeps `costs.simulated_seconds`, under one clock or several by name: when the last agent was done."""
+    """The simulated time of every agent in a run, under one clock or several by name.
+
+    `costs.simulated_seconds` is the time at which the last agent was done.
+    """
 
     def __init__(self, clocks: Clock | Mapping[str, Clock], graph: Graph, loss: Loss, costs: Costs) -> None:
         self._is_one = isinstance(clocks, Clock)
@@ -88,41 +113,41 @@ class Timeline:
         require(strings, "the names of clocks must be strings", list(named), 'for example {"wan": gs.Clock.wan()}')
         self._tracks = {name: _Track(clock.fits(graph, loss), graph) for name, clock in named.items()}
         self._costs = costs
-        self._tell()
+        self._publish()
 
     def __repr__(self) -> str:
         """The names of the clocks, and what tells their times apart from others."""
         return ", ".join(f"{name or 'one clock'} ({track.clock.fingerprint})" for name, track in self._tracks.items())
 
     def gradient(self, count: int = 1) -> None:
-        """So many gradients; added up one by one, since it must not matter who asks for several at once."""
+        """Add gradients one by one, so that rounding does not depend on how a method asks."""
         for track in self._tracks.values():
             for _ in range(count):
                 track.now += track.clock.gradient
-        self._tell()
+        self._publish()
 
     def samples(self, count: int) -> None:
         for track in self._tracks.values():
             track.now += count * track.sample
-        self._tell()
+        self._publish()
 
     def exchange(self, size: float, rounds: int = 1) -> None:
-        """So many exchanges, of messages of so many bytes each."""
+        """Add exchanges of messages of `size` bytes each."""
         for track in self._tracks.values():
             for _ in range(rounds):
                 track.exchange(size)
-        self._tell()
+        self._publish()
 
-    def memory(self) -> list[Array]:
-        """What a run that goes on later has to be given back."""
+    def checkpoint(self) -> list[Array]:
+        """Return the state that `resume` needs."""
         return [track.now.copy() for track in self._tracks.values()]
 
-    def recall(self, memory: list[Array]) -> None:
-        for track, now in zip(self._tracks.values(), memory, strict=True):
+    def resume(self, state: list[Array]) -> None:
+        for track, now in zip(self._tracks.values(), state, strict=True):
             track.now = np.array(now)
-        self._tell()
+        self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         last = {name: float(np.max(track.now)) for name, track in self._tracks.items()}
         self._costs.simulated_seconds = last[""] if self._is_one else last
 

@@ -1,7 +1,8 @@
-"""Reductions over the rows of all agents, among them sums that are the same for every order of summation.
+"""Reductions over the rows of all agents, with sums that do not depend on the order.
 
-Every number is cut into two pieces on grids so coarse that sums of the pieces are exact, and exact sums have no order
-(Demmel, Nguyen, "Parallel reproducible summation", 2015). The remainder is below the rounding of any plain sum.
+Every number is cut into two pieces on grids so coarse that sums of the pieces are exact, and exact
+sums have no order (Demmel, Nguyen, "Parallel reproducible summation", 2015). The remainder is below
+the rounding of any plain sum.
 """
 
 from collections.abc import Callable
@@ -14,13 +15,13 @@ from gradslide._support.errors import unknown_name
 from gradslide._support.types import Array
 from gradslide.network.protocol import Network, Reduction
 
-_PIECES = 2
 # Bits of a double, less the one that a rounded sum may need.
 _BITS = 52
 # Beyond this the grids themselves would overflow.
 _HUGE = 2.0**900
 _BLOCK = 1 << 14
 
+REDUCTIONS = ("max", "or", "sum")
 Reduce = Callable[[Array], Array]
 
 
@@ -46,8 +47,9 @@ def exact_sum(values: Array, count: int, largest: Reduce, add: Reduce) -> Array:
     is_plain = ~(size <= _HUGE)
     exponent = np.frexp(np.where(is_plain, 0.0, size))[1]
     room = int(count).bit_length() + 1
-    grids = [np.where(is_plain, 0.0, np.ldexp(1.5, exponent + k * (room - _BITS) + room)) for k in range(_PIECES)]
-    pieces = np.zeros((_PIECES, *values.shape[1:]))
+    coarse, fine = np.ldexp(1.5, exponent + room), np.ldexp(1.5, exponent + 2 * room - _BITS)
+    grids = np.where(is_plain, 0.0, coarse), np.where(is_plain, 0.0, fine)
+    pieces = np.zeros((len(grids), *values.shape[1:]))
     for start in starts:
         rest = values[start : start + rows].astype(np.float64)
         for number, grid in enumerate(grids):
@@ -61,7 +63,8 @@ def exact_sum(values: Array, count: int, largest: Reduce, add: Reduce) -> Array:
 
 def reduced(values: Array, reduction: str) -> Array:
     """Reduce the rows of all agents to one array of NumPy's."""
-    require_reduction(reduction)
+    if reduction not in REDUCTIONS:
+        require_reduction(reduction)
     xp = np if is_numpy(values) else array_namespace(values)
     reduce = xp.max if reduction == "max" else xp.any if reduction == "or" else xp.sum
     return reduce(values, axis=0) if xp is np else to_numpy(reduce(values, axis=0))
@@ -69,11 +72,13 @@ def reduced(values: Array, reduction: str) -> Array:
 
 def require_reduction(reduction: str) -> None:
     """Refuse an unknown reduction."""
-    if reduction not in ("max", "or", "sum"):
-        raise unknown_name("reduction", reduction, ["max", "or", "sum"])
+    if reduction not in REDUCTIONS:
+        raise unknown_name("reduction", reduction, list(REDUCTIONS))
 
 
-def presumed(network: Network, values: Array, reduction: Reduction) -> Array:
-    """One value from the rows of all agents, for what does not change along a run (their sets, for example): free where
-    one user sees all agents, agreed on where they live with other people."""
+def reduce_constant(network: Network, values: Array, reduction: Reduction) -> Array:
+    """Reduce rows that do not change during a run, such as properties of domains.
+
+    This is free where one user sees all agents; elsewhere the agents agree on it.
+    """
     return network.session.observe(values, reduction) if network.session.sees_all else network.agree(values, reduction)

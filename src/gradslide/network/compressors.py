@@ -1,4 +1,4 @@
-"""Messages made smaller than the vectors that they stand for."""
+"""Compressors: messages smaller than the vectors that they stand for."""
 
 import math
 from dataclasses import dataclass
@@ -13,28 +13,43 @@ __all__ = ["Compressor", "Quantization", "TopK"]
 
 
 class Compressor(Protocol):
-    """Works on each agent's row of v, (m, d), by itself."""
+    """Compresses each agent's row of v, of shape (m, d), on its own."""
 
     def compress(self, v: Array, random: np.random.Generator) -> Array:
-        """What a receiver makes of the message."""
+        """Return what a receiver reconstructs from the message."""
         ...
 
     def contract(self, v: Array, random: np.random.Generator) -> Array:
-        """The same, scaled so that E|C(v) - v|^2 <= (1 - quality) |v|^2."""
+        """Return the same, scaled so that E|C(v) - v|^2 <= (1 - quality) |v|^2."""
         ...
 
     def quality(self, d: int) -> float:
-        """In (0, 1]: how much of a vector of d numbers gets through at least."""
+        """Return the quality for vectors of d numbers, in (0, 1]; 1 loses nothing."""
         ...
 
     def floats(self, v: Array) -> int:
-        """Size of one agent's message, in numbers of v's precision, rounded up."""
+        """Return the size of one agent's message, in numbers of v's precision, rounded up."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopK:
-    """The k largest entries, with their positions; the others count as zero. share: k as a part of d, rounded up."""
+    """Send the k entries that are largest in absolute value, with their positions.
+
+    Parameters
+    ----------
+    k : int, optional
+    share : float, optional
+        k as a share of d, rounded up. Give one of the two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> top = gs.compressors.TopK(k=2)
+    >>> top.compress(np.array([[3.0, -5.0, 1.0]]), np.random.default_rng(0))
+    array([[ 3., -5.,  0.]])
+    """
 
     k: int | None = None
     share: float | None = None
@@ -78,8 +93,23 @@ class TopK:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantization:
-    """Each entry rounded at random, without bias, to one of `levels` steps of |v| and a sign (QSGD, Alistarh et al.
-    2017); |v| is sent with them."""
+    """Round each entry at random, without bias, to a multiple of |v| / levels.
+
+    The message is |v|, and a sign and a whole number for each entry (QSGD, Alistarh et al. 2017).
+
+    Parameters
+    ----------
+    levels : int
+        16 takes 6 bits per entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> quantization = gs.compressors.Quantization(levels=16)
+    >>> quantization.floats(np.ones((1, 100)))
+    11
+    """
 
     levels: int = 16
 

@@ -15,9 +15,10 @@ NormSource = Literal["known", "flooded", "broadcast"]
 
 @dataclass
 class CostModel:
-    """Rounds and floats that operations of a network cost to agents that talk to their neighbours only.
+    """Rounds and floats that the operations of a network cost.
 
-    Floats are those that leave the counted agents: all of them, or the one that a process knows about.
+    Agents talk to their neighbours only. Floats are those that leave the counted agents: all of
+    them, or the one that a process knows about.
 
     Parameters
     ----------
@@ -30,7 +31,8 @@ class CostModel:
     broadcast_messages : int
         Messages that they send when an answer of the root goes down the tree.
     norm : {"known", "flooded", "broadcast"}
-        How agents find the norm bound: they know it; or one exchange and a flooded maximum; or the root tells it.
+        How agents find the norm bound: they know it; or one exchange and a flooded maximum; or the
+        root tells it.
     encoding : Compressor, optional
         What messages of exchanges are compressed with, unless the method itself compressed them.
     """
@@ -62,7 +64,10 @@ class CostModel:
         return self.graph.diameter_bound + self.graph.radius_center()[1]
 
     def survey_floats(self, values: Array, answer: Array) -> int:
-        """Floats of a survey: edges, weights unless all are 1, and values by flooding; the answer down the tree."""
+        """Floats of a survey.
+
+        Edges, weights unless all are 1, and values are flooded; the answer goes down the tree.
+        """
         per_edge = 2 if np.all(self.graph.weights == 1) else 3
         flooded = len(self.graph.edges) * per_edge + self.graph.m * math.prod(np.shape(values)[1:])
         return int(self.messages * flooded + self.broadcast_messages * answer.size)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gradslide._support.arrays import to_numpy
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.network.clock import Timeline
 from gradslide.network.compressors import Compressor
 from gradslide.network.protocol import Compute, Done, Network, Reduction
@@ -16,9 +16,29 @@ _DOUBLE = np.dtype(np.float64).itemsize
 
 
 class Counted(Wrapper):
-    """The same network, with every exchange entered into `costs` and on the timeline. Observations stay free.
+    """A network that enters every exchange into `costs`, and on a timeline. Observations stay free.
 
-    Piggybacked reductions are counted in floats when they start; on the timeline their few bytes are neglected.
+    Piggybacked reductions are counted in floats when they start; on the timeline their few bytes
+    are neglected.
+
+    Parameters
+    ----------
+    network : Network
+    costs : Costs
+        Counts rounds, control rounds and floats.
+    timeline : Timeline, optional
+        A simulated clock.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> from gradslide.results.costs import Costs
+    >>> costs = Costs()
+    >>> network = gs.network.Counted(gs.network.Local(gs.Graph.ring(4)), costs)
+    >>> _ = network.combine(np.ones((4, 3)), network.laplacian)
+    >>> costs.rounds, costs.floats_sent
+    (1, 24)
     """
 
     def __init__(self, network: Network, costs: Costs, timeline: Timeline | None = None) -> None:
@@ -26,27 +46,37 @@ class Counted(Wrapper):
         self.is_local = self._network.is_local
         self._spent = costs
         self._timeline = timeline
+        # Of one exchange, of all agents.
+        self._messages = 2 * len(self.graph.edges)
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
-        return self._exchanged(1, v, encoding, lambda: self._network.combine(v, weights, encoding))
+    def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
+        started = self._count(1, v, encoding)
+        result = self._network.combine(v, weights, encoding)
+        if self.m > 1:
+            self._spent.pace.add_exchanges(1, self._spent.now() - started)
+        return result
 
     def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
-        return self._exchanged(exchanges, v, None, lambda: self._network.batch(exchanges, v, compute))
+        started = self._count(exchanges, v, None)
+        result = self._network.batch(exchanges, v, compute)
+        if self.m > 1:
+            self._spent.pace.add_exchanges(exchanges, self._spent.now() - started)
+        return result
 
-    def _exchanged(self, exchanges: int, v: Array, encoding: Compressor | None, compute: Callable[[], Done]) -> Done:
-        # A lone agent has no neighbours.
+    def _count(self, exchanges: int, v: Array, encoding: Compressor | None) -> float:
+        """Enter exchanges of v, and return the time.
+
+        A lone agent has no neighbours: its exchanges are free.
+        """
         if self.m == 1:
-            return compute()
-        spent, costs = self._spent, self.costs
-        started = spent.now()
-        spent.rounds += exchanges
-        floats = costs.exchange_floats(v, encoding)
-        spent.floats_sent += exchanges * floats
+            return 0.0
+        started = self._spent.now()
+        self._spent.rounds += exchanges
+        floats = self.costs.exchange_floats(v, encoding)
+        self._spent.floats_sent += exchanges * floats
         if self._timeline is not None:
             self._timeline.exchange(floats / self._messages * v.dtype.itemsize, exchanges)
-        result = compute()
-        spent.pace.add_exchanges(exchanges, spent.now() - started)
-        return result
+        return started
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         values = to_numpy(values)
@@ -68,11 +98,6 @@ class Counted(Wrapper):
     def norm_bound(self) -> float:
         self._control(self.costs.norm_rounds, _DOUBLE)
         return self._network.norm_bound()
-
-    @property
-    def _messages(self) -> int:
-        """Of one exchange, of all agents."""
-        return 2 * len(self.graph.edges)
 
     def _control(self, rounds: int, size: float) -> None:
         """Rounds in which every agent sends so many bytes."""

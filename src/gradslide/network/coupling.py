@@ -1,4 +1,8 @@
-"""The linear map A whose kernel is consensus: the only part of a method that communicates."""
+"""Couplings: the linear map A of the algorithms, with its dual variable.
+
+On a network the kernel of A is consensus, and A is the only part of a method that communicates.
+Saddle point problems have an operator of their own, and no network.
+"""
 
 import math
 from collections.abc import Iterator
@@ -19,9 +23,17 @@ _LARGE, _NARROWEST = 1 << 16, 16
 
 
 class Dual(NamedTuple):
-    """The dual variable: `w` = A^T z is what enters the x step, `s` is what is kept of z.
+    """The dual variable z.
 
-    On a network it is in node form, and w = Lap s. Incidence: z = B^T s, so ||z||^2 = <s, w>. Laplacian: z = s.
+    On a network it is stored at the nodes, and w = Lap s. Incidence: z = B^T s, so ||z||^2 = <s,
+    w>. Laplacian: z = s.
+
+    Attributes
+    ----------
+    s : array
+        What is stored of z.
+    w : array of the shape of x
+        A^T z, which enters the x step.
     """
 
     s: Array
@@ -29,7 +41,7 @@ class Dual(NamedTuple):
 
 
 class Coupling(Protocol):
-    """What a method asks of A and of the space in which z lives."""
+    """The linear map A, and the space of z, as methods use them."""
 
     @property
     def name(self) -> str: ...
@@ -44,11 +56,17 @@ class Coupling(Protocol):
         ...
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
-        """The dual at the minimiser of zeta (z = 0 on a network), or at given s (one exchange or product)."""
+        """Return the dual at the minimiser of zeta, z = 0 on a network, or at a given s.
+
+        The latter takes one exchange or product.
+        """
         ...
 
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
-        """z <- argmin h - <A u, .> + q U(z, .), and w = A^T z (`eq:zkt`, `eq:zkt_SPP`); on a network z + A u / q."""
+        """Return z+ = argmin_z h(z) - <A u, z> + q U(z_old, z), and w = A^T z+.
+
+        On a network z+ = z_old + A u / q (`eq:zkt`, `eq:zkt_SPP`).
+        """
         ...
 
     def pull(self, dual: Dual) -> Array:
@@ -73,16 +91,18 @@ class NetworkCoupling(Coupling, Protocol):
 
 
 class _NodeForm:
-    """What the couplings of a network share: their dual is kept at the nodes."""
+    """What the couplings of a network share: their dual is stored at the nodes."""
+
+    _in_double: ClassVar[bool] = False
 
     def __init__(self, network: Network) -> None:
         self._network = network
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
-        if s is None:
-            xp = array_namespace(x)
-            return Dual(xp.zeros_like(x), xp.zeros_like(x))
-        return Dual(s, self._laplace(s))
+        xp = array_namespace(x)
+        w = xp.zeros_like(x) if s is None else self._laplace(s)
+        s = xp.zeros_like(x) if s is None else s
+        return Dual(xp.astype(s, xp.float64) if self._in_double else s, w)
 
     def pull(self, dual: Dual) -> Array:
         return dual.w
@@ -92,12 +112,13 @@ class _NodeForm:
         return self._network.combine(v, self._network.laplacian)
 
     def _columns(self, x: Array) -> Iterator[Array]:
-        """x, a few columns at a time where it is so large that more arrays of its size would be felt; not where other
-        processes would have to take as many steps."""
+        """Columns of x, few at a time to save memory; all at once among processes."""
         if not (self._network.is_local and is_numpy(x)):
-            return iter((x,))
+            yield x
+            return
         width = max(_NARROWEST, _LARGE // max(1, len(x)))
-        return (x[:, first : first + width] for first in range(0, x.shape[1], width))
+        for first in range(0, x.shape[1], width):
+            yield x[:, first : first + width]
 
     def _centred(self, v: Array) -> Array:
         """v less its mean over all agents: an observation."""
@@ -109,19 +130,15 @@ class _NodeForm:
 
 
 class Incidence(_NodeForm):
-    """A = B^T (x) I, one row per edge, kept in node form: w <- w + Lap u / q takes one exchange."""
+    """A = B^T (x) I, one row per edge, stored at the nodes: one exchange per inner iteration."""
 
     name: ClassVar[str] = "incidence"
     exchanges: ClassVar[int] = 1
+    # s gathers the mean of all u as well, which w = Lap s does not see: it needs digits to spare.
+    _in_double: ClassVar[bool] = True
 
     def norm(self) -> float:
         return math.sqrt(self._network.norm_bound())
-
-    def start(self, x: Array, s: Array | None = None) -> Dual:
-        # s gathers the mean of all u as well, which w = Lap s does not see: it needs digits to spare.
-        s, w = super().start(x, s)
-        xp = array_namespace(s)
-        return Dual(xp.astype(s, xp.float64), w)
 
     def smallest_singular_value(self) -> float:
         return math.sqrt(self._network.graph.algebraic_connectivity)
@@ -132,8 +149,10 @@ class Incidence(_NodeForm):
 
     def residual(self, x: Array) -> float:
         # <x, Lap x> loses half the digits near consensus unless the mean is taken off first.
-        parts = map(self._centred, self._columns(x))
-        return math.sqrt(max(0.0, sum(self._inner(part, self._laplace(part)) for part in parts)))
+        total = 0.0
+        for part in map(self._centred, self._columns(x)):
+            total += self._inner(part, self._laplace(part))
+        return math.sqrt(max(0.0, total))
 
     def dual_norm(self, dual: Dual) -> float:
         return math.sqrt(max(0.0, self._inner(self._centred(dual.s), dual.w)))
@@ -156,8 +175,10 @@ class Laplacian(_NodeForm):
         return Dual(z, self._laplace(z))
 
     def residual(self, x: Array) -> float:
-        products = map(self._laplace, self._columns(x))
-        return math.sqrt(sum(self._inner(Ax, Ax) for Ax in products))
+        total = 0.0
+        for Ax in map(self._laplace, self._columns(x)):
+            total += self._inner(Ax, Ax)
+        return math.sqrt(total)
 
     def dual_norm(self, dual: Dual) -> float:
         return math.sqrt(self._inner(dual.s, dual.s))
@@ -167,14 +188,18 @@ COUPLINGS: dict[str, type[Incidence] | type[Laplacian]] = {"incidence": Incidenc
 
 
 def make(name: str, network: Network) -> NetworkCoupling:
-    """The coupling of that name over a network."""
+    """Return the coupling of that name over a network."""
     if name not in COUPLINGS:
         raise unknown_name("coupling", name, COUPLINGS)
     return COUPLINGS[name](network)
 
 
 class Operator:
-    """z is kept as it is: s = z as a row (1, k), and w = A^T z in the shape of x. Every product is counted."""
+    """The operator A of a saddle point problem, with z in a dual space of its own.
+
+    z is stored as it is: s = z as a row (1, k), and w = A^T z in the shape of x. Every product is
+    counted.
+    """
 
     name: ClassVar[str] = "operator"
     exchanges: ClassVar[int] = 0

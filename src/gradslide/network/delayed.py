@@ -3,7 +3,7 @@
 import time
 
 from gradslide._support.errors import require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.protocol import Compute, Network, Reduction
@@ -11,14 +11,27 @@ from gradslide.network.wrapper import Wrapper
 
 
 class Delayed(Wrapper):
-    """The same network, where every exchange (and every control round) takes `seconds` longer. Observations do not."""
+    """A network on which every exchange and every control round takes longer; observations do not.
+
+    Parameters
+    ----------
+    network : Network or Graph
+    seconds : float
+        How much longer.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.network.Delayed(gs.Graph.ring(4), 0.001)
+    Graph(m=4, edges=4, max_degree=2)
+    """
 
     def __init__(self, network: Network | Graph, seconds: float) -> None:
         require_number("seconds", seconds, "0.001 is a millisecond per exchange", least=0)
         super().__init__(network)
         self._seconds = float(seconds)
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+    def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
         time.sleep(self._seconds)
         return super().combine(v, weights, encoding)
 

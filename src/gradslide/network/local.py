@@ -1,4 +1,4 @@
-"""All agents in one process, as rows of one array: a simulation that counts what a real network would spend."""
+"""All agents in one process, as rows of one array: a simulation."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ import numpy as np
 
 from gradslide._support.arrays import checked_device, is_numpy, sparse_like, to_numpy
 from gradslide._support.errors import kind_of, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.collectives import exact_sum, reduced
 from gradslide.network.costs import CostModel, NormSource
@@ -24,7 +24,6 @@ class OnGraph(Piggybacking):
     def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
         name = type(self).__name__
         require(isinstance(graph, Graph), f"{name} needs a graph", kind_of(graph), "for example gs.Graph.ring(10)")
-        super().__init__()
         self.graph = graph
         self.m = graph.m
         self.laplacian: Array = graph.laplacian
@@ -40,12 +39,33 @@ class OnGraph(Piggybacking):
 
 
 class Local(OnGraph):
-    """A network in one process.
+    """All agents in one process, as rows of one array: a simulation.
 
-    graph: who may talk to whom. exact_norm: use the exact largest eigenvalue of the Laplacian; otherwise the
-    bound that agents find with one exchange and a flooded maximum. device: where `solve` moves the problem first, such
-    as "cuda" (PyTorch); by default its arrays stay what they are. What is agreed on, observed and returned are arrays
-    of NumPy's.
+    Costs are those of a real network. `solve` makes one from a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Which agents are linked.
+    exact_norm : bool
+        Use the exact largest eigenvalue of the Laplacian; otherwise the bound that agents find with
+        one exchange and a flooded maximum.
+    device : str or torch.device, optional
+        Where `solve` moves the problem first, such as "cuda" (PyTorch). By default its arrays stay
+        where they are. What is agreed on, observed and returned are NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> network = gs.network.Local(gs.Graph.ring(4))
+    >>> v = np.array([[1.0], [2.0], [3.0], [4.0]])
+    >>> network.combine(v, network.laplacian).ravel()
+    array([-4.,  0.,  0.,  4.])
+    >>> network.agree(v, "sum")
+    array([10.])
+    >>> network.costs.control_rounds("sum"), network.costs.exchange_floats(v)
+    (4, 8)
     """
 
     is_local: ClassVar[bool] = True
@@ -56,7 +76,7 @@ class Local(OnGraph):
         self.device = None if device is None else checked_device(device)
         self._cast: dict[tuple[int, str, str], Any] = {}
 
-    def _combine(self, v: Array, weights: Array) -> Array:
+    def _combine(self, v: Array, weights: Sparse) -> Array:
         if is_numpy(v) and weights.dtype == v.dtype:
             return weights @ v
         return self._as(weights, v) @ v
@@ -71,7 +91,7 @@ class Local(OnGraph):
             return exact_sum(values, self.m, np.asarray, np.asarray)
         return reduced(values, reduction)
 
-    def _as(self, weights: Array, v: Array) -> Array:
+    def _as(self, weights: Sparse, v: Array) -> Array:
         """The weights in v's precision, so that float32 stays float32, and on v's device."""
         key = (id(weights), str(v.dtype), str(compat.device(v)))
         if key not in self._cast:

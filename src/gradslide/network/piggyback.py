@@ -1,6 +1,5 @@
-"""Reductions that are piggybacked on exchanges, on networks all of whose agents belong to one run."""
+"""Reductions that are piggybacked on exchanges, where all agents belong to one run."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, cast
@@ -8,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from gradslide._support.arrays import to_numpy
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel
@@ -29,9 +28,9 @@ class _Pending(NamedTuple):
 class Piggybacking(RenamedMembers, ABC):
     """A network on which every exchange moves the piggybacked reductions on.
 
-    Results are computed when a reduction starts, and given out when neighbours alone would have carried them to all
-    agents. Subclasses implement `_combine`; they cannot override `combine` or `batch`, so that no exchange is left
-    out.
+    Results are computed when a reduction starts, and given out when neighbours alone would have
+    carried them to all agents. Subclasses implement `_combine`; they cannot override `combine` or
+    `batch`, so that no exchange is left out.
     """
 
     is_local: ClassVar[bool] = False
@@ -42,15 +41,14 @@ class Piggybacking(RenamedMembers, ABC):
         if overridden := [name for name in _FINAL if name in vars(cls)]:
             raise TypeError(f"{cls.__name__} overrides {overridden[0]}; implement _combine, which combine calls")
 
-    def __init__(self) -> None:
-        self._exchanges = 0
-        self._pending: list[_Pending] = []
+    _exchanges: int = 0
+    _pending: tuple[_Pending, ...] = ()
 
     @property
     def session(self) -> "InOneRun":
         return InOneRun(self)
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+    def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
         self._exchanges += 1
         return self._combine(v, weights)
 
@@ -66,20 +64,22 @@ class Piggybacking(RenamedMembers, ABC):
         result = np.asarray(self.agree(values, reduction))
         # All agents know the same: nobody changes it.
         result.flags.writeable = False
-        self._pending.append(_Pending(self._exchanges + self.costs.control_rounds(reduction), reduction, result))
+        due = self._exchanges + self.costs.control_rounds(reduction)
+        self._pending = *self._pending, _Pending(due, reduction, result)
 
     def completed(self, reduction: Reduction | None = None) -> list[Array]:
-        results, pending = [], []
+        results: list[Array] = []
+        pending: list[_Pending] = []
         for each in self._pending:
             if each.due <= self._exchanges and reduction in (None, each.reduction):
                 results.append(each.result)
             else:
                 pending.append(each)
-        self._pending = pending
+        self._pending = tuple(pending)
         return results
 
     @abstractmethod
-    def _combine(self, v: Array, weights: Array) -> Array:
+    def _combine(self, v: Array, weights: Sparse) -> Array:
         """One exchange."""
 
     @abstractmethod
@@ -89,31 +89,25 @@ class Piggybacking(RenamedMembers, ABC):
 class InOneRun:
     """The session of a network in one process that sees all agents."""
 
+    rank: int = 0
+    size: int = 1
     sees_all: ClassVar[bool] = True
 
     def __init__(self, network: Piggybacking) -> None:
         self._network = network
 
-    @property
-    def rank(self) -> int:
-        return 0
-
-    @property
-    def size(self) -> int:
-        return 1
-
     def connect(self) -> None:
         return
 
     def begin(self) -> None:
-        self._network._exchanges, self._network._pending = 0, []
+        self._network._exchanges, self._network._pending = 0, ()
 
     def checkpoint(self) -> Any:
         return self._network._exchanges, list(self._network._pending)
 
     def resume(self, state: Any) -> None:
         self._network._exchanges, pending = state
-        self._network._pending = [_Pending(*each) for each in pending]
+        self._network._pending = tuple(_Pending(*each) for each in pending)
 
     def checkpointed(self) -> None:
         return
@@ -131,6 +125,6 @@ class InOneRun:
         return signal
 
     def uncounted(self) -> Network:
-        other = copy.copy(self._network)
-        other._exchanges, other._pending = 0, []
+        other = object.__new__(type(self._network))
+        other.__dict__ = {**self._network.__dict__, "_exchanges": 0, "_pending": ()}
         return cast(Network, other)

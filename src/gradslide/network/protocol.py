@@ -1,13 +1,13 @@
 """The protocol that methods are written against, in three layers.
 
-`Network` is what a method uses, `Network.costs` says what each of its operations costs, and `Network.session` is what
-the engine uses around a method: connecting, checkpoints, observations.
+`Network` is what a method uses, `Network.costs` says what each of its operations costs, and
+`Network.session` is what the engine uses around a method: connecting, checkpoints, observations.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel
@@ -21,8 +21,9 @@ Done = TypeVar("Done")
 class Network(Protocol):
     """Agents that exchange messages with their neighbours only.
 
-    Arrays hold one row for each agent that lives in this process, in the order of `agents`. Sums over all agents go up
-    a breadth-first tree, rooted at the centre of the graph, and down again; maxima are flooded.
+    Arrays hold one row for each agent that lives in this process, in the order of `agents`. Sums
+    over all agents go up a breadth-first tree, rooted at the centre of the graph, and down again;
+    maxima are flooded.
 
     Attributes
     ----------
@@ -35,8 +36,8 @@ class Network(Protocol):
     laplacian : sparse matrix of shape (m, m)
         The Laplacian of the graph, in the form that `combine` takes.
     is_local : bool
-        Whether all agents live in this process and hear exactly what their neighbours sent. Several exchanges may then
-        be done as one compiled computation, with `batch`.
+        Whether all agents live in this process and hear exactly what their neighbours sent. Several
+        exchanges may then be done as one compiled computation, with `batch`.
     costs : CostModel
         Rounds and floats that each operation costs.
     session : Session
@@ -64,17 +65,21 @@ class Network(Protocol):
     @property
     def session(self) -> "Session": ...
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
-        """Exchange rows with neighbours, once, and return sum_j weights_ij v_j over neighbours j and i itself.
+    def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
+        """Exchange rows with neighbours once, and return sum_j weights_ij v_j.
+
+        The sum is over the neighbours j of i, and i itself.
 
         Parameters
         ----------
         v : array of shape (agents here, d)
             One row for each agent.
         weights : sparse matrix of shape (m, m)
-            In CSR form; only the rows of the agents here count. It must not change while it is in use.
+            In CSR form; only the rows of the agents here count. It must not change while it is in
+            use.
         encoding : Compressor, optional
-            The compressor that v was encoded with, if it can be sent in fewer floats than it has entries.
+            The compressor that v was encoded with, if it can be sent in fewer floats than it has
+            entries.
 
         Returns
         -------
@@ -93,23 +98,26 @@ class Network(Protocol):
     def start_reduce(self, values: Array, reduction: Reduction) -> None:
         """Start a reduction without control rounds: it is piggybacked on the exchanges to come.
 
-        All agents know its result `costs.control_rounds(reduction)` exchanges later. Any number may be under way. Sums
-        are in float64.
+        All agents know its result `costs.control_rounds(reduction)` exchanges later. Any number may
+        be under way. Sums are in float64.
         """
         ...
 
     def completed(self, reduction: Reduction | None = None) -> list[Array]:
-        """Return the results that all agents know by now, each of them once, in the order in which they were started.
+        """Return the results that all agents know by now, each of them once.
 
-        Where a reduction is named, only those of that kind. A reduction that takes fewer exchanges may overtake
-        another.
+        They come in the order in which they were started; where a reduction is named, only those of
+        that kind. A reduction that takes fewer exchanges may overtake another.
         """
         ...
 
     def survey(self, values: Array, compute: Compute) -> Array:
-        """Compute numbers from the graph and the rows of all agents, the same bits for all. Costs control rounds.
+        """Compute numbers from the graph and the rows of all agents, the same bits for all.
 
-        Every agent floods its edges and its row; the centre of the graph computes, and its answer goes down the tree.
+        Costs control rounds.
+
+        Every agent floods its edges and its row; the centre of the graph computes, and its answer
+        goes down the tree.
         """
         ...
 
@@ -119,14 +127,18 @@ class Network(Protocol):
 
 
 class Session(Protocol):
-    """One process's part in a run: what the engine does around a method. None of it is counted or steers a method.
+    """One process's part in a run: what the engine does around a method.
+
+    None of it is counted or steers a method.
 
     Attributes
     ----------
     rank, size : int
-        Which process of the run this is, and of how many. The first one shows progress and writes results.
+        Which process of the run this is, and of how many. The first one shows progress and writes
+        results.
     sees_all : bool
-        Whether `observe`, `gather` and `uncounted` are available: not where other agents belong to other people.
+        Whether `observe`, `gather` and `uncounted` are available: not where other agents belong to
+        other people.
     """
 
     @property
@@ -139,7 +151,10 @@ class Session(Protocol):
     def sees_all(self) -> bool: ...
 
     def connect(self) -> None:
-        """Open connections, where there are any, and learn the graph. Does nothing the second time."""
+        """Open connections, where there are any, and learn the graph.
+
+        Does nothing the second time.
+        """
         ...
 
     def begin(self) -> None:
@@ -159,7 +174,7 @@ class Session(Protocol):
         ...
 
     def close(self, reason: str = "") -> None:
-        """Leave the run; with a reason where it failed, which is reported to the other processes."""
+        """Leave the run, with a reason where it failed, which other processes learn."""
         ...
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
@@ -171,13 +186,17 @@ class Session(Protocol):
         ...
 
     def all_reduce_signal(self, signal: int) -> int:
-        """Return the largest control signal of all processes, 0 for none, as far as it is known here.
+        """Return the largest control signal of all processes, 0 for none, as far as it is known.
 
-        It ends runs, which all processes must do after the same outer iteration. It is called once or more in each of
-        them. Where processes only know their neighbours the result comes later, but to all at the same time.
+        It ends runs, which all processes must do after the same outer iteration. It is called once
+        or more in each of them. Where processes only know their neighbours the result comes later,
+        but to all at the same time.
         """
         ...
 
     def uncounted(self) -> Network:
-        """Return the network as observations use it: beneath wrappers, with piggybacked reductions of its own."""
+        """Return the network as observations use it.
+
+        It is beneath all wrappers, and has piggybacked reductions of its own.
+        """
         ...

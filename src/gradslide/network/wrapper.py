@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from gradslide._support.errors import InputError, kind_of
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.local import Local
@@ -16,7 +16,13 @@ from gradslide.network.renamed import RenamedMembers
 class Wrapper(RenamedMembers):
     """Forwards all operations to the network within; subclasses override those that they change.
 
-    An exchange of a wrapper is one of the network within, which moves the piggybacked reductions on.
+    An exchange of a wrapper is one of the network within, which moves the piggybacked reductions
+    on.
+
+    Parameters
+    ----------
+    network : Network or Graph
+        A graph stands for `Local(graph)`.
     """
 
     # A wrapper that does something with every exchange cannot do several at once.
@@ -39,7 +45,7 @@ class Wrapper(RenamedMembers):
         """As the network within: a wrapper that changes what arrives says so."""
         return repr(self._network)
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+    def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
         return self._network.combine(v, weights, encoding)
 
     def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
@@ -62,7 +68,7 @@ class Wrapper(RenamedMembers):
 
 
 class StatefulWrapper(Wrapper, ABC):
-    """A wrapper with state of its own, which begins, is saved and resumes with that of the network within."""
+    """A wrapper with state of its own, which is saved with that of the network within."""
 
     @property
     def session(self) -> Session:

@@ -19,7 +19,7 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, row_blocks, to_numpy
 from gradslide._support.types import Array
 from gradslide.domains import Domain
-from gradslide.network.collectives import presumed
+from gradslide.network.collectives import reduce_constant
 from gradslide.network.coupling import Dual
 from gradslide.network.protocol import Network, Reduction
 from gradslide.problems.problem import Objective
@@ -285,7 +285,7 @@ def traits(problem: Objective, network: Network) -> Traits:
     images += [f(images[0])[:, None] for f in (domain.nu, domain.r)]
     rows = np.hstack([doubles(image) for image in images])
     missing = np.broadcast_to([float(not trait) for trait in here], (m, len(here)))
-    largest = presumed(network, np.hstack([missing, rows, -rows]), "max")
+    largest = reduce_constant(network, np.hstack([missing, rows, -rows]), "max")
     most, least = largest[len(here) :].reshape(2, -1)
     same = bool(np.allclose(most, -least, rtol=1e-6, atol=1e-9))
     return Traits(same and not largest[0], not largest[1])

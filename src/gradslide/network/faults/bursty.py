@@ -1,5 +1,8 @@
-"""Messages that are lost in bursts: Gilbert, "Capacity of a burst-noise channel", Bell Syst. Tech. J. 39, 1960;
-Elliott, "Estimates of error rates for codes on burst-noise channels", Bell Syst. Tech. J. 42, 1963."""
+"""Messages that are lost in bursts.
+
+Gilbert, "Capacity of a burst-noise channel", Bell Syst. Tech. J. 39, 1960. Elliott, "Estimates of
+error rates for codes on burst-noise channels", Bell Syst. Tech. J. 42, 1963.
+"""
 
 import numpy as np
 
@@ -13,11 +16,34 @@ from gradslide.network.protocol import Network
 
 
 class Bursty(Directed):
-    """Every link is good or bad, a Markov chain; a bad one loses messages, a good one none.
+    """Messages are lost in bursts.
 
-    lost: long-run share of the messages that are lost. length: exchanges for which a link stays bad, on average.
-    lost_when_bad: probability that a bad link loses a message. direction: "both": the two directions of a link are one
-    chain and lose together; "each": one chain each. Starts in the stationary distribution.
+    Every link is good or bad, a Markov chain, and only a bad one loses messages.
+
+    Chains start in their stationary distribution (Gilbert-Elliott model).
+
+    Parameters
+    ----------
+    network : Network or Graph
+        A network with all agents in one process, or one under other faults.
+    lost : float
+        Long-run share of the messages that are lost.
+    length : float
+        Exchanges for which a link stays bad, on average.
+    lost_when_bad : float
+        Probability that a bad link loses a message.
+    direction : {"both", "each"}
+        "both": the two directions of a link are one chain and lose together; "each": one chain
+        each.
+    seed : int
+        Of the random numbers.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> network = gs.network.Bursty(gs.Graph.ring(4), 0.1, length=5)
+    >>> network.delivered.shape
+    (4, 2)
     """
 
     def __init__(

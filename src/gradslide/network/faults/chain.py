@@ -1,4 +1,4 @@
-"""Two states that take turns."""
+"""Random events: independent ones, and Markov chains of two states."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class Chain:
         require_number("length", length, "length=5 is 5 exchanges on average", least=1)
         shortest = share / (1 - share) if share < 1 else 1.0
         rule = f"length must be at least {shortest:g}, or there are too few exchanges in between"
-        require(length >= shortest * (1 - 1e-12), rule, length, "raise it, or make the condition rarer")
+        require(length >= shortest * (1 - 1e-12), rule, length, "raise it, or make the fault rarer")
         self._always, self._share = share == 1, level(share)
         self._enter, self._stay = level(shortest / length), level(1 - 1 / length)
 
@@ -27,7 +27,9 @@ class Chain:
 
 
 def draws(count: int, random: np.random.Generator) -> Array:
-    """Uniform 32-bit whole numbers (count,), two from each number of 64 bits, on every machine the same."""
+    """Uniform 32-bit whole numbers (count,), two from each number of 64 bits, on every machine the
+    same.
+    """
     raw = np.asarray(random.bit_generator.random_raw((count + 1) // 2))
     return raw.astype("<u8", copy=False).view("<u4")[:count]
 

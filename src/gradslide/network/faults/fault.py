@@ -13,7 +13,10 @@ from gradslide.network.wrapper import StatefulWrapper, wrappers
 
 
 class Fault(StatefulWrapper):
-    """Counts exchanges; `_next` gives the random numbers of the next one. `shown`: parameters, for the repr."""
+    """A wrapper that counts exchanges, with random numbers for each of them from `_next`.
+
+    Keyword arguments of the constructor beyond the seed are the parameters that the repr shows.
+    """
 
     def __init__(self, network: Network | Graph, seed: int, **shown: object) -> None:
         super().__init__(network)
@@ -21,7 +24,7 @@ class Fault(StatefulWrapper):
         here, rule = len(self.agents), f"{name} needs all agents in one process"
         require(here == self.m, rule, f"{here} of {self.m}", "use gs.network.Local(graph)")
         require_number("seed", seed, "for example seed=0", least=0, whole=True)
-        # Beyond 2^32, where no agent's own stream is; those of one kind around each other draw apart.
+        # Beyond 2^32, where no agent's own stream is; those of one kind around each other draw different numbers.
         depth = sum(type(inner) is type(self) for inner in wrappers(self._network))
         self._streams = Streams(int(seed), [(zlib.crc32(name.encode()) << 32) + depth])
         self._shown = {**shown, "seed": int(seed)}

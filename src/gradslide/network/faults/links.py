@@ -1,11 +1,11 @@
-"""Conditions under which some messages do not arrive."""
+"""Faults under which some messages do not arrive."""
 
 from abc import ABC, abstractmethod
 
 import numpy as np
 
 from gradslide._support.errors import unknown_name
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.faults.fault import Fault
@@ -24,15 +24,18 @@ class Links(Fault, ABC):
 
     @property
     def delivered(self) -> Array:
-        """Which messages this condition let pass in the last exchange, (e, 2): for each of `graph.edges` (u, v), that
-        from u to v and that from v to u. All, before the first."""
+        """Which messages this fault let pass in the last exchange, as an array of shape (edges, 2).
+
+        For each of `graph.edges` (u, v): that from u to v, and that from v to u. All, before the
+        first exchange.
+        """
         return ~self._lost.reshape(2, -1).T
 
     def _begin(self) -> None:
         super()._begin()
         self._lost = np.zeros_like(self._lost)
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+    def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
         self._lost = self._losses(self._next())
         return super().combine(v, self._pattern.without(self._lost, weights, v.dtype), encoding)
 

@@ -11,10 +11,25 @@ from gradslide.network.protocol import Network
 
 
 class Lossy(Directed):
-    """Every message is lost with probability `lost`, whatever else is lost.
+    """Messages are lost, each with the same probability, independently of all others.
 
-    direction: "both": the two directions of a link fail together, so that sums over the agents are kept; "each": each
-    alone, so that they are not.
+    Parameters
+    ----------
+    network : Network or Graph
+        A network with all agents in one process, or one under other faults.
+    lost : float
+        Probability that a message is lost, in [0, 1).
+    direction : {"both", "each"}
+        "both": the two directions of a link fail together, which preserves sums over the agents;
+        "each": each alone, which does not.
+    seed : int
+        Of the random numbers.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.network.Lossy(gs.Graph.ring(4), 0.1, seed=1)
+    Lossy(Graph(m=4, edges=4, max_degree=2), lost=0.1, direction='both', seed=1)
     """
 
     def __init__(self, network: Network | Graph, lost: float = 0.1, *, direction: str = "both", seed: int = 0) -> None:

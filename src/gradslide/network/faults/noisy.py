@@ -1,7 +1,7 @@
 """Messages that arrive with noise."""
 
 from gradslide._support.errors import require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.faults.fault import Fault
@@ -11,10 +11,27 @@ from gradslide.network.protocol import Network
 
 
 class Noisy(Fault):
-    """Every message that arrives does so with Gaussian noise of standard deviation `sigma` in each entry, for each
-    receiver its own. Sums over the agents are not kept.
+    """Messages arrive with Gaussian noise, different for each receiver.
 
-    The noise in sum_j w_ij v_j is Gaussian with variance sigma^2 sum_{j != i} w_ij^2, and is drawn so.
+    This does not preserve sums over the agents.
+
+    Parameters
+    ----------
+    network : Network or Graph
+        A network with all agents in one process, or one under other faults.
+    sigma : float
+        Standard deviation of the noise in each entry.
+    seed : int
+        Of the random numbers.
+
+    Notes ----- The noise in sum_j w_ij v_j is Gaussian with variance sigma^2 sum_{j != i} w_ij^2,
+    and is drawn from that.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.network.Noisy(gs.Graph.ring(4), 0.01)
+    Noisy(Graph(m=4, edges=4, max_degree=2), sigma=0.01, seed=0)
     """
 
     def __init__(self, network: Network | Graph, sigma: float, *, seed: int = 0) -> None:
@@ -23,7 +40,7 @@ class Noisy(Fault):
         super().__init__(network, seed, sigma=self._sigma)
         self._pattern = Pattern(self.graph)
 
-    def combine(self, v: Array, weights: Array, encoding: Compressor | None = None) -> Array:
+    def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
         result = super().combine(v, weights, encoding)
         scale = (self._sigma * self._pattern.noise_scale(weights, lost_within(self))).astype(v.dtype)
         noise = self._next().standard_normal(v.shape, dtype=v.dtype)

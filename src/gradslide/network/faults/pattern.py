@@ -13,8 +13,8 @@ _KEPT = 64
 class Pattern:
     """The 2e messages of a graph: those from u to v over all edges (u, v), then those from v to u.
 
-    senders, receivers: agents (2e,). Values of weights are in the order of a CSR matrix with all links and a full
-    diagonal.
+    senders, receivers: agents (2e,). Values of weights are in the order of a CSR matrix with all
+    links and a full diagonal.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -33,7 +33,10 @@ class Pattern:
         self._effective: dict[str, Sparse] = {}
 
     def without(self, lost: Array, weights: Sparse, dtype: np.dtype) -> Sparse:
-        """The weights where lost messages, (2e,), have given theirs to the receiver itself. Overwritten by the next."""
+        """The weights where lost messages, (2e,), have given theirs to the receiver itself.
+
+        Overwritten by the next.
+        """
         effective = self._matrix(dtype)
         data = effective.data
         self._fill(data, weights)

@@ -11,11 +11,29 @@ from gradslide.network.protocol import Network
 
 
 class Sleeping(Links):
-    """Agents fall asleep and wake up, each a Markov chain. One that is asleep neither sends nor receives: both
-    directions of its links fail, so that sums over the agents are kept. It goes on to compute with what it has.
+    """Agents fall asleep and wake up, each a Markov chain.
 
-    asleep: share of the time that an agent is asleep. length: exchanges for which it is, on average. Starts in the
-    stationary distribution.
+    Chains start in their stationary distribution.
+
+    One that is asleep neither sends nor receives: both directions of its links fail, which
+    preserves sums over the agents. It goes on to compute with what it has.
+
+    Parameters
+    ----------
+    network : Network or Graph
+        A network with all agents in one process, or one under other faults.
+    asleep : float
+        Share of the time that an agent is asleep.
+    length : float
+        Exchanges for which it is asleep, on average.
+    seed : int
+        Of the random numbers.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.network.Sleeping(gs.Graph.ring(4), 0.2)
+    Sleeping(Graph(m=4, edges=4, max_degree=2), asleep=0.2, length=5.0, seed=0)
     """
 
     def __init__(self, network: Network | Graph, asleep: float = 0.1, *, length: float = 5, seed: int = 0) -> None:

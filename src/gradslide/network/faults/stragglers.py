@@ -15,11 +15,28 @@ from gradslide.network.protocol import Network
 
 
 class Stragglers(Links):
-    """Some agents are late now and then: in that exchange none of their neighbours has their message, though they have
-    all of theirs. Sums over the agents are not kept.
+    """Some agents are sometimes late.
 
-    agents: who they are; or their share of all agents, rounded up, chosen by the seed. late: probability that a
-    straggler is late, in each exchange anew.
+    In that exchange their neighbours lack their message, though they have all of theirs.
+
+    This does not preserve sums over the agents.
+
+    Parameters
+    ----------
+    network : Network or Graph
+        A network with all agents in one process, or one under other faults.
+    agents : float or iterable of int
+        Which agents; or their share of all agents, rounded up, chosen by the seed.
+    late : float
+        Probability that a straggler is late, in each exchange.
+    seed : int
+        Of the random numbers.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.network.Stragglers(gs.Graph.ring(4), [0, 3]).stragglers
+    array([0, 3])
     """
 
     def __init__(

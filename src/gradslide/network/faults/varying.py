@@ -14,15 +14,33 @@ from gradslide.network.protocol import Network
 
 
 class Varying(Links):
-    """A network whose links are not always there: at random, or in turn. A link is there in both directions or not at
-    all, so that sums over the agents are kept.
+    """Links come and go: at random, or in turn.
 
-    At random, each link a Markov chain that starts in the stationary distribution: up: share of the time that a link is
-    there (default 0.7). length: exchanges for which it stays away, on average (default 5).
+    A link is up in both directions or in none, which preserves sums.
 
-    In turn: graphs: a sequence of Graphs, or of lists of edges, on the same agents: the links that are there. None need
-    be connected; every link of the network must be in one of them. every: exchanges that each of them lasts; after the
-    last comes the first again.
+    Parameters
+    ----------
+    network : Network or Graph
+        A network with all agents in one process, or one under other faults.
+    up : float, optional
+        At random: share of the time that a link is up (default 0.7). Each link is a Markov chain
+        that starts in its stationary distribution.
+    length : float, optional
+        At random: exchanges for which a link stays down, on average (default 5).
+    graphs : sequence of Graph or of lists of edges, optional
+        In turn: the links that are up, on the same agents. None of them need be connected; every
+        link of the network must be in one of them.
+    every : int
+        In turn: exchanges that each graph lasts; after the last comes the first again.
+    seed : int
+        Of the random numbers.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> network = gs.network.Varying(gs.Graph.ring(4), graphs=[[(0, 1), (2, 3)], [(1, 2), (3, 0)]])
+    >>> network.m
+    4
     """
 
     def __init__(

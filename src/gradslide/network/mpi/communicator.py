@@ -26,8 +26,8 @@ class SharedCommunicator:
     watchdog : Watchdog or None
         None for a lone process.
     links : dict
-        Communicators of neighbours, by all pairs of them. MPI has only so many communicators, and freeing one is
-        collective.
+        Communicators of neighbours, by all pairs of them. MPI has only so many communicators, and
+        freeing one is collective.
     """
 
     comm: Any
@@ -35,7 +35,9 @@ class SharedCommunicator:
     links: dict[Borders, Any] = field(default_factory=dict)
 
     def note_exchange(self, is_round: bool = False) -> None:
-        """Tell the watchdog that all processes are about to exchange something, in a round of the run or beside it."""
+        """Tell the watchdog that all processes are about to exchange something, in a round of the
+        run or beside it.
+        """
         if self.watchdog is None:
             return
         if is_round:

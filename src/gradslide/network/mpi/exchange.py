@@ -19,9 +19,21 @@ _NEARLY_ALL = 0.75
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows of a process are. agents: those here, those without a neighbour elsewhere first; interior: how
-    many these are; near: the places of those that the others need, themselves and their neighbours. outgoing, incoming:
-    by process, the agents whose rows are sent to it and come from it. borders: of all processes."""
+    """Where the rows of a process are.
+
+    Attributes
+    ----------
+    agents : array of int
+        The agents here, those without a neighbour elsewhere first.
+    interior : int
+        Number of agents without a neighbour elsewhere.
+    near : array of int
+        Rows of the agents that the others need: themselves and their neighbours.
+    outgoing, incoming : dict of int to array
+        By process, the agents whose rows are sent to it and come from it.
+    borders : Borders
+        Of all processes.
+    """
 
     agents: Array
     interior: int
@@ -37,7 +49,7 @@ class Layout:
 
 
 def layout_of(graph: Graph, owner: Array, rank: int) -> Layout:
-    """owner: the process of every agent."""
+    """Lay out the rows of one process. owner: the process of every agent."""
     pairs = np.concatenate([graph.edges, graph.edges[:, ::-1]])
     owners = owner[pairs]
     borders = np.unique(owners[owners[:, 0] != owners[:, 1]], axis=0)
@@ -58,7 +70,8 @@ def layout_of(graph: Graph, owner: Array, rank: int) -> Layout:
 
 
 class Exchange:
-    """The exchanges of one process, with buffers and persistent requests for every shape that was asked for.
+    """The exchanges of one process, with buffers and persistent requests for every shape that was
+    asked for.
 
     known: the agents elsewhere whose rows come.
     """
@@ -143,8 +156,11 @@ def _free(traffic: dict[tuple[int, str], "Traffic"]) -> None:
 
 
 class Traffic:
-    """Rows of one shape on their way, over and over from and into the same buffers. `around`: the rows here that are
-    near the border, once `fill` is over, then those that came, once `finish` is."""
+    """Rows of one shape on their way, over and over from and into the same buffers.
+
+    `around`: the rows here that are near the border, once `fill` is over, then those that came,
+    once `finish` is.
+    """
 
     def __init__(
         self, packed: Array, index: Array | None, around: Array, near: Array, wait: "Wait", requests: list[Any]
@@ -195,7 +211,10 @@ class _Anew:
 
 
 class Wait:
-    """Waits for a request. Where processes share cores it lets others run meanwhile: MPI itself would not."""
+    """Waits for a request.
+
+    Where processes share cores it lets others run meanwhile: MPI itself would not.
+    """
 
     def __init__(self, crowded: bool) -> None:
         self._crowded = crowded and hasattr(os, "sched_yield")

@@ -1,8 +1,8 @@
-"""The hub of the watchdog: a process of its own beside rank 0 that hears the heartbeats of all ranks.
+"""The hub of the watchdog: a process beside rank 0 that hears the heartbeats of all ranks.
 
-It is no rank, and outside the process groups of ranks: where a launcher answers the death of one rank with that of all,
-the hub can still say which one was first, and in which round. It runs as a script, and imports the standard library
-only, so that it starts at once.
+It is no rank, and outside the process groups of ranks: where a launcher answers the death of one
+rank with that of all, the hub can still say which one was first, and in which round. It runs as a
+script, and imports the standard library only, so that it starts at once.
 """
 
 import hmac
@@ -84,8 +84,8 @@ class Wire:
 class Member:
     """What the hub knows of one rank.
 
-    `state` is "running", "failed", "stopped" (its part is over), or "ended" (its process came to its end without saying
-    that its part was over).
+    `state` is "running", "failed", "stopped" (its part is over), or "ended" (its process came to
+    its end without saying that its part was over).
     """
 
     wire: Wire
@@ -206,7 +206,9 @@ class Hub:
             self._lost.append(member)
 
     def _pass_time(self) -> None:
-        """The clock stands still while nobody is heard: a run that was suspended as a whole has not failed."""
+        """The clock stands still while nobody is heard: a run that was suspended as a whole has not
+        failed.
+        """
         now = time.monotonic()
         if now - self._last_heard <= 2 * self._beat:
             self._clock += min(now - self._last, 2 * self._beat)
@@ -233,7 +235,9 @@ class Hub:
         self._leaving = time.monotonic()
 
     def _failure_report(self) -> FailureReport | None:
-        """Nobody closes its connection before all are done; what others raise after a death is a consequence."""
+        """Nobody closes its connection before all are done; what others raise after a death is a
+        consequence.
+        """
         for member in self._lost:
             if member.state != "failed":
                 return self._report_on(member, "died")

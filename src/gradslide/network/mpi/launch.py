@@ -1,4 +1,4 @@
-"""Processes of MPI: starting a command in several of them, and what a started one knows of the others."""
+"""Processes of MPI: how to start them, and what each knows of the others."""
 
 import json
 import os
@@ -27,7 +27,10 @@ MARKER = "GRADSLIDE_MARKER"
 
 
 def launch(arguments: Sequence[str], processes: int) -> int | None:
-    """Run `gradslide arguments` in so many processes; its exit code, None where they did not come to their end."""
+    """Run `gradslide arguments` in so many processes.
+
+    Returns its exit code, None where the processes did not come to their end.
+    """
     require_number("-n", processes, "for example -n 4", least=1, whole=True)
     rule, remedy = "-n starts the processes itself", "leave out -n, or mpiexec"
     require(declared_size() == 0, rule, f"one of {declared_size()} processes that were started already", remedy)
@@ -57,8 +60,11 @@ def _mpiexec() -> Path:
 
 
 def _watched(command: Sequence[str], environment: dict[str, str]) -> None:
-    """Run it until its processes are gone. Ctrl-C asks them to stop; the third time, and with whatever else would end
-    this process, they are killed."""
+    """Run it until its processes are gone.
+
+    Ctrl-C asks them to stop; the third time, and with whatever else would end this process, they
+    are killed.
+    """
     child: list[subprocess.Popen[bytes]] = []
     presses = 0
 
@@ -143,7 +149,10 @@ class World:
 
     @contextmanager
     def guarded(self, mistake: Callable[[], None]) -> Iterator[None]:
-        """What goes wrong in here, in whichever process, ends all of them. mistake: called where it is the user's."""
+        """What goes wrong in here, in whichever process, ends all of them.
+
+        mistake: called where it is the user's.
+        """
         try:
             yield
         except BaseException as error:

@@ -25,12 +25,40 @@ _MOST_WEIGHTS = 16
 
 
 class MPI(OnGraph):
-    """A network over the processes of MPI; all of them must make it, with the same graph, and call `solve` alike.
+    """Agents on the processes of MPI, each of which owns a block of them.
 
-    Each process owns a block of agents, `agents`, chosen so that few edges are cut; only rows that another process
-    needs travel. Iterates are those of `Local`, whatever the number of processes: sums over all agents have no order.
-    Costs are those of all agents, as on `Local`. comm: a communicator of mpi4py, the world by default. timeout: where a
-    process dies, hangs or raises, all others end after so many seconds with an error that names it.
+    All processes must make it, with the same graph, and call `solve` in the same way. Making it is
+    collective: it connects the processes with each other's watchdog.
+
+    Parameters
+    ----------
+    graph : Graph
+        Which agents are linked.
+    comm : mpi4py.MPI.Intracomm, optional
+        The communicator, the world by default.
+    exact_norm : bool
+        Use the exact largest eigenvalue of the Laplacian; otherwise the bound that agents find with
+        one exchange and a flooded maximum.
+    timeout : float
+        Where a process dies, hangs or raises, all others end after so many seconds with an error
+        that names it.
+
+    Attributes
+    ----------
+    agents : tuple of int
+        The agents of this process, chosen so that few edges are cut. Only rows that another process
+        needs are sent.
+
+    Notes ----- Iterates are those of `Local`, for any number of processes: sums over all agents are
+    exact, so that their order does not matter. Costs are those of all agents, as on `Local`.
+
+    Examples
+    --------
+    Run with ``mpiexec -n 4 python program.py``:
+
+    >>> import gradslide as gs
+    >>> network = gs.network.MPI(gs.Graph.ring(40))         # doctest: +SKIP
+    >>> solution = gs.solve(problem.take(network.agents), network)  # doctest: +SKIP
     """
 
     def __init__(
@@ -58,7 +86,7 @@ class MPI(OnGraph):
     def session(self) -> "MPISession":
         return MPISession(self)
 
-    def _combine(self, v: Array, weights: Array) -> Array:
+    def _combine(self, v: Array, weights: Sparse) -> Array:
         self._shared.note_exchange(is_round=not self._is_observing)
         inside, border = self._parts(weights, v.dtype)
         if self._comm.size == 1:
@@ -92,9 +120,12 @@ class MPI(OnGraph):
         """That of the first process: machines may differ in the last digit."""
         return float(self._shared.broadcast(np.array([super().norm_bound()] if self._comm.rank == 0 else []))[0])
 
-    def _parts(self, weights: Array, dtype: Any) -> tuple[Array, Array]:
-        """The rows of agents without neighbours elsewhere, on the rows here; and those of the others, on what is around
-        the border. Columns keep their order, and so do sums."""
+    def _parts(self, weights: Sparse, dtype: Any) -> tuple[Array, Array]:
+        """Split the weights into rows of agents without neighbours elsewhere, and other rows.
+
+        The former apply to the rows here, the latter to what is around the border. Columns keep
+        their order, and so do sums.
+        """
         key = (id(weights), str(dtype))
         if key not in self._weights:
             if len(self._weights) >= _MOST_WEIGHTS:
@@ -104,7 +135,7 @@ class MPI(OnGraph):
         parts: tuple[Array, Array] = self._weights[key][1]
         return parts
 
-    def _split(self, weights: Array, dtype: Any) -> tuple[Array, Array]:
+    def _split(self, weights: Sparse, dtype: Any) -> tuple[Array, Array]:
         layout = self._layout
         require(weights.shape == (self.m, self.m), "weights must be (m, m)", weights.shape, "one row for each agent")
         rows = weights[layout.agents].astype(dtype)
@@ -150,13 +181,9 @@ class MPISession(InOneRun):
 
     _network: MPI
 
-    @property
-    def rank(self) -> int:
-        return int(self._network._comm.rank)
-
-    @property
-    def size(self) -> int:
-        return int(self._network._comm.size)
+    def __init__(self, network: MPI) -> None:
+        super().__init__(network)
+        self.rank, self.size = int(network._comm.rank), int(network._comm.size)
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
         return self._network.agree(values, reduction)

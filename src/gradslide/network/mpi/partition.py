@@ -13,7 +13,7 @@ _UNEVEN = 1.05
 
 
 def partition(graph: Graph, parts: int) -> Array:
-    """The block of every agent, (m,): of several ways to cut the graph the one that cuts fewest edges."""
+    """Assign agents to blocks of nearly equal size, (m,), so that few edges are cut."""
     return min(_candidates(graph, parts), key=lambda owner: cut(graph, owner))
 
 

@@ -1,4 +1,4 @@
-"""The rendezvous of the ranks with the hub of the watchdog, which rank 0 starts and announces over MPI."""
+"""The rendezvous of the ranks with the hub, which rank 0 starts and announces over MPI."""
 
 import array
 import json
@@ -81,7 +81,9 @@ def meet(comm: MPI.Comm, timeout: float, beat: float) -> Rendezvous:
 
 
 def _host() -> str:
-    """The same for two processes only where they can signal each other, and meet on the loopback address."""
+    """The same for two processes only where they can signal each other, and meet on the loopback
+    address.
+    """
     parts = [socket.gethostname()]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())

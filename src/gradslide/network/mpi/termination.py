@@ -1,4 +1,4 @@
-"""How a process ends that must not wait for others: its main thread may be blocked inside MPI for ever."""
+"""Termination of a process whose main thread may be blocked inside MPI for ever."""
 
 import os
 import sys
@@ -22,8 +22,10 @@ PATIENCE = 5.0
 
 
 def end_process(before: Callable[[], None] | None = None, *, hung: int | None = None, abort: bool = False) -> NoReturn:
-    """End this process, from any thread, with exit code 1. before: done first. hung: a process that cannot end itself.
-    abort: ask MPI to end all others."""
+    """End this process, from any thread, with exit code 1.
+
+    before: done first. hung: a process that cannot end itself. abort: ask MPI to end all others.
+    """
     guard = threading.Timer(PATIENCE, os._exit, [1])
     guard.daemon = True
     guard.start()
@@ -50,8 +52,10 @@ def _may_abort() -> bool:
 
 
 def install_excepthook(tell: Callable[[BaseException], None]) -> Callable[[], None]:
-    """An exception that nobody catches is shown and told to the other ranks, and ends the run instead of leaving them
-    waiting. Returns what removes the hook again."""
+    """Let an uncaught exception end the run on all ranks.
+
+    It is shown here and reported to the others. Returns a function that removes the hook.
+    """
     previous = sys.excepthook
 
     def end_with(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

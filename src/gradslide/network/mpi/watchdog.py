@@ -19,24 +19,25 @@ from gradslide.network.mpi.termination import PATIENCE, end_process, install_exc
 class Watchdog:
     """One thread in each rank, and a hub beside rank 0 that hears them all.
 
-    MPI does not tell that a rank is gone: the others wait for it for ever. Where a rank raises, dies, gives no sign of
-    life for `timeout` seconds or ends before the others, the hub writes one line that names it and its round, and all
-    processes end with exit code 1, whatever they wait for.
+    MPI does not tell that a rank is gone: the others wait for it for ever. Where a rank raises,
+    dies, gives no sign of life for `timeout` seconds or ends before the others, the hub writes one
+    line that names it and its round, and all processes end with exit code 1, whatever they wait
+    for.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Comm
         The ranks that work together.
     timeout : float
-        Seconds without a sign of life after which a rank counts as hung, also one that holds Python's lock for longer
-        inside compiled code.
+        Seconds without a sign of life after which a rank counts as hung, also one that holds
+        Python's lock for longer inside compiled code.
     on_failure : callable, optional
-        Called with the failure report in a thread before this process ends, for a few seconds at most.
+        Called with the failure report in a thread before this process ends, for a few seconds at
+        most.
 
-    Notes
-    -----
-    The network sets `round` before each exchange of a round, and adds one to `calls` before any other exchange that all
-    ranks enter. Neither ever decreases. With one rank nothing is watched.
+    Notes ----- The network sets `round` before each exchange of a round, and adds one to `calls`
+    before any other exchange that all ranks enter. Neither ever decreases. With one rank nothing is
+    watched.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Watchdog:
         atexit.register(self._leave)
 
     def failed(self, error: BaseException) -> None:
-        """Tell all others that this rank has failed. This process ends with them, before this returns where all is well
-        with the hub."""
+        """Tell all others that this rank has failed.
+
+        This process ends with them, before this returns where all is well with the hub.
+        """
         if self._rendezvous is None or not self._thread.is_alive():
             return
         self._state, self._why = "failed", _in_words(error)
@@ -88,15 +91,20 @@ class Watchdog:
         self._thread.join(PATIENCE)
 
     def stop(self) -> None:
-        """This rank's part is over: from now on nobody waits for it. Others may go on, and are watched until the last
-        one stops. Does not wait."""
+        """This rank's part is over: from now on nobody waits for it.
+
+        Others may go on, and are watched until the last one stops. Does not wait.
+        """
         self._remove_hook()
         if self._rendezvous is not None and self._state == "running":
             self._state = "stopped"
             self._tell(self._rendezvous)
 
     def _leave(self) -> None:
-        """At the end of the process. MPI would wait here for the others as well, but could not be woken."""
+        """At the end of the process.
+
+        MPI would wait here for the others as well, but could not be woken.
+        """
         if self._rendezvous is None or os.getpid() != self._pid:
             return
         if self._state == "running":

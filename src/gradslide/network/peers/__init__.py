@@ -1,7 +1,8 @@
 """One agent per process, with encrypted and authenticated connections to its neighbours.
 
-From the top down: `network` is what methods see (`Peers`); `topology`, `collectives` and `piggyback` are sums, maxima
-and all-gathers over the graph, step by step; `rounds` adds a position in the algorithm to every message; `links`
-exchanges arrays in rounds that survive cuts and restarts; `io_thread`, `peer`, `handshake`, `wire` and `sockets` carry
-them; `authenticator`, `keys` and `rejection_log` keep others out. Nothing here knows about problems or methods.
+From the top down: `network` is what methods see (`Peers`); `topology`, `collectives` and
+`piggyback` are sums, maxima and all-gathers over the graph, step by step; `rounds` adds a position
+in the algorithm to every message; `links` exchanges arrays in rounds that survive cuts and
+restarts; `io_thread`, `peer`, `handshake`, `wire` and `sockets` carry them; `authenticator`, `keys`
+and `rejection_log` keep others out. Nothing here knows about problems or methods.
 """

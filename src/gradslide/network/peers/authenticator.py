@@ -1,4 +1,7 @@
-"""The authenticator of an agent: it admits neighbours' keys only (ZAP, https://rfc.zeromq.org/spec/27)."""
+"""The authenticator of an agent, which admits neighbours' keys only.
+
+It speaks ZAP, https://rfc.zeromq.org/spec/27.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -14,8 +17,8 @@ _FRAMES = 9  # routing id, empty, version, request, domain, address, identity, m
 class Authenticator:
     """Answers libzmq's request for each new connection.
 
-    The key becomes the user id, which libzmq attaches to every message of that connection, and which the other side
-    cannot choose.
+    The key becomes the user id, which libzmq attaches to every message of that connection, and
+    which the other side cannot choose.
 
     Parameters
     ----------

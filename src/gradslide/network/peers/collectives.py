@@ -47,8 +47,9 @@ class Collective(Protocol):
 class Tree:
     """The breadth-first tree of a graph, as every agent computes it.
 
-    Its root is the centre of the graph; a parent is the smallest-numbered neighbour one step closer to the root.
-    `height` is the number of hops from the root to the agents farthest away. Steps count from 0.
+    Its root is the centre of the graph; a parent is the smallest-numbered neighbour one step closer
+    to the root. `height` is the number of hops from the root to the agents farthest away. Steps
+    count from 0.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -69,7 +70,9 @@ class Tree:
         return self._parents.count(agent)
 
     def goes_up(self, sender: int, receiver: int, step: int) -> bool:
-        """Whether the sender passes its values to its parent in this step: the agents farthest away begin."""
+        """Whether the sender passes its values to its parent in this step: the agents farthest away
+        begin.
+        """
         return self._parents[sender] == receiver and self._depths[sender] == self.height - step
 
     def goes_down(self, sender: int, receiver: int, step: int) -> bool:
@@ -97,9 +100,12 @@ class Flood:
 
 
 class TreeSum:
-    """The sum of the values of all agents: up the tree (own, then those of children in their order), and down again.
+    """The sum of the values of all agents: up the tree, and down again.
 
-    One that begins at step = height is a broadcast of the root's values; those of others only tell how many.
+    Each agent adds the sums of its children, in their order, to its own values.
+
+    One that begins at step = height is a broadcast of the root's values; those of others only tell
+    how many.
     """
 
     def __init__(self, tree: Tree, own: int, values: Array, step: int = 0) -> None:
@@ -165,10 +171,11 @@ class AllGather:
 class SignalFlood:
     """The largest control signal of all agents, flooded.
 
-    An agent's own signal counts only when neighbours have sent it back: after a restart it may differ from what they
-    were told before, and the agent must end with what they know.
+    An agent's own signal counts only when neighbours have sent it back: after a restart it may
+    differ from what they were told before, and the agent must end with what they know.
 
-    `answered` is the signal that was decided while this flood was under way; no signal up to it counts again.
+    `answered` is the signal that was decided while this flood was under way; no signal up to it
+    counts again.
     """
 
     def __init__(self, rounds: int, step: int = 0, own: float = 0.0, heard: float = 0.0, answered: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The handshake of neighbours: which run, with which settings, and which session of the other it answers."""
+"""The handshake of neighbours: run, settings, and the session that it answers."""
 
 import json
 from collections.abc import Mapping

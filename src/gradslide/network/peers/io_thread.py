@@ -1,4 +1,4 @@
-"""The thread that owns the sockets: it shakes hands, sends, answers and repeats while the agent computes."""
+"""The thread that owns the sockets, and sends and receives while the agent computes."""
 
 import os
 import threading
@@ -21,7 +21,8 @@ _POLL = 0.1
 class IOThread:
     """Sends and receives while the agent computes.
 
-    Everything here is guarded by `changed`, which is notified whenever something arrived from a neighbour.
+    Everything here is guarded by `changed`, which is notified whenever something arrived from a
+    neighbour.
 
     Attributes
     ----------

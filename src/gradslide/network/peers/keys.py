@@ -1,4 +1,4 @@
-"""Key pairs of agents: CURVE keys in Z85, one line per file; only its owner may read the secret one."""
+"""Key pairs of agents: CURVE keys in Z85, one line per file."""
 
 import os
 import re
@@ -32,7 +32,10 @@ class KeyPair:
 
 
 def make_key_pair(name: str, folder: str | os.PathLike[str] = ".") -> KeyPair:
-    """Make a key pair, and write NAME.secret (mode 0600) and NAME.public into a folder. Nothing is overwritten."""
+    """Make a key pair, and write NAME.secret (mode 0600) and NAME.public into a folder.
+
+    Nothing is overwritten.
+    """
     require(bool(_NAME.fullmatch(name)), "a key's name must be a plain file name", repr(name), "for example hospital-a")
     paths = {kind: Path(folder) / f"{name}.{kind}" for kind in ("secret", "public")}
     for path in paths.values():

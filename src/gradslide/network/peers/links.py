@@ -32,14 +32,17 @@ Judge = Callable[[Array], str]
 
 
 class Links:
-    """Encrypted, authenticated links to all neighbours of one agent, over which arrays are exchanged in rounds.
+    """Encrypted, authenticated links to all neighbours of one agent.
+
+    Arrays are exchanged over them in rounds.
 
     Parameters
     ----------
     own : KeyPair
         This agent's keys.
     listen : str or None
-        Where neighbours connect to, tcp://host:port; None for an agent that only connects to others.
+        Where neighbours connect to, tcp://host:port; None for an agent that only connects to
+        others.
     neighbours : sequence of Neighbour
     run_id : str
     settings : mapping of str to str
@@ -47,18 +50,18 @@ class Links:
     deadline : float
         Seconds that a neighbour may take for one round, and to appear.
     checkpoints : bool
-        Whether this agent writes checkpoints, and calls `checkpointed`. If so, neighbours cache for it what it may need
-        again after a restart; if not, the last two rounds, enough for a broken connection.
+        Whether this agent writes checkpoints, and calls `checkpointed`. If so, neighbours cache for
+        it what it may need again after a restart; if not, the last two rounds, enough for a broken
+        connection.
     size_limit : int
         Bytes of one array.
     cache_limit : int
         Bytes cached for one neighbour; over it the oldest are forgotten, with a warning.
     log : logging.Logger, optional
 
-    Notes
-    -----
-    Both ends of a link may connect; one is enough. A message must get through within a quarter of the deadline, but at
-    least 5 and at most 60 seconds, or the connection counts as broken. One thread at a time may call.
+    Notes ----- Both ends of a link may connect; one is enough. A message must get through within a
+    quarter of the deadline, but at least 5 and at most 60 seconds, or the connection counts as
+    broken. One thread at a time may call.
     """
 
     def __init__(
@@ -99,15 +102,15 @@ class Links:
         cached: Mapping[str, Mapping[int, Array]] | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Bind, connect, and wait until every neighbour has completed the handshake with the same run id and settings.
+        """Bind, connect, and wait for the handshake of every neighbour.
 
         Parameters
         ----------
         round : int
             Where this agent goes on; its checkpoint covers all rounds before.
         cached : mapping of str to mapping of int to array, optional
-            What `cached()` returned when that checkpoint was written. Without it neighbours that go on from an older
-            checkpoint cannot be served.
+            What `cached()` returned when that checkpoint was written. Without it neighbours that go
+            on from an older checkpoint cannot be served.
         deadline : float, optional
             Seconds to wait here, if not those for a round.
         """
@@ -154,15 +157,15 @@ class Links:
         return self._thread.round
 
     def exchange(self, outgoing: Mapping[str, Array], expected: Mapping[str, "Form | Judge"]) -> dict[str, Array]:
-        """One round: every neighbour gets its array, and one array of the same round comes from each.
+        """Do one round: send an array to every neighbour, and receive one of the same round.
 
         Parameters
         ----------
         outgoing : mapping of str to array
             float32 or float64, of one or two dimensions, by neighbour.
         expected : mapping of str to (dtype, shape) or callable
-            What must come, by neighbour: dtype and shape, or a function that says what is wrong with an array, "" for
-            nothing. Anything else is rejected and logged.
+            What must come, by neighbour: dtype and shape, or a function that says what is wrong
+            with an array, "" for nothing. Anything else is rejected and logged.
 
         Raises
         ------
@@ -203,7 +206,10 @@ class Links:
         return arrived
 
     def cached(self) -> dict[str, dict[int, Array]]:
-        """What was sent and neighbours may ask for again: name -> round -> array. It belongs into every checkpoint."""
+        """What was sent and neighbours may ask for again: name -> round -> array.
+
+        It belongs into every checkpoint.
+        """
         with self._thread.changed:
             boxes = {name: peer.outbox for name, peer in self._thread.peers.items()}
             return {
@@ -218,7 +224,9 @@ class Links:
             return sum(peer.outbox.bytes for peer in self._thread.peers.values())
 
     def checkpointed(self, round: int) -> None:
-        """A checkpoint that covers all rounds before `round` is on disk: neighbours may forget those."""
+        """A checkpoint that covers all rounds before `round` is on disk: neighbours may forget
+        those.
+        """
         thread = self._thread
         self._require_opened()
         require(self._checkpoints, "checkpoints must be announced", "none were", "use Links(..., checkpoints=True)")
@@ -230,8 +238,11 @@ class Links:
             thread.wake()
 
     def close(self, reason: str = "", *, deadline: float | None = None) -> None:
-        """Say goodbye. Without a reason (all went well) it first waits until every neighbour has all it needs, but no
-        longer than the deadline while none of them gets further. Does nothing the second time."""
+        """Say goodbye.
+
+        Without a reason (all went well) it first waits until every neighbour has all it needs, but
+        no longer than the deadline while none of them gets further. Does nothing the second time.
+        """
         if not self._opened:
             return
         self._opened = False
@@ -345,7 +356,7 @@ def _of_form(dtype: Any, shape: tuple[int, ...]) -> Judge:
 
 
 def timeout_error(late: Sequence[Peer], round: int, lack: str, seconds: float, checkpoints: bool) -> PeerError:
-    """The error that names the neighbour that was not heard from for longest, and what is known about it."""
+    """The error about the neighbour that was not heard from for longest."""
     now = time.monotonic()
     peer = min(late, key=lambda peer: -1.0 if peer.heard is None else peer.heard)
     others = ", ".join(other.name for other in late if other is not peer)

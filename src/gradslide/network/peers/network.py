@@ -31,22 +31,23 @@ class Diverged(ArithmeticError):
 class Peers(RenamedMembers):
     """The network as one agent sees it, over encrypted links to its neighbours.
 
-    Use it as a context manager: neighbours then learn that this agent is done, or what went wrong. Connections are
-    opened by `network.session.connect()`, which `solve` calls.
+    Use it as a context manager: neighbours then learn that this agent is done, or what went wrong.
+    Connections are opened by `network.session.connect()`, which `solve` calls.
 
     Parameters
     ----------
     own : KeyPair
         The keys of this agent, for example from `gradslide.network.peers.keys.read_secret`.
     listen : str or None
-        Where neighbours connect to, tcp://host:port; None for an agent that only connects to others.
+        Where neighbours connect to, tcp://host:port; None for an agent that only connects to
+        others.
     neighbours : sequence of Neighbour
         At least one.
     run_id : str
         The name of the run, the same for all agents.
     diameter : int
-        A bound on the number of hops between any two agents, the same for all. With it the agents discover the graph;
-        they number themselves in the order of their public keys.
+        A bound on the number of hops between any two agents, the same for all. With it the agents
+        discover the graph; they number themselves in the order of their public keys.
     settings : mapping of str to str, optional
         What all agents must have in common; neighbours that differ refuse each other.
     deadline : float
@@ -54,19 +55,19 @@ class Peers(RenamedMembers):
     meet : float
         Seconds that neighbours may take to appear, which may depend on people who start them.
     checkpoint : path, optional
-        The path that `solve` is given, too. An agent that was killed and is started again goes on from it, while the
-        others wait.
+        The path that `solve` is given, too. An agent that was killed and is started again goes on
+        from it, while the others wait.
     exact_norm : bool
-        Use the largest eigenvalue of the Laplacian, which the centre of the graph computes and broadcasts; otherwise
-        the largest sum of degrees over a link.
+        Use the largest eigenvalue of the Laplacian, which the centre of the graph computes and
+        broadcasts; otherwise the largest sum of degrees over a link.
 
-    Notes
-    -----
-    No process sees all agents: their points and losses stay with them, and only what was agreed on is known to all.
-    Every message is one array of float64, which holds float32 exactly: the agent's position in the algorithm, its
-    vector, and the piggybacked reductions. An exchange involves all neighbours, also those that nothing is sent to.
+    Notes ----- No process sees all agents: their points and losses stay with them, and only what
+    was agreed on is known to all. Every message is one array of float64, which holds float32
+    exactly: the agent's position in the algorithm, its vector, and the piggybacked reductions. An
+    exchange involves all neighbours, also those that nothing is sent to.
 
-    Until it is connected, `graph`, `m`, `agents`, `laplacian`, `costs` and `public_keys` raise InputError.
+    Until it is connected, `graph`, `m`, `agents`, `laplacian`, `costs` and `public_keys` raise
+    InputError.
     """
 
     is_local: ClassVar[bool] = False
@@ -119,7 +120,10 @@ class Peers(RenamedMembers):
         self.close("" if error is None else str(error) if told else type(error).__name__)
 
     def close(self, reason: str = "") -> None:
-        """Leave, without a reason if all went well. Neighbours that need more from this agent learn the reason."""
+        """Leave, without a reason if all went well.
+
+        Neighbours that need more from this agent learn the reason.
+        """
         self._rounds.close(reason)
 
     @property
@@ -198,7 +202,9 @@ class Peers(RenamedMembers):
         raise NotImplementedError("exchanges are done one by one here")
 
     def _own_row(self, weights: Sparse, dtype: Any) -> tuple[Sparse, list[int]]:
-        """This agent's row of the weights in v's precision, without the columns of others, and whose are left."""
+        """This agent's row of the weights in v's precision, without the columns of others, and
+        whose are left.
+        """
         if self._row is None or self._row[0] is not weights or self._row[1].dtype != dtype:
             topology, given = self._topology, weights
             # The whole matrix: its entries may change places.
@@ -213,7 +219,10 @@ class Peers(RenamedMembers):
         return self._row[1:]
 
     def _exchange(self, purpose: Purpose, content: Array, collectives: Sequence[Collective]) -> dict[int, Array]:
-        """One exchange, which moves the collectives one step on. Returns the content that neighbours sent."""
+        """One exchange, which moves the collectives one step on.
+
+        Returns the content that neighbours sent.
+        """
         names, own = self._topology.names, content.size
         outgoing = {name: np.concatenate([content, _sent(collectives, j)]) for j, name in names.items()}
         sizes = {j: [each.size(j) for each in collectives] for j in names}
@@ -283,9 +292,12 @@ class PeersSession:
         self._network = network
 
     def connect(self) -> None:
-        """Open the links to all neighbours, and discover the graph with them. Does nothing the second time.
+        """Open the links to all neighbours, and discover the graph with them.
 
-        An agent that resumes from a checkpoint knows the graph from there, and opens its links in `resume`.
+        Does nothing the second time.
+
+        An agent that resumes from a checkpoint knows the graph from there, and opens its links in
+        `resume`.
         """
         self._network._connect()
 

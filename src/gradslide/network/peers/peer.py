@@ -17,7 +17,10 @@ _FIRST_ASK = 2.0
 
 
 class Outbox:
-    """Frames of consecutive rounds: `first` to `end` - 1. Over the limit (bytes) the oldest are forgotten."""
+    """Frames of consecutive rounds: `first` to `end` - 1.
+
+    Over the limit (bytes) the oldest are forgotten.
+    """
 
     def __init__(self, first: int, limit: int) -> None:
         self.first = first
@@ -34,7 +37,9 @@ class Outbox:
         return self._frames[round - self.first]
 
     def put(self, round: int, frame: bytes) -> None:
-        """Cache the frame of the next round; that of the last one may be given again, and one that nobody needs."""
+        """Cache the frame of the next round; that of the last one may be given again, and one that
+        nobody needs.
+        """
         if round < self.first:
             return
         if round == self.end - 1:
@@ -128,7 +133,9 @@ class Peer:
         return self.stage if self.offered == self.session else UNKNOWN
 
     def begin(self, message: Message, handshake: Handshake, round: int) -> None:
-        """It has started, maybe again: it goes on from its own round, with nothing of ours from there on."""
+        """It has started, maybe again: it goes on from its own round, with nothing of ours from
+        there on.
+        """
         if handshake.covered is not None and handshake.covered > message.round:
             raise Rejected("a HANDSHAKE whose checkpoint is ahead of it")
         self.session, self.stage = message.session, KNOWN
@@ -167,7 +174,9 @@ class Peer:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what it will never ask for: all before its checkpoint, or all but two rounds if it writes none."""
+        """Forget what it will never ask for: all before its checkpoint, or all but two rounds if it
+        writes none.
+        """
         self.outbox.forget_before(self.outbox.end - 2 if self.covered is None else self.covered)
 
     def accept(self, message: Message, round: int) -> None:
@@ -193,7 +202,9 @@ class Peer:
             self.ask_at = now + self.ask_gap
 
     def due(self) -> bytes | None:
-        """The next frame to send, if it can take one: it has room for the round it is in and the next."""
+        """The next frame to send, if it can take one: it has room for the round it is in and the
+        next.
+        """
         self.cursor = max(self.cursor, self.outbox.first)
         return self.outbox[self.cursor] if self.cursor < self.outbox.end and self.cursor <= self.at + 1 else None
 

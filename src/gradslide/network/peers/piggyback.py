@@ -1,4 +1,4 @@
-"""Reductions that are piggybacked on the exchanges of a method, and the control signals of a run beside them."""
+"""Reductions and control signals that are piggybacked on the exchanges of a method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,10 @@ class PendingReduction:
 
     @classmethod
     def of(cls, values: Array, reduction: Reduction, topology: Topology) -> "PendingReduction":
-        """Start with this agent's values, one row. Sums are added up in float64, and rounded to the type of values."""
+        """Start with this agent's values, one row.
+
+        Sums are added up in float64, and rounded to the type of values.
+        """
         require_reduction(reduction)
         values = np.asarray(values)
         dtype = "bool" if reduction == "or" else values.dtype.str

@@ -1,4 +1,4 @@
-"""Rounds of exchanges over links: messages carry positions, and the first are recorded for a restart."""
+"""Rounds of exchanges: messages carry positions, and the first are recorded for a restart."""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -30,7 +30,9 @@ class Purpose(IntEnum):
 
 
 class Position(NamedTuple):
-    """Where an agent is in the algorithm. All agents are at the same position in the same round, or one went astray.
+    """Where an agent is in the algorithm.
+
+    All agents are at the same position in the same round, or one went astray.
 
     Attributes
     ----------
@@ -68,7 +70,7 @@ def split_header(message: Array) -> tuple[Position | None, Array]:
 
 
 def finite(values: Array) -> Array:
-    """The values as numbers that links carry; those at the very end of the range become infinities."""
+    """The values as numbers that links carry; the very largest become infinities."""
     return np.nan_to_num(np.where(np.abs(values) >= _NAN, np.copysign(np.inf, values), values), nan=_NAN)
 
 
@@ -81,9 +83,9 @@ def unlimited(values: Array) -> Array:
 class Rounds:
     """Exchanges in rounds, over links that `connect` or `resume` opens.
 
-    The setup is what arrived before the first outer iteration. An agent that is started again goes through it once
-    more, while its neighbours are far ahead: its messages then come from the checkpoint, nothing is sent, and the links
-    are only opened where the run goes on.
+    The setup is what arrived before the first outer iteration. An agent that is started again goes
+    through it once more, while its neighbours are far ahead: its messages then come from the
+    checkpoint, nothing is sent, and the links are only opened where the run goes on.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ class Rounds:
         return {name: split_header(message)[1] for name, message in received.items()}
 
     def _judge(self, name: str, position: Position, size: int | None) -> Judge:
-        """Raise where a neighbour is at another position; reject what is no message of this position."""
+        """Make the function that judges messages at this position."""
 
         def judge(message: Array) -> str:
             there, said = split_header(message) if message.ndim == 1 else (None, message)
@@ -213,7 +215,9 @@ def _network_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def packed(messages: Mapping[str, Mapping[int, Array]]) -> list[tuple[str, Array, Array, Array]]:
-    """name -> round -> flat float64 array, as one entry per name: rounds, lengths, and all numbers in a row."""
+    """name -> round -> flat float64 array, as one entry per name: rounds, lengths, and all numbers
+    in a row.
+    """
     return [
         (
             name,

@@ -1,4 +1,4 @@
-"""The sockets of one agent: one that neighbours connect to, and one to each neighbour that has an address."""
+"""The sockets of one agent: one to listen, and one to each neighbour with an address."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,10 @@ _Socket = zmq.Socket[bytes]
 
 @dataclass(frozen=True)
 class Arrival:
-    """A frame, and the neighbour whose key the connection has. route: the connection, if the neighbour dialled it."""
+    """A frame, and the neighbour whose key the connection has.
+
+    route: the connection, if the neighbour dialled it.
+    """
 
     name: str
     frame: bytes
@@ -33,8 +36,9 @@ class Arrival:
 class Sockets:
     """Sends to and receives from neighbours by name. Belongs to the one thread that made it.
 
-    The sender of a frame is known from the key of the connection alone: libzmq attaches the authenticator's user id to
-    what comes in at the listening socket, and a dialled socket knows the one server key that can answer.
+    The sender of a frame is known from the key of the connection alone: libzmq attaches the
+    authenticator's user id to what comes in at the listening socket, and a dialled socket knows the
+    one server key that can answer.
 
     Parameters
     ----------
@@ -45,8 +49,8 @@ class Sockets:
     patience : float
         Seconds after which a connection that does not answer counts as broken.
     trouble : callable
-        Called with a name and a reason when something is wrong with connections of a neighbour, or of an unknown sender
-        (None).
+        Called with a name and a reason when something is wrong with connections of a neighbour, or
+        of an unknown sender (None).
     """
 
     def __init__(
@@ -95,7 +99,9 @@ class Sockets:
         return socket
 
     def dial(self, name: str) -> None:
-        """Dial a neighbour that has an address; anew if that was done before: libzmq gives up after some failures."""
+        """Dial a neighbour that has an address; anew if that was done before: libzmq gives up after
+        some failures.
+        """
         neighbour = self._neighbours[name]
         if neighbour.address is None:
             return
@@ -109,7 +115,7 @@ class Sockets:
         socket.connect(neighbour.address)
 
     def mend(self) -> None:
-        """Dial again where no connection came about for long, though there was something to send."""
+        """Dial again where there was something to send, but no connection for long."""
         now = time.monotonic()
         for name, took in list(self._took.items()):
             if now - took > self._patience:
@@ -127,8 +133,10 @@ class Sockets:
             self._look_at(monitor, name)
 
     def receive(self) -> Iterator[Arrival]:
-        """What has arrived, but not more from one socket than leaves time for the others. What is not one frame comes
-        as an empty one, which nobody takes for a message."""
+        """What has arrived, but not more from one socket than leaves time for the others.
+
+        What is not one frame comes as an empty one, which nobody takes for a message.
+        """
         if self._listening is not None:
             yield from self._from_listening(self._listening[0])
         for name, (socket, _) in list(self._dialled.items()):
@@ -141,14 +149,16 @@ class Sockets:
             yield Arrival(name, frames[1].bytes if len(frames) == 2 else b"", frames[0].bytes)
 
     def adopt(self, arrival: Arrival) -> bool:
-        """The neighbour can be answered on the way this arrived; whether that is a new connection."""
+        """Answer the neighbour on the connection this arrived on; return whether it is new."""
         if not arrival.route or self._routes.get(arrival.name) == arrival.route:
             return False
         self._routes[arrival.name] = arrival.route
         return True
 
     def send(self, name: str, frame: bytes) -> bool:
-        """Whether there was a connection that took it; it may still break before the frame is through."""
+        """Whether there was a connection that took it; it may still break before the frame is
+        through.
+        """
         if name in self._dialled and self._try(self._dialled[name][0], [frame]):
             self._took[name] = time.monotonic()
             return True

@@ -1,4 +1,4 @@
-"""What an agent knows of the network: the graph, which all agents discover together, and its place in it.
+"""The topology: the graph, which the agents discover together, and one agent's place in it.
 
 In the discovery each agent floods its links, as pairs of public keys.
 """

@@ -1,4 +1,4 @@
-"""Messages as bytes: a fixed, versioned header and a raw payload, checked in every field, never pickled."""
+"""Messages as bytes: a fixed, versioned header and a raw payload, never pickled."""
 
 import hashlib
 import struct
@@ -32,8 +32,8 @@ HEADER_SIZE = _HEADER.size
 class Kind(IntEnum):
     """Kinds of messages.
 
-    HANDSHAKE opens a session, DATA is one array of one round, STATUS tells where the sender is and what it lacks, ACK
-    that its checkpoint covers all rounds before, BYE that it leaves.
+    HANDSHAKE opens a session, DATA is one array of one round, STATUS tells where the sender is and
+    what it lacks, ACK that its checkpoint covers all rounds before, BYE that it leaves.
     """
 
     HANDSHAKE = 1
@@ -61,8 +61,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class Message:
-    """round: DATA's own; else the round that the sender is in, or that its checkpoint reaches. need: the first round
-    of the receiver that the sender lacks. content: an array, a text, or nothing."""
+    """round: DATA's own; else the round that the sender is in, or that its checkpoint reaches.
+
+    need: the first round of the receiver that the sender lacks. content: an array, a text, or
+    nothing.
+    """
 
     kind: Kind
     session: bytes
@@ -105,7 +108,9 @@ def encode(message: Message, edge: Edge) -> bytes:
 
 
 def decode(frame: bytes | memoryview, edge: Edge, size_limit: int) -> Message:
-    """Decode a message of this edge; Rejected unless it is perfect. A handshake may be of another run: it says which.
+    """Decode a message of this edge; Rejected unless it is perfect.
+
+    A handshake may be of another run: it says which.
 
     The checksum finds damage; that nobody else wrote the message is for the encryption to know.
     """
