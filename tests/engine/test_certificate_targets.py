@@ -93,10 +93,10 @@ def test_what_is_observed_and_what_is_agreed_on_are_the_same_numbers():
         evidence = gs.PDS().dual_evidence(state)
         x0 = case.problem.start()
         asked = {"gap": True, "disagreement": True, "kkt": True, "start": x0}
-        free = CertificateEvaluator(case.problem, network, network.session.observe, case.problem.loss).evaluate(
+        free = CertificateEvaluator(case.problem, network, case.problem.loss, is_counted=False).evaluate(
             state.x, evidence, **asked
         )
-        paid = CertificateEvaluator(case.problem, network, network.agree, case.problem.loss).evaluate(
+        paid = CertificateEvaluator(case.problem, network, case.problem.loss, is_counted=True).evaluate(
             state.x, evidence, **asked
         )
         # Sums that decide have no order, others are plain: they may differ by rounding.
@@ -188,7 +188,7 @@ def test_only_some_agents_are_here():
         evidence = gs.PDS().dual_evidence(state)
         whole = gs.network.Local(case.graph)
         asked = {"gap": True, "disagreement": True, "kkt": True}
-        expected = CertificateEvaluator(case.problem, whole, whole.session.observe, case.problem.loss).evaluate(
+        expected = CertificateEvaluator(case.problem, whole, case.problem.loss, is_counted=False).evaluate(
             state.x, evidence, **asked, start=x0
         )
         meeting = Meeting(2)
@@ -201,7 +201,7 @@ def test_only_some_agents_are_here():
             problem = case.problem.take(list(rows))
             known = [DualEvidence(e.y[here], e.conjugate[here], Dual(e.dual.s[here], e.dual.w[here])) for e in evidence]
             network = Part(case.problem.m, rows, lambda v, how: meeting.reduce(which, v, how))
-            evaluator = CertificateEvaluator(problem, network, network.agree, problem.loss)
+            evaluator = CertificateEvaluator(problem, network, problem.loss, is_counted=True)
             found[which] = evaluator.evaluate(x[here], known, **asked, start=x0[here])
 
         split = m // 2

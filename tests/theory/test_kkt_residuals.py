@@ -15,7 +15,7 @@ from gradslide.theory.reference import reference
 
 def residuals(problem: gs.Problem, x: np.ndarray, evidence=()) -> KKT:
     network = gs.network.Local(gs.Graph.ring(problem.m) if problem.m > 2 else gs.Graph.path(problem.m))
-    evaluator = CertificateEvaluator(problem, network, network.session.observe, problem.loss)
+    evaluator = CertificateEvaluator(problem, network, problem.loss, is_counted=False)
     return evaluator.evaluate(x, evidence, kkt=True, start=problem.start()).kkt
 
 

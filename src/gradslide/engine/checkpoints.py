@@ -182,17 +182,17 @@ class Checkpoint:
         )
 
 
-def latest_iteration(checkpoint: Checkpoint | None, network: Network | None) -> int | None:
+def latest_iteration(checkpoint: Checkpoint, network: Network | None) -> int | None:
     """Return the outer iteration to resume from, if there is one on disk; the first process decides.
 
     Like `newest_iteration`, -1 stands for a single file. All processes must call it.
     """
-    found = None if checkpoint is None else newest_iteration(checkpoint.path)
+    found = newest_iteration(checkpoint.path)
     if network is None or network.session.size == 1:
         return found
     if network.session.rank != 0:
         found = None
-    elif found is None and checkpoint is not None and (some := find_parts(checkpoint.path)):
+    elif found is None and (some := find_parts(checkpoint.path)):
         text = f"of the checkpoint {checkpoint.path} only {len(some)} parts are here: the run starts anew"
         warnings.warn(f"{text}; put it into a folder that all processes share", RuntimeWarning, stacklevel=3)
     # Counted from 2, since 0 is no signal and -1 stands for a single file.

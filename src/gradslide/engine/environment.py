@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
@@ -19,7 +18,7 @@ from gradslide.network.central import Central
 from gradslide.network.clock import Clock, Timeline
 from gradslide.network.coupling import Coupling, Operator
 from gradslide.network.faults.fault import Fault
-from gradslide.network.protocol import Network, Reduction
+from gradslide.network.protocol import Network
 from gradslide.network.wrapper import Wrapper, wrappers
 from gradslide.oracles import Oracle
 from gradslide.problems.problem import Problem, checked_problem
@@ -154,14 +153,7 @@ class NetworkEnvironment(Environment):
         name = repr(network if isinstance(network, Wrapper) else network.graph)
         self.names = {"coupling": method.coupling, "network": name}
         self.oracle = self._open_oracle(problem, method, costs)
-        counted = self.network
-
-        def agree(values: Array, reduction: Reduction) -> Array:
-            """Sums that decide are exact and computed on the host."""
-            return counted.agree(to_numpy(values), reduction)
-
-        # Not a method: nothing here may refer to itself, so that streams are let go of as soon as a run has ended.
-        self._evaluator = CertificateEvaluator(problem, self.network, agree, self.oracle)
+        self._evaluator = CertificateEvaluator(problem, self.network, self.oracle, is_counted=True)
 
     def fingerprint(self) -> str:
         graph, name = self.network.graph, self.names["network"]
@@ -305,17 +297,16 @@ def check_network(problem: object, network: object) -> None:
         raise InputError(rule, kind_of(network), remedy)
 
 
-def check_agents(problem: Problem, network: Network) -> None:
-    """Refuse a problem with another number of agents than live here."""
+def wrong_number_of_agents(problem: Problem, network: Network) -> InputError:
+    """Return the error for a problem with another number of agents than live here."""
     agents = len(network.agents)
-    if problem.m != agents:
-        remedy = "change the one or the other"
-        if agents < network.m:
-            remedy = "give those that live here: problem.take(network.agents)"
-        elif problem.m == 1:
-            remedy = f"a loss with agents={agents} shares its rows among them, one with splits=[...] as you say"
-        rule = "problem and network must have the same number of agents"
-        raise InputError(rule, f"{problem.m} and {agents}", remedy)
+    remedy = "change the one or the other"
+    if agents < network.m:
+        remedy = "give those that live here: problem.take(network.agents)"
+    elif problem.m == 1:
+        remedy = f"a loss with agents={agents} shares its rows among them, one with splits=[...] as you say"
+    rule = "problem and network must have the same number of agents"
+    return InputError(rule, f"{problem.m} and {agents}", remedy)
 
 
 def check_clock(problem: object, network: Network | None, clock: object) -> None:

@@ -102,7 +102,7 @@ class NetworkObserver(Observer):
 
     def __init__(self, problem: Objective, network: Network, coupling: NetworkCoupling) -> None:
         self._problem, self._network, self._coupling = problem, network, coupling
-        self._evaluator = CertificateEvaluator(problem, network, network.session.observe, problem.loss, is_free=True)
+        self._evaluator = CertificateEvaluator(problem, network, problem.loss, is_counted=False)
 
     def metrics(self, x: Array, lower: float, evidence: Sequence[DualEvidence] = ()) -> Metrics | None:
         has_value = self._problem.loss.has_value
@@ -298,11 +298,12 @@ class InvariantMonitor:
         self._problem, self._network, self._costs = problem, network, costs
         self._sum, self._size = 0.0, 0.0
 
-    def observe(self, rows: Array) -> None:
-        """Look at the rows of one outer iteration."""
-        total = float(np.linalg.norm(self._network.session.observe(doubles(rows), "sum")))
-        self._sum = max(total, _DECAY * self._sum)
-        self._size = max(self._size, self._total_length(rows))
+    def observe(self, rows: Array | None) -> None:
+        """Look at the rows of one outer iteration; None if the method has no invariant."""
+        if rows is not None:
+            observe = self._network.session.observe
+            self._sum = max(float(np.linalg.norm(observe(doubles(rows), "sum"))), _DECAY * self._sum)
+            self._size = max(self._size, float(observe(lengths(rows), "sum")))
 
     def warning(self, start: Array, x: Array, method: str) -> str:
         """Return what makes the answer x of a run from start doubtful, or an empty string."""

@@ -126,6 +126,8 @@ class Run:
         self._may_switch = output is None and len(outputs) > 1 and environment.compares_outputs
         if self._output not in outputs:
             raise unknown_name("output", self._output, outputs)
+        # Reading numbers on a device takes waiting: that is only done for a record or a callback.
+        self._reads_all = callback is not None or is_numpy(outputs[self._output])
         self._keep_output()
         if checkpoint is not None:
             self._identity = run_identity(
@@ -186,14 +188,14 @@ class Run:
         self._context.oracle.wait_unless(lambda: interrupt.requested or self._own_limit() is Signal.TIME)
         now, records = self._now, self._now.records
         last = records[-1] if records else None
-        if self._checks is not None and self._checks.taken(now.iteration):
+        if self._checks is not None and self._checks.iteration == now.iteration:
             last = self._record(self._outputs()[self._output], is_observed=self._observes_targets)
         if last is not None and self._reached(last):
             self._switch_output()
             self.status = Status.CONVERGED
             return
         self._share(self._own_limit())
-        self.status = self._exhausted()
+        self.status = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
         if self.status is None and records and records[-1].iteration % self._record_every:
             # This record was only taken because the earlier run ended there.
             records.pop()
@@ -245,17 +247,19 @@ class Run:
         is_due = now.iteration % self._record_every == 0
         if self._share(Signal.DIVERGED if self._is_lost(x, is_due) else self._own_limit()) is Signal.DIVERGED:
             return None
-        is_checked = self._checks is not None and self._checks.is_due(now.iteration)
-        if is_checked:
-            self._check(x)
+        is_checked = False
+        if self._checks is not None and self._checks.is_due(now.iteration):
+            is_checked = True
+            with self._timed():
+                self._checks.take(now.iteration, x, self._evidence())
             self._share(self._own_limit())
-        self._limit = self._exhausted()
+        self._limit = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
         is_observed = is_due or self._limit is not None
         record = self._record(x, is_observed or (is_checked and self._observes_targets))
         if record is None:
             return None
         self._is_whole = True
-        if self._looks_at(x, is_observed):
+        if is_observed or self._reads_all:
             self._keep_output()
         if is_observed:
             now.records.append(record)
@@ -321,9 +325,11 @@ class Run:
         now, finishes = self._now, self._method.finishes
         if not (self._is_whole and now.iteration and self.status in ENDS):
             return
-        is_unchecked = self._checks is not None and self.status in LIMITS and not self._checks.taken(now.iteration)
-        if is_unchecked:
-            self._check(self._outputs()[self._output])
+        is_unchecked = False
+        if self._checks is not None and self.status in LIMITS and self._checks.iteration != now.iteration:
+            is_unchecked = True
+            with self._timed():
+                self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
             if now.records and self._reached(now.records[-1]):
                 self.status = Status.CONVERGED
         if finishes:
@@ -331,14 +337,16 @@ class Run:
             with self._timed():
                 now.state = self._method.finish(self._context, now.state, self._finish_factor)
             self._keep_output()
-        if (is_unchecked or finishes) and self._is_recorded:
+        # What was recorded of this iteration no longer holds.
+        if (is_unchecked or finishes) and now.records and now.records[-1].iteration == now.iteration:
             now.records.pop()
 
     def solution(self) -> Solution:
         """Return what was reached; the last record is of the last iteration."""
         now, context, method, observer = self._now, self._context, self._method, self._environment.observer
         assert self.status is not None
-        if self._is_whole and now.iteration and not self._is_recorded:
+        is_recorded = bool(now.records) and now.records[-1].iteration == now.iteration
+        if self._is_whole and now.iteration and not is_recorded:
             record = self._record(self._outputs()[self._output], is_observed=True)
             if record is not None:
                 now.records.append(record)
@@ -348,10 +356,11 @@ class Run:
         dual = None
         if self._is_whole:
             found, evidence, dual = self._outputs(), self._evidence(), method.dual(now.state)
-            self._watch_invariant()
+            if self._environment.invariant is not None:
+                self._environment.invariant.observe(method.invariant(now.state))
         if dual is not None:
             dual = to_numpy(dual[self._output] if isinstance(dual, Mapping) else dual)
-        outputs, x = {name: to_numpy(output) for name, output in found.items()}, found[self._output]
+        outputs, x = dict(zip(found, map(to_numpy, found.values()), strict=True)), found[self._output]
         certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
         kkt = None
@@ -379,7 +388,7 @@ class Run:
                 "version": __version__,
                 **({"ended_by": self._ended_by} if self._ended_by else {}),
             },
-            **fields,
+            **{"mean": np.mean(outputs[self._output], axis=0), **fields},
         )
 
     @contextmanager
@@ -399,25 +408,17 @@ class Run:
         return self._signal
 
     def _own_limit(self) -> Signal:
-        """The limit that this process has reached."""
-        under_way = 0.0 if self._since is None else time.perf_counter() - self._since
-        return self._stop.own_limit(self._now.costs, self._now.costs.seconds + under_way)
-
-    def _exhausted(self) -> Status | None:
-        """The limit that the run has reached."""
-        if self._schedule_end is not None and self._now.iteration >= self._schedule_end:
-            return Status.COMPLETED
-        return self._stop.exhausted(self._now.iteration, self._now.costs, self._signal)
+        """The limit that this process has reached, of those that processes reach at different times."""
+        stop, costs = self._stop, self._now.costs
+        seconds = costs.seconds + (0.0 if self._since is None else time.perf_counter() - self._since)
+        if stop.seconds is not None and seconds >= stop.seconds:
+            return Signal.TIME
+        return Signal.NONE if stop.gradients is None or costs.gradients < stop.gradients else Signal.GRADIENTS
 
     @property
     def _observes_targets(self) -> bool:
         """Whether a target can only be observed."""
         return self._stop.objective is not None or self._stop.residual is not None
-
-    @property
-    def _is_recorded(self) -> bool:
-        """Whether the last record is of the last iteration."""
-        return bool(self._now.records) and self._now.records[-1].iteration == self._now.iteration
 
     def _outputs(self) -> Mapping[str, Array]:
         """The outputs by name, the recommended one first."""
@@ -425,8 +426,11 @@ class Run:
         return outputs if isinstance(outputs, Mapping) else {"last": outputs}
 
     def _evidence(self) -> Sequence[DualEvidence]:
-        given, k = self._method.dual_evidence(self._now.state), self._now.iteration
-        return [each._replace(averaged=k) if each.averaged is None else each for each in given]
+        evidence = list(self._method.dual_evidence(self._now.state))
+        for index, each in enumerate(evidence):
+            if each.averaged is None:
+                evidence[index] = each._replace(averaged=self._now.iteration)
+        return evidence
 
     def _keep_output(self) -> None:
         """Keep what stays valid if the next step is interrupted."""
@@ -440,13 +444,9 @@ class Run:
         self._now.engine = {"environment": self._environment.checkpoint(), "checks": checks}
         return self._now
 
-    def _looks_at(self, x: Array, is_observed: bool) -> bool:
-        """Whether numbers in x are read; those on a device, which takes waiting, only for a record or a callback."""
-        return is_observed or self._callback is not None or is_numpy(x)
-
     def _is_lost(self, x: Array, is_observed: bool) -> bool:
         """Whether x is seen to be no longer finite. Waiting for a device counts as the method's time."""
-        if not self._looks_at(x, is_observed):
+        if not (is_observed or self._reads_all):
             return False
         if not is_numpy(x):
             with self._timed():
@@ -462,7 +462,8 @@ class Run:
         if not is_observed:
             return record
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            self._watch_invariant()
+            if self._environment.invariant is not None:
+                self._environment.invariant.observe(self._method.invariant(self._now.state))
             evidence = self._evidence() if self._method.oracle is None else ()
             metrics = self._environment.observer.metrics(x, self._lower, evidence)
         if metrics is None:
@@ -471,16 +472,6 @@ class Run:
         record = replace(record, **asdict(metrics))
         is_agreed = self._checks is not None and not self._context.network.session.sees_all
         return self._checks.agreed(record) if self._checks is not None and is_agreed else record
-
-    def _watch_invariant(self) -> None:
-        if self._environment.invariant is not None and (rows := self._method.invariant(self._now.state)) is not None:
-            self._environment.invariant.observe(rows)
-
-    def _check(self, x: Array) -> None:
-        """Let the agents agree, with counted control rounds, on the values of their targets."""
-        assert self._checks is not None
-        with self._timed():
-            self._checks.take(self._now.iteration, x, self._evidence())
 
     def _reached(self, record: Record) -> bool:
         """Whether all targets hold: as the agents agreed if they must, else as observed, now or after `finish`."""
@@ -511,8 +502,9 @@ class Run:
             record = self._record(x, is_observed=True)
             if record is not None and self._stop.reached(record):
                 self._output, self._finite = name, copied(x)
-                if self._is_recorded:
-                    self._now.records.pop()
-                self._now.records.append(record)
+                records = self._now.records
+                if records and records[-1].iteration == self._now.iteration:
+                    records.pop()
+                records.append(record)
                 return True
         return False

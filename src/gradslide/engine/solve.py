@@ -16,10 +16,10 @@ from gradslide.engine.environment import (
     Environment,
     NetworkEnvironment,
     SaddleEnvironment,
-    check_agents,
     check_clock,
     check_network,
     on_device_of,
+    wrong_number_of_agents,
 )
 from gradslide.engine.progress import progress_line
 from gradslide.engine.run import Callback, Run
@@ -140,15 +140,18 @@ def solve(
         stop.check(problem, method)
     if network is not None and isinstance(problem, Problem):
         network.session.connect()
-        check_agents(problem, network)
+        if problem.m != len(network.agents):
+            raise wrong_number_of_agents(problem, network)
     problem = on_device_of(network, problem)
     if clock is not None:
         check_clock(problem, network, clock)
     if network is not None and network.session.size > 1:
         _check_alike(problem, network, method, stop, output, record_every, checkpoint is None)
 
-    saver = None if checkpoint is None else Checkpoint(Path(checkpoint), network, checkpoint_seconds)
-    resume_from = latest_iteration(saver, network) if resume else None
+    saver, resume_from = None, None
+    if checkpoint is not None:
+        saver = Checkpoint(Path(checkpoint), network, checkpoint_seconds)
+        resume_from = latest_iteration(saver, network) if resume else None
     costs = Costs()
     environment: Environment
     if isinstance(problem, Saddle) or network is None:

@@ -21,6 +21,7 @@ from gradslide.results.status import Status
 from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
 TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
+LIMITS = ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds")
 # No mixing brings agents closer by such a factor.
 _BEYOND_REACH = 1e100
 # The first check, and the share by which iterations grow between checks: each costs control rounds.
@@ -151,17 +152,21 @@ class Stop:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.given:
-            raise InputError("a Stop needs a target or a limit", "none", "for example Stop(iterations=1000)")
-        for name in ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds"):
+        is_empty = True
+        for name in LIMITS:
             limit = getattr(self, name)
             if limit is not None:
+                is_empty = False
                 require_number(name, limit, f"or leave {name} out", above=0, whole=name != "seconds")
         for name in TARGETS:
             target = getattr(self, name)
-            if target is not None and not isinstance(target, Relative):
-                least_above = -math.inf if name == "objective" else 0.0
-                require_number(name, target, "or give a Relative", above=least_above)
+            if target is not None:
+                is_empty = False
+                if not isinstance(target, Relative):
+                    least_above = -math.inf if name == "objective" else 0.0
+                    require_number(name, target, "or give a Relative", above=least_above)
+        if is_empty:
+            raise InputError("a Stop needs a target or a limit", "none", "for example Stop(iterations=1000)")
         if isinstance(self.objective, Relative):
             require(
                 self.objective.to is not None,
@@ -316,15 +321,24 @@ class Stop:
                 found.append((name, measured, target))
         return found
 
-    def own_limit(self, costs: Costs, seconds: float) -> Signal:
-        """The limit that this process has reached, of those that processes reach at different times."""
-        if self.seconds is not None and seconds >= self.seconds:
-            return Signal.TIME
-        return Signal.NONE if self.gradients is None or costs.gradients < self.gradients else Signal.GRADIENTS
+    def exhausted(
+        self, iteration: int, costs: Costs, signal: Signal = Signal.NONE, schedule_end: int | None = None
+    ) -> Status | None:
+        """Return the limit that has been reached, if any.
 
-    def exhausted(self, iteration: int, costs: Costs, signal: Signal) -> Status | None:
-        """The limit that has been reached, if any; signal: the most urgent one of all processes."""
+        Parameters
+        ----------
+        iteration : int
+            Outer iterations done.
+        costs : Costs
+            What was spent.
+        signal : Signal
+            The most urgent signal of all processes: gradients and time are limits of any of them.
+        schedule_end : int, optional
+            Outer iterations of the method's schedule.
+        """
         for status, limit, spent in (
+            (Status.COMPLETED, schedule_end, iteration),
             (Status.ITERATION_LIMIT, self.iterations, iteration),
             (Status.GRADIENT_LIMIT, 1, signal is Signal.GRADIENTS),
             (Status.SAMPLE_LIMIT, self.samples, costs.samples),
@@ -367,6 +381,8 @@ class Checks:
     ----------
     last : Check or None
         The last check.
+    iteration : int
+        Its outer iteration; -1 before the first.
     """
 
     def __init__(
@@ -377,6 +393,7 @@ class Checks:
         self._lower = -math.inf
         self._first: float | None = None
         self.last: Check | None = None
+        self.iteration = -1
 
     def is_due(self, iteration: int) -> bool:
         """Whether iterations have grown enough since the last check."""
@@ -399,6 +416,7 @@ class Checks:
         self._first = self._first if found.extra_total is None else found.extra_total
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
+        self.iteration = iteration
         self.last = Check(
             iteration=iteration,
             mean_norm=float(np.linalg.norm(found.mean)),
@@ -408,20 +426,16 @@ class Checks:
             kkt=found.kkt,
         )
 
-    def taken(self, iteration: int) -> bool:
-        """Whether there was a check after this iteration."""
-        return self.last is not None and self.last.iteration == iteration
-
     def hold(self, record: Record) -> bool:
         """Whether all targets held after the record's iteration."""
-        if self.last is None or not self.taken(record.iteration):
+        if self.last is None or self.iteration != record.iteration:
             return False
         return self._stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * abs(self._first or 0.0))
 
     def agreed(self, record: Record) -> Record:
         """The record with what the agents agreed on in place of what was observed, if they did in its iteration."""
         last = self.last
-        if last is None or last.iteration != record.iteration:
+        if last is None or self.iteration != record.iteration:
             return record
         record = replace(record, mean_norm=last.mean_norm, disagreement=last.disagreement)
         if last.lower is None or last.upper is None:
@@ -451,6 +465,7 @@ class Checks:
             disagreement = last.get("disagreement", last.get("apart"))
             kkt = None if last["kkt"] is None else KKT(**last["kkt"])
             last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], disagreement, kkt)
+            self.iteration = last.iteration
         self.last = last
 
 

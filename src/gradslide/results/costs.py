@@ -7,19 +7,36 @@ from typing import Any
 
 from gradslide.results.pace import Pace
 
-# What methods take of their losses.
+# What methods ask of their losses.
 WORK = ("gradients", "samples")
 
 
 @dataclass
 class Costs:
-    """Counts per agent (the largest over the agents), except `floats_sent`, which adds up all agents here.
+    """What a run has spent: counts per agent (the largest over the agents).
 
-    gradients: exact gradients; samples: samples whose gradients were taken; values: function values that steered it;
-    rounds: neighbour exchanges of vectors; control_rounds: exchanges spent on agreeing;
-    operator_products: products with A or A^T outside networks; seconds: time in the method, without metrics;
-    simulated_seconds: time that it would have taken by a `Clock`, or by each of several. `pace`, which is not saved
-    with the rest: how fast it went since it was started, or taken up again.
+    Attributes
+    ----------
+    gradients : int
+        Exact gradients.
+    values : int
+        Function values that steered the method.
+    samples : int
+        Samples whose gradients were taken.
+    rounds : int
+        Exchanges of vectors with neighbours.
+    control_rounds : int
+        Exchanges spent on agreeing.
+    floats_sent : int
+        Numbers sent, added up over all agents in this process.
+    operator_products : int
+        Products with A or its transpose, without a network.
+    seconds : float
+        Time in the method, without metrics.
+    simulated_seconds : float or dict of float or None
+        Time that the run would have taken by a `Clock`, or by each of several.
+    pace : Pace
+        How fast it went since it was started or resumed; not saved.
     """
 
     gradients: int = 0
@@ -36,20 +53,21 @@ class Costs:
         self.pace = Pace()
 
     def now(self) -> float:
-        """Seconds since some moment: by the simulated clock where a single one runs, else by that of the machine."""
+        """Return seconds since some moment: by the simulated clock if a single one runs, else by the machine's."""
         simulated = self.simulated_seconds
         return simulated if isinstance(simulated, float) else time.perf_counter()
 
     def to_dict(self) -> dict[str, Any]:
+        """Return all counts by name."""
         return asdict(self)
 
 
 def work(spent: Iterable[Any]) -> list[str]:
-    """What costs or records show that methods took: "gradients", "samples", or both."""
+    """Return what methods took by these costs or records: "gradients", "samples", or both."""
     spent = list(spent)
     return [name for name in WORK if any(getattr(each, name) for each in spent)] or [WORK[0]]
 
 
 def traffic(spent: Iterable[Any]) -> str:
-    """What costs or records show that the coupling took: "rounds" on a network, else "operator_products"."""
+    """Return what the coupling took by these costs or records: "rounds" on a network, else "operator_products"."""
     return "operator_products" if any(each.operator_products for each in spent) else "rounds"

@@ -1,6 +1,7 @@
 """What was observed along a run."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
@@ -13,13 +14,35 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Record:
-    """One outer iteration: what had been spent, and what was observed. Metrics are None where they were thinned out.
+    """What had been spent and observed after one outer iteration.
 
-    objective: sum of all f_i at the mean of the agents, or the maximum over z of a saddle point problem;
-    local_objective: sum of f_i(x_i); residual: ||A x||, or how far A x is from where it must be; residual_scale: what a
-    relative residual is relative to; lower: the best certified lower bound on the optimum so far; gap: objective less
-    that (on a network with one set for all agents, at the point of it that is nearest to the mean); disagreement:
-    max_i ||x_i - mean||; mean_norm: ||mean||. simulated_seconds: by a clock, or by each of several.
+    Metrics are None if they were not observed in this iteration.
+
+    Attributes
+    ----------
+    iteration : int
+        The outer iteration, from 1.
+    gradients, samples, rounds, control_rounds, operator_products, floats_sent : int
+        What had been spent; see `Costs`.
+    seconds, simulated_seconds : float
+        Time taken; see `Costs`.
+    objective : float or None
+        The sum of all f_i at the mean of the agents, or the maximum over z of a saddle point problem.
+    local_objective : float or None
+        The sum of f_i(x_i).
+    residual : float or None
+        norm(A x), or the distance of A x from the values that the constraints allow.
+    disagreement : float or None
+        max_i norm(x_i - mean).
+    mean_norm : float
+        The norm of the mean.
+    residual_scale : float
+        What a relative residual is relative to.
+    lower : float or None
+        The best certified lower bound on the optimum so far.
+    gap : float or None
+        The objective minus that bound; on a network with one set for all agents, at the point of it
+        nearest to the mean.
     """
 
     iteration: int
@@ -42,13 +65,39 @@ class Record:
 
     @classmethod
     def of(cls, iteration: int, costs: Costs) -> "Record":
-        """What had been spent by then, nothing observed."""
-        spent = {name: count for name, count in costs.to_dict().items() if name in cls.__dataclass_fields__}
-        return cls(iteration=iteration, **spent)
+        """Return a record of what has been spent, with nothing observed."""
+        return cls(
+            iteration=iteration,
+            gradients=costs.gradients,
+            samples=costs.samples,
+            rounds=costs.rounds,
+            control_rounds=costs.control_rounds,
+            seconds=costs.seconds,
+            operator_products=costs.operator_products,
+            floats_sent=costs.floats_sent,
+            simulated_seconds=copy(costs.simulated_seconds),
+        )
 
 
 class History(Sequence[Record]):
-    """The records of a run, in order."""
+    """The records of a run, in order: a sequence of `Record`.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        The records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Quadratic(np.ones((4, 1, 1)), np.arange(4.0)[:, None])
+    >>> history = gs.solve(gs.Problem(loss), gs.Graph.ring(4), stop=gs.Stop(iterations=3)).history
+    >>> history
+    History(3 records)
+    >>> history.to_dict()["iteration"]
+    [1, 2, 3]
+    """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records = list(records)
@@ -79,26 +128,38 @@ class History(Sequence[Record]):
         return rows_html(repr(self), columns, rows)
 
     def append(self, record: Record) -> None:
+        """Add a record."""
         self._records.append(record)
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """One list per column."""
+        """Return one list per column."""
         return {field.name: [getattr(record, field.name) for record in self] for field in fields(Record)}
 
     @classmethod
     def from_dict(cls, columns: dict[str, list[Any]]) -> "History":
+        """Return the history whose `to_dict` gave these columns."""
         return cls(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
     def to_pandas(self) -> Any:
-        """A DataFrame with one row per record (needs the extra `plot`)."""
+        """Return a DataFrame with one row per record. Needs the extra `plot`."""
         import pandas as pd
 
         return pd.DataFrame(self.to_dict())
 
     def plot(self, against: str | None = None, optimum: float | None = None) -> Any:
-        """Objective (or its error, if the optimum is given) and disagreement against costs; a matplotlib figure.
+        """Plot the objective (or its error) and the disagreement against a cost.
 
-        against: gradients by default, or samples for a run that took no exact gradients.
+        Parameters
+        ----------
+        against : str, optional
+            A column; by default gradients, or samples if the run took no exact gradients.
+        optimum : float, optional
+            The optimal value; then errors of the objective are shown.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure. Needs the extra `plot`.
         """
         from gradslide._support.plotting import shown_once
         from gradslide.results.plots import plot_histories

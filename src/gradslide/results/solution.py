@@ -21,16 +21,58 @@ _KIND, _VERSION = "solution", 1
 
 @dataclass(frozen=True)
 class Solution:
-    """The answers of the agents here, how the run ended, what it cost and what was observed.
+    """What a run returns: the answers, how it ended, what it cost, and what was observed.
 
-    x: (agents here, d), the output named `output`: the one asked for, else the one that the method recommends, or
-    (without a network) that reached the targets; outputs: all of them by name. dual: multipliers, or None: on a network
-    in node form (A^T z = Lap s), (agents here, d); else z, (k,). y: average of the gradients y_k, where the method
-    keeps it. certificate: a certified gap where there is one; else None, and `certificate_reason` says why. kkt: on a
-    network without a certified gap (or where it was a target), how far the conditions of optimality are from holding,
-    which is no certificate; None where gradients are sampled. parameters: numbers that the method was given or found.
-    warnings: what makes the answer doubtful, in words. mean: of all agents' answers, where they can be seen; else of
-    those here.
+    Attributes
+    ----------
+    x : array of shape (agents here, d)
+        The answers of the agents in this process: the output named `output`.
+    agents : sequence of int
+        The numbers of these agents.
+    output : str
+        The output asked for, else the one that the method recommends or, without a network, the
+        first that reached the targets.
+    outputs : mapping of str to array
+        All outputs of the method by name.
+    status : Status
+        How the run ended.
+    costs : Costs
+        What it spent.
+    history : History
+        The records along the run.
+    mean : array of shape (d,)
+        The mean of all agents' answers, or of those here if the others cannot be observed.
+    dual : array or None
+        Multipliers: on a network in node form (A^T z = Lap s), of shape (agents here, d); otherwise
+        z, of shape (k,).
+    y : array or None
+        The average of the gradients y_k, if the method stores it.
+    certificate : Certificate or None
+        The certified bounds on the optimum.
+    certificate_reason : str
+        Why there is no certified gap; empty if there is one.
+    kkt : KKT or None
+        Residuals of the optimality conditions on a network, if no gap is certified or they were a
+        target. They are no certificate. None if gradients are sampled.
+    parameters : mapping of str to float
+        Numbers that the method was given or found.
+    settings : mapping
+        How the solution was made: method, problem, network, coupling, version.
+    warnings : tuple of str
+        What makes the answer doubtful.
+    rows_of_all : callable or None
+        Gathers the rows of all agents if they live in several processes; used by `gather`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Quadratic(np.ones((4, 1, 1)), np.arange(4.0)[:, None])
+    >>> solution = gs.solve(gs.Problem(loss), gs.Graph.ring(4))
+    >>> solution.status.short
+    'converged'
+    >>> bool(abs(solution.mean[0] + 1.5) < 1e-2)
+    True
     """
 
     x: Array
@@ -40,6 +82,7 @@ class Solution:
     status: Status
     costs: Costs
     history: History
+    mean: Array
     dual: Array | None = None
     y: Array | None = None
     certificate: Certificate | None = None
@@ -48,37 +91,35 @@ class Solution:
     parameters: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    mean: Array = field(default_factory=lambda: np.empty(0))
     rows_of_all: Callable[[Array], Array] | None = field(default=None, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if len(self.mean) == 0:
-            object.__setattr__(self, "mean", np.mean(self.x, axis=0))
 
     @property
     def objective(self) -> float | None:
-        """Of the last record, as the next two are: the sum of all f_i at the mean of the agents; None if not known."""
+        """The sum of all f_i at the mean of the agents in the last record; None if unknown."""
         return self._last("objective")
 
     @property
     def disagreement(self) -> float | None:
-        """max_i |x_i - mean|; None if it is not known, or there is no network."""
+        """max_i norm(x_i - mean) in the last record; None if unknown, or without a network."""
         return self._last("disagreement")
 
     @property
     def gap(self) -> float | None:
-        """The certified gap; None where there is none."""
+        """The certified gap in the last record; None if there is none."""
         return self._last("gap")
 
     def _last(self, name: str) -> float | None:
         return getattr(self.history[-1], name) if len(self.history) else None
 
     def gather(self) -> Array:
-        """The answers of all agents, (m, d). Where they live in several processes, all of these must call it."""
+        """Return the answers of all agents, of shape (m, d).
+
+        If agents live in several processes, all of these must call it.
+        """
         return self.x if self.rows_of_all is None else self.rows_of_all(self.x)
 
     def gathered(self) -> "Solution":
-        """The solution with the rows of all agents; like `gather`, for all processes together."""
+        """Return the solution with the rows of all agents; all processes must call it."""
         rows = self.rows_of_all
         if rows is None:
             return self
@@ -94,7 +135,18 @@ class Solution:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to one file, atomically; `gs.load` reads it."""
+        """Write everything to one file, atomically; `gradslide.load` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+
+        Returns
+        -------
+        Path
+            Where it was written.
+        """
         arrays = {f"output.{name}": array for name, array in self.outputs.items()}
         arrays |= {name: array for name in ("dual", "y", "mean") if (array := getattr(self, name)) is not None}
         arrays["agents"] = np.asarray(self.agents)
@@ -114,7 +166,7 @@ class Solution:
         return storage.write(path, _KIND, _VERSION, meta, arrays)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists, for JSON."""
+        """Return plain numbers and lists, for JSON."""
         return {
             "status": self.status.name,
             "message": self.status.value,
@@ -132,8 +184,18 @@ class Solution:
         }
 
     def plot(self, optimum: float | None = None) -> Any:
-        """What was reached along the run, against gradients (or samples) and against rounds (or products with A); a
-        matplotlib figure. optimum: to show errors of the objective."""
+        """Plot what was reached against gradients (or samples) and rounds (or products with A).
+
+        Parameters
+        ----------
+        optimum : float, optional
+            The optimal value; then errors of the objective are shown.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure. Needs the extra `plot`.
+        """
         from gradslide._support.plotting import shown_once
         from gradslide.results.plots import plot_histories
 
@@ -165,7 +227,35 @@ class Solution:
 
 
 def load(path: str | os.PathLike[str]) -> Solution:
-    """Read a solution that `Solution.save` wrote."""
+    """Read a solution that `Solution.save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    Solution
+        The solution.
+
+    Raises
+    ------
+    InputError
+        If the file is not a solution, or of a later version.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Quadratic(np.ones((4, 1, 1)), np.arange(4.0)[:, None])
+    >>> solution = gs.solve(gs.Problem(loss), gs.Graph.ring(4), stop=gs.Stop(iterations=5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = gs.load(solution.save(pathlib.Path(folder) / "solution.npz"))
+    >>> np.array_equal(again.x, solution.x)
+    True
+    """
     meta, arrays = storage.read(path, _KIND, _VERSION)
     outputs = {name.removeprefix("output."): array for name, array in arrays.items() if name.startswith("output.")}
     return Solution(
@@ -184,7 +274,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         parameters=meta["parameters"],
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),
-        mean=arrays.get("mean", np.empty(0)),
+        mean=arrays["mean"] if "mean" in arrays else np.mean(outputs[meta["output"]], axis=0),
     )
 
 

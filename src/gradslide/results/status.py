@@ -4,7 +4,17 @@ from enum import Enum
 
 
 class Status(Enum):
-    """The value says it in words."""
+    """How a run ended; the value says it in words.
+
+    Reaching the targets (`CONVERGED`), doing all iterations of a schedule (`COMPLETED`), reaching a
+    limit (``*_LIMIT``), being stopped, and failing are different statuses.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.Status.ITERATION_LIMIT.value
+    'the limit on outer iterations was reached'
+    """
 
     CONVERGED = "every target was reached"
     COMPLETED = "all outer iterations of the method's schedule were done"
@@ -23,11 +33,18 @@ class Status(Enum):
     DIVERGED = "values stopped being finite; this is the last good output"
 
     def fulfils(self, has_targets: bool) -> bool:
-        """Whether a run did what was asked: reached its targets, or its limit where it had none."""
+        """Return whether a run did what was asked: reached its targets, or its limit if it had none.
+
+        Parameters
+        ----------
+        has_targets : bool
+            Whether the run had targets.
+        """
         return self is Status.CONVERGED if has_targets else self not in (Status.DIVERGED, Status.INTERRUPTED)
 
     @property
     def short(self) -> str:
+        """The name in lower case, for tables."""
         return self.name.lower().replace("_", " ")
 
 

@@ -9,7 +9,7 @@ records.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -24,8 +24,6 @@ from gradslide.network.coupling import Dual
 from gradslide.network.protocol import Network, Reduction
 from gradslide.problems.problem import Objective
 from gradslide.results.certificate import KKT
-
-Reduce = Callable[[Array, Reduction], Array]
 
 # Operations behind every number in a bound, not counting those in sums.
 _OPERATIONS = 16
@@ -106,15 +104,11 @@ class CertificateEvaluator:
         The agents that live here.
     network : Network
         The network that connects them with all others.
-    reduce : callable
-        `network.agree`, whose control rounds are counted, for decisions; `network.session.observe`, which is free, for
-        records.
     values : Values
         The source of values and gradients, counted or not.
-    scale : float, optional
-        The scale of the KKT residuals, if it is known already.
-    is_free : bool
-        Whether reductions cost nothing. Means are then reduced one by one, which saves memory.
+    is_counted : bool
+        Whether reductions are counted and exact, for decisions; else they are observed, for records. Means are then
+        reduced one by one, which saves memory.
 
     Attributes
     ----------
@@ -122,19 +116,16 @@ class CertificateEvaluator:
         The norm of the KKT residual at the start, once it is known.
     """
 
-    def __init__(
-        self,
-        problem: Objective,
-        network: Network,
-        reduce: Reduce,
-        values: Values,
-        scale: float | None = None,
-        is_free: bool = False,
-    ) -> None:
-        self._problem, self._network, self._reduce, self._values = problem, network, reduce, values
-        self._is_free = is_free
+    def __init__(self, problem: Objective, network: Network, values: Values, *, is_counted: bool) -> None:
+        self._problem, self._network, self._values, self._is_counted = problem, network, values, is_counted
         self._traits: Traits | None = None
-        self.scale = scale
+        self.scale: float | None = None
+
+    def _reduce(self, rows: Array, reduction: Reduction) -> Array:
+        """Reduce over all agents; what decides is summed exactly, on the host."""
+        if self._is_counted:
+            return self._network.agree(to_numpy(rows), reduction)
+        return self._network.session.observe(rows, reduction)
 
     @property
     def traits(self) -> "Traits":
@@ -189,10 +180,10 @@ class CertificateEvaluator:
             # Without multipliers, those that fit best at consensus: mean gradient - own gradient.
             pulls = [-gradient]
         vectors = [doubles(x), *pulls]
-        if self._is_free:
-            mean, *excesses = [self._reduce(each, "sum") / m for each in vectors]
-        else:
+        if self._is_counted:
             mean, *excesses = np.split(self._reduce(xp.concat(vectors, axis=1), "sum") / m, len(vectors))
+        else:
+            mean, *excesses = [self._reduce(each, "sum") / m for each in vectors]
 
         parts: dict[tuple[str, int], list[Array]] = {}
         away: list[Array] = []
@@ -201,7 +192,7 @@ class CertificateEvaluator:
             for k, (pull, excess) in enumerate(zip(pulls, excesses, strict=True)):
                 # Rounding and lost messages leave a nonzero sum of multipliers, which no bound may use.
                 w = pull[rows] - like(excess, x)
-                if proves:
+                if proves and k < len(evidence):
                     own = evidence[k]._replace(y=evidence[k].y[rows], conjugate=evidence[k].conjugate[rows])
                     parts.setdefault(("lower", k), []).append(lower_part(piece, own, w, x[rows], size, m))
                 if gradient is not None:
