@@ -32,11 +32,11 @@ def act(deed, watchdog):
     if deed == "vanish":
         os._exit(0)
     if deed == "stranger":
-        meet_strangers(watchdog._meeting.wire.socket.getpeername())
+        meet_strangers(watchdog._rendezvous.wire.socket.getpeername())
     if deed == "lose the watchdog":
-        watchdog._meeting.hub.kill()
+        watchdog._rendezvous.hub.kill()
     if deed == "suspend":
-        pids = " ".join(str(pid) for _, pid in watchdog._meeting.places)
+        pids = " ".join(str(pid) for _, pid in watchdog._rendezvous.processes)
         subprocess.Popen(["sh", "-c", f"kill -STOP {pids}; sleep 3; kill -CONT {pids}"], start_new_session=True).wait()
         time.sleep(0.5)
 
@@ -54,11 +54,11 @@ def main(folder, timeout, deed, who, when):
     world = MPI.COMM_WORLD
     rank = world.Get_rank()
     note = Path(folder) / f"{rank}.pid"
-    watchdog = Watchdog(world, float(timeout), lambda verdict: note.with_suffix(".told").write_text(str(verdict)))
+    watchdog = Watchdog(world, float(timeout), lambda report: note.with_suffix(".told").write_text(str(report)))
     watchdog.start()
     note.write_text(str(os.getpid()))
     if rank == 0:
-        note.with_name("hub.pid").write_text(str(watchdog._meeting.hub.pid))
+        note.with_name("hub.pid").write_text(str(watchdog._rendezvous.hub.pid))
     world.Barrier()
     chosen = rank == int(who)
     mine, total = np.ones(1), np.zeros(1)

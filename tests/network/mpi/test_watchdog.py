@@ -35,7 +35,7 @@ class Run:
         assert len(self.pids) == ranks + 1
 
     @property
-    def verdicts(self):
+    def failures(self):
         return [line for line in self.stderr.splitlines() if line.startswith("error: rank")]
 
     def left_over(self):
@@ -88,8 +88,8 @@ FAILURES = [
 def test_a_failure_is_named_once_and_ends_all(run, deed, who, ranks, what):
     timeout = 2.0 if deed == "hang" else 60.0
     done = run(deed, who, 41, ranks, timeout)
-    assert len(done.verdicts) == 1, done.stderr
-    assert done.verdicts[0].startswith(f"error: rank {who} {what}")
+    assert len(done.failures) == 1, done.stderr
+    assert done.failures[0].startswith(f"error: rank {who} {what}")
     assert done.finished == set()
     assert done.seconds < 40
     assert ("Traceback" in done.stderr) == (deed == "raise")
@@ -98,7 +98,7 @@ def test_a_failure_is_named_once_and_ends_all(run, deed, who, ranks, what):
     if deed not in ("kill", "vanish"):
         assert done.code != 0
         assert set(range(ranks)) - {who} <= set(done.told)
-        assert set(done.told.values()) == set(done.verdicts)
+        assert set(done.told.values()) == set(done.failures)
 
 
 @under_mpiexec
@@ -118,15 +118,15 @@ def test_ranks_that_all_exit_alike_are_in_good_order_although_none_stopped(run):
 def test_a_rank_that_fails_after_its_part_does_not_end_the_others(run):
     done = run("raise after stop", 1)
     assert done.stderr.count("ZeroDivisionError:") == 1
-    assert done.verdicts == []
+    assert done.failures == []
     assert done.finished == {0}
 
 
 @under_mpiexec
 def test_the_death_of_the_last_rank_is_noticed_by_those_that_have_stopped(run):
     done = run("last to die", 0, ranks=3)
-    assert len(done.verdicts) == 1
-    assert done.verdicts[0].startswith("error: rank 0 died in round 60;")
+    assert len(done.failures) == 1
+    assert done.failures[0].startswith("error: rank 0 died in round 60;")
     assert done.finished == {1, 2}
 
 
@@ -134,7 +134,7 @@ def test_the_death_of_the_last_rank_is_noticed_by_those_that_have_stopped(run):
 def test_no_rank_goes_on_without_its_watchdog(run):
     done = run("lose the watchdog", 0, 41)
     assert set(done.told) == {0, 1}
-    assert all(line.startswith("error: rank 0 lost its watchdog in round") for line in done.verdicts)
+    assert all(line.startswith("error: rank 0 lost its watchdog in round") for line in done.failures)
 
 
 class Ranks:
@@ -223,8 +223,8 @@ def test_a_round_known_from_heartbeats_alone_is_a_lower_bound(others, known, cap
         say(ranks.wires[2], round=7)
         time.sleep(0.2)
         ranks.wires[2].socket.close()
-        verdict = answer(ranks.wires[1])["verdict"]
-    assert (verdict["rank"], verdict["round"], verdict["exact"]) == (2, known, False)
+        failure = answer(ranks.wires[1])["failure"]
+    assert (failure["rank"], failure["round"], failure["exact"]) == (2, known, False)
     assert capfd.readouterr().err.startswith(f"error: rank 2 died in round {known} or later;")
 
 
@@ -234,7 +234,7 @@ def test_what_a_rank_raises_after_a_death_is_its_consequence(capfd):
         say(ranks.wires[0], state="failed", why="raised Exception: a neighbour is gone")
         ranks.wires[2].socket.close()
         os.kill(ranks.hub.pid, signal.SIGCONT)
-        assert answer(ranks.wires[1])["verdict"]["rank"] == 2
+        assert answer(ranks.wires[1])["failure"]["rank"] == 2
     capfd.readouterr()
 
 
@@ -245,8 +245,8 @@ def test_an_end_without_stop_is_a_failure_where_another_goes_on(ahead, capfd):
         say(ranks.wires[0], round=3, calls=2)
         time.sleep(0.3)
         say(ranks.wires[0], **ahead)
-        verdict = answer(ranks.wires[0])["verdict"]
-    assert (verdict["rank"], verdict["what"]) == (1, "ended before the others")
+        failure = answer(ranks.wires[0])["failure"]
+    assert (failure["rank"], failure["what"]) == (1, "ended before the others")
     assert capfd.readouterr().err.count("\n") == 1
 
 
