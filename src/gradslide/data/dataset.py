@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,6 @@ class Dataset:
     """
 
     name: str
-    features: Array
+    features: Array | Sparse
     labels: Array
     source: str

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from gradslide._support.errors import InputError, unknown_name
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.data import svmlight
 from gradslide.data.svmlight import RowsFile, look_through
 
@@ -36,7 +36,7 @@ class LibsvmSet:
     features: int
     sha256: str | None = None
 
-    def parse(self, path: Path, source: str | None = None) -> tuple[Array, Array]:
+    def parse(self, path: Path, source: str | None = None) -> tuple[Sparse, Array]:
         """Return features and labels of a file; raise DataError where it holds something else.
 
         `source` names the file in errors.

@@ -3,6 +3,7 @@
 import heapq
 
 import numpy as np
+import numpy.typing as npt
 
 from gradslide._support.errors import require, unknown_name
 from gradslide._support.randomness import Seed, generator
@@ -11,7 +12,7 @@ from gradslide._support.types import Array
 KINDS = ("contiguous", "shuffled", "dirichlet", "sorted")
 
 
-def split(kind: str, labels: Array, m: int, seed: Seed = 0, alpha: float = 0.5) -> list[Array]:
+def split(kind: str, labels: npt.ArrayLike, m: int, seed: Seed = 0, alpha: float = 0.5) -> list[Array]:
     """Split rows over agents by name.
 
     Parameters
@@ -38,15 +39,16 @@ def split(kind: str, labels: Array, m: int, seed: Seed = 0, alpha: float = 0.5) 
     >>> [rows.tolist() for rows in gs.data.split("sorted", [1, -1, 1, -1], m=2)]
     [[1, 3], [0, 2]]
     """
+    values = np.asarray(labels)
     match kind:
         case "contiguous":
-            return split_contiguous(len(labels), m)
+            return split_contiguous(len(values), m)
         case "shuffled":
-            return split_shuffled(len(labels), m, seed)
+            return split_shuffled(len(values), m, seed)
         case "dirichlet":
-            return split_by_label(labels, m, alpha, seed)
+            return split_by_label(values, m, alpha, seed)
         case "sorted":
-            order = np.argsort(np.asarray(labels), kind="stable")
+            order = np.argsort(values, kind="stable")
             return [order[block] for block in split_contiguous(len(order), m)]
         case _:
             raise unknown_name("split", kind, KINDS)
@@ -64,7 +66,7 @@ def split_shuffled(n: int, m: int, seed: Seed) -> list[Array]:
     return [np.sort(order[block]) for block in split_contiguous(n, m)]
 
 
-def split_by_label(labels: Array, m: int, alpha: float, seed: Seed) -> list[Array]:
+def split_by_label(labels: npt.ArrayLike, m: int, alpha: float, seed: Seed) -> list[Array]:
     """Distribute the rows of each label in random proportions, drawn from a Dirichlet distribution.
 
     Parameters

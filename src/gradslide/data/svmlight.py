@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.data import svmlight
 
 _CHUNK = 1 << 23  # bytes parsed at a time
@@ -21,7 +21,7 @@ _COLON, _NEWLINE = b":\n"
 _IS_SPACE = np.isin(np.arange(256), list(b" \t\r\n\v\f"))
 
 
-def read_svmlight(path: str | os.PathLike[str], features: int | None = None) -> tuple[Array, Array]:
+def read_svmlight(path: str | os.PathLike[str], features: int | None = None) -> tuple[Sparse, Array]:
     """Read features and labels from a file in svmlight format.
 
     Parameters
@@ -56,7 +56,7 @@ def read_text(path: Path) -> bytes:
         raise InputError(f"{path.name} must be a whole {path.suffix} file", error, "get it again") from error
 
 
-def parse(text: bytes, source: str, features: int | None = None) -> tuple[Array, Array]:
+def parse(text: bytes, source: str, features: int | None = None) -> tuple[Sparse, Array]:
     """Parse text in memory like `read_svmlight`; `source` names it in errors."""
     parts = []
     start, line = 0, 1
@@ -161,7 +161,7 @@ class RowsFile:
     width: int
     sha256: str
 
-    def take(self, rows: Array) -> Array:
+    def take(self, rows: Array) -> Sparse:
         """Read the features of these rows (CSR), in their order."""
         wanted, back = np.unique(rows, return_inverse=True)
         lines = _lines_of(self.path, wanted)

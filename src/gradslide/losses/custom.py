@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, dtype_of, is_numpy, to_numpy
 from gradslide._support.errors import InputError, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.devices import home_of, moved
 from gradslide.losses.inputs import numeric_array, working_dtype
@@ -70,12 +71,12 @@ class Custom(Loss):
         *,
         gradient: Functions | None = None,
         value: Functions | None = None,
-        smoothness: Any = None,
+        smoothness: npt.ArrayLike | Callable[[int], npt.ArrayLike] | None = None,
         sample_gradient: Functions | None = None,
         value_and_gradient: Functions | None = None,
         agents: int,
         dimension: int,
-        dtype: Any = np.float64,
+        dtype: DType = np.float64,
     ) -> None:
         for name, count in (("agents", agents), ("dimension", dimension)):
             require(

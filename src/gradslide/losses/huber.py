@@ -1,9 +1,10 @@
 """Robust regression."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from gradslide._support.types import Array
+import numpy.typing as npt
+
+from gradslide._support.types import Array, DType, Sparse
 from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row, positive
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -36,13 +37,13 @@ class Huber(LinearModel):
 
     def __init__(
         self,
-        features: Any,
-        targets: Any,
+        features: npt.ArrayLike | Sparse,
+        targets: npt.ArrayLike,
         delta: float = 1.0,
         *,
         agents: int | None = None,
-        splits: Sequence[Any] | None = None,
-        sample_weight: Any = None,
+        splits: Sequence[npt.ArrayLike] | None = None,
+        sample_weight: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
     ) -> None:
         self.delta = positive("delta", delta)
@@ -50,7 +51,7 @@ class Huber(LinearModel):
             features, targets, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
         )
 
-    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
         return per_row("targets", targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array
@@ -62,7 +63,7 @@ class Jax(Differentiated):
         data: Sequence[Any],
         parameters: Any,
         *,
-        smoothness: Any = None,
+        smoothness: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
         check_convexity: bool = True,
     ) -> None:

@@ -1,9 +1,10 @@
 """Linear functions."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dtype_of
@@ -33,7 +34,7 @@ class Linear(Loss):
     [3.0, -1.0]
     """
 
-    def __init__(self, c: Any) -> None:
+    def __init__(self, c: npt.ArrayLike) -> None:
         c = float_array("c", c)
         full = c.ndim in (1, 2) and 0 not in c.shape
         require(full, "c must have shape (d,) or (m, d)", f"shape {tuple(c.shape)}", "reshape it")

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from gradslide._support.arrays import as_dtype, dtype_of, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, unknown_name
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType, Sparse
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.compiled import pays
 from gradslide.losses.devices import Features, home_of, moved, rows_at
@@ -60,12 +61,12 @@ class LinearModel(Loss):
 
     def __init__(
         self,
-        features: Any,
-        targets: Any,
+        features: npt.ArrayLike | Sparse,
+        targets: npt.ArrayLike,
         *,
         agents: int | None,
-        splits: Sequence[Any] | None,
-        sample_weight: Any,
+        splits: Sequence[npt.ArrayLike] | None,
+        sample_weight: npt.ArrayLike | None,
         reduction: Reduction,
     ) -> None:
         if reduction not in ("sum", "mean"):
@@ -123,7 +124,7 @@ class LinearModel(Loss):
         return self.kernel is not None and self._home is None
 
     @abc.abstractmethod
-    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
         """Check the labels or targets of n rows, and convert them for phi."""
 
     @abc.abstractmethod
@@ -286,7 +287,7 @@ def _ndim(values: Any) -> int:
     return int(values.ndim) if hasattr(values, "ndim") else np.ndim(values)
 
 
-def _mean_weights(sizes: Array, weights: Array | None, dtype: Any) -> Array:
+def _mean_weights(sizes: Array, weights: Array | None, dtype: DType) -> Array:
     if weights is None:
         return np.repeat(1 / sizes, sizes).astype(dtype)
     totals = np.add.reduceat(weights, np.cumsum(sizes) - sizes)

@@ -1,11 +1,11 @@
 """Logistic regression."""
 
 from collections.abc import Sequence
-from typing import Any
 
+import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType, Sparse
 from gradslide.losses.compiled import LOGISTIC
 from gradslide.losses.inputs import is_sparse, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -15,31 +15,32 @@ from gradslide.losses.rows import RowBlocks
 class Logistic(LinearModel):
     """Logistic regression: ft_i(x) = sum over rows of w log(1 + exp(-y a x)), y in {-1, 1}.
 
-    Parameters
-    ----------
-    features : array_like or scipy.sparse matrix, shape (n, p)
-        Rows a; see `LinearModel`.
-    labels : array_like, shape (n,)
-        Labels y in {-1, 1} or {0, 1}, 0 meaning -1.
-    agents : int, optional
-        Number of contiguous blocks of rows, as equal as possible; 1 by default.
-    splits : sequence, optional
-        Instead of `agents`: the row numbers, or a mask, of each agent.
-    sample_weight : array_like, shape (n,), optional
-        Nonnegative weights w of the rows, 1 by default.
-    reduction : {"sum", "mean"}
-        "mean" for the weighted mean over each agent's rows.
+        Parameters
+        ----------
+        features : array_like or scipy.sparse matrix, shape (n, p)
+            Rows a; see `LinearModel`.
+        labels : array_like, shape (n,)
+            Labels y in {-1, 1} or {0, 1}, 0 meaning -1.
+        agents : int, optional
+            Number of contiguous blocks of rows, as equal as possible; 1 by default.
+        splits : sequence, optional
+            Instead of `agents`: the row numbers, or a mask, of each agent.
+        sample_weight : array_like, shape (n,), optional
+            Nonnegative weights w of the rows, 1 by default.
+        reduction : {"sum", "mean"}
+            "mean" for the weighted mean over each agent's rows.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import gradslide as gs
-    >>> features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0]])
-    >>> loss = gs.losses.Logistic(features, [1, 1, -1, -1], agents=2)
-    >>> loss
-    Logistic(m=2, d=2, float64)
-    >>> loss.value(np.zeros((2, 2))).round(4).tolist()
-    [1.3863, 1.3863]
+        Examples
+        --------
+        >>> import numpy as np
+    import numpy.typing as npt
+        >>> import gradslide as gs
+        >>> features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0]])
+        >>> loss = gs.losses.Logistic(features, [1, 1, -1, -1], agents=2)
+        >>> loss
+        Logistic(m=2, d=2, float64)
+        >>> loss.value(np.zeros((2, 2))).round(4).tolist()
+        [1.3863, 1.3863]
     """
 
     kernel = LOGISTIC
@@ -47,19 +48,19 @@ class Logistic(LinearModel):
 
     def __init__(
         self,
-        features: Any,
-        labels: Any,
+        features: npt.ArrayLike | Sparse,
+        labels: npt.ArrayLike,
         *,
         agents: int | None = None,
-        splits: Sequence[Any] | None = None,
-        sample_weight: Any = None,
+        splits: Sequence[npt.ArrayLike] | None = None,
+        sample_weight: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
     ) -> None:
         super().__init__(
             features, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
         )
 
-    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
         return signs(targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:

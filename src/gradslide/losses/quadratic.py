@@ -1,9 +1,10 @@
 """Quadratic functions."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, dtype_of, to_numpy
@@ -36,26 +37,26 @@ class Quadratic(Loss):
     [4.0]
     """
 
-    def __init__(self, Q: Any, c: Any) -> None:
-        Q = float_array("Q", Q)
-        home = home_of(Q)
-        c = moved(float_array("c", c), home)
+    def __init__(self, Q: npt.ArrayLike, c: npt.ArrayLike) -> None:
+        matrices = float_array("Q", Q)
+        home = home_of(matrices)
+        vectors: Array = moved(float_array("c", c), home)
         require(
-            Q.ndim in (2, 3) and Q.shape[-1] == Q.shape[-2] and Q.size > 0,
+            matrices.ndim in (2, 3) and matrices.shape[-1] == matrices.shape[-2] and matrices.size > 0,
             "Q must have shape (d, d) or (m, d, d)",
-            f"shape {tuple(Q.shape)}",
+            f"shape {tuple(matrices.shape)}",
             "give one square matrix per agent",
         )
         require(
-            c.shape == Q.shape[:-1],
-            f"c must have shape {tuple(Q.shape[:-1])} to fit Q",
-            f"shape {tuple(c.shape)}",
+            vectors.shape == matrices.shape[:-1],
+            f"c must have shape {tuple(matrices.shape[:-1])} to fit Q",
+            f"shape {tuple(vectors.shape)}",
             "reshape it",
         )
-        m, d = (1, *c.shape)[-2:]
-        super().__init__(m, d, dtype_of(Q), home)
-        self._Q = Q.reshape(m, d, d)
-        self._c = as_dtype(c.reshape(m, d), self.dtype)
+        m, d = (1, *vectors.shape)[-2:]
+        super().__init__(m, d, dtype_of(matrices), home)
+        self._Q = matrices.reshape(m, d, d)
+        self._c = as_dtype(vectors.reshape(m, d), self.dtype)
         self._largest = _largest_eigenvalues(to_numpy(self._Q))
 
     def value(self, x: Array) -> Array:

@@ -1,9 +1,10 @@
 """Support vector machines with a smooth loss."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from gradslide._support.types import Array
+import numpy.typing as npt
+
+from gradslide._support.types import Array, DType, Sparse
 from gradslide.losses.compiled import HINGE
 from gradslide.losses.inputs import positive, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -36,13 +37,13 @@ class SmoothedHinge(LinearModel):
 
     def __init__(
         self,
-        features: Any,
-        labels: Any,
+        features: npt.ArrayLike | Sparse,
+        labels: npt.ArrayLike,
         gamma: float = 1.0,
         *,
         agents: int | None = None,
-        splits: Sequence[Any] | None = None,
-        sample_weight: Any = None,
+        splits: Sequence[npt.ArrayLike] | None = None,
+        sample_weight: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
     ) -> None:
         self.gamma = positive("gamma", gamma)
@@ -50,7 +51,7 @@ class SmoothedHinge(LinearModel):
             features, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
         )
 
-    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
         return signs(targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:

@@ -1,12 +1,12 @@
 """Multinomial logistic regression."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import array_api_compat as compat
+import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType, Sparse
 from gradslide.losses.inputs import class_numbers, feature_rows
 from gradslide.losses.linear_model import LinearModel, Reduction
 
@@ -37,20 +37,20 @@ class Softmax(LinearModel):
 
     def __init__(
         self,
-        features: Any,
-        labels: Any,
+        features: npt.ArrayLike | Sparse,
+        labels: npt.ArrayLike,
         classes: int | None = None,
         *,
         agents: int | None = None,
-        splits: Sequence[Any] | None = None,
-        sample_weight: Any = None,
+        splits: Sequence[npt.ArrayLike] | None = None,
+        sample_weight: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
     ) -> None:
         rows = feature_rows(features)
         self.outputs = class_numbers(labels, rows.shape[0], classes)[1]
         super().__init__(rows, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
 
-    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
         return class_numbers(targets, n, self.outputs)[0]
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from gradslide._support.arrays import dtype_of, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
@@ -65,7 +66,7 @@ class Torch(Differentiated):
         loss: Callable[[Any, Any], Any],
         loaders: Sequence[Any],
         *,
-        smoothness: Any = None,
+        smoothness: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
         check_convexity: bool = True,
         rows_at_once: int | None = None,

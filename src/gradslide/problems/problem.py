@@ -3,14 +3,14 @@
 import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
 from gradslide import losses
 from gradslide._support.arrays import is_numpy, on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Device
 from gradslide.domains import Domain, Free, PerAgent
 from gradslide.graphs.graph import Graph
 from gradslide.losses import Loss
@@ -192,7 +192,7 @@ class Problem(Objective):
             )
         return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
 
-    def to(self, device: Any) -> Self:
+    def to(self, device: Device) -> Self:
         """Return the same problem with its data on a PyTorch device, for repeated solves.
 
         Parameters

@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
@@ -11,7 +12,7 @@ from gradslide.domains import Domain
 from gradslide.domains.parameters import checked
 from gradslide.losses import Loss
 from gradslide.problems import scaling as scalings
-from gradslide.problems.linear_map import linear_map
+from gradslide.problems.linear_map import LinearMap, linear_map
 from gradslide.problems.operator_norm import operator_norm
 from gradslide.problems.problem import Objective, checked_domain
 from gradslide.problems.terms import Interval, Term, as_term
@@ -105,7 +106,7 @@ class Saddle(Objective):
         """Whether max over Z of <A x, z> - h(z) can be computed."""
         return not np.isnan(self.duals.conjugate(np.zeros_like(self.duals.start())))
 
-    def operator_norm(self, A: Any = None) -> float:
+    def operator_norm(self, A: LinearMap | None = None) -> float:
         """Return ||A|| in the norms of nu and zeta.
 
         Parameters
@@ -186,13 +187,13 @@ class LinearlyConstrained(Saddle):
         self,
         loss: Loss,
         A: Any,
-        b: Any = None,
+        b: npt.ArrayLike | None = None,
         domain: Domain | None = None,
         mu: float = 0.0,
         *,
         sense: str | None = None,
-        lower: Any = None,
-        upper: Any = None,
+        lower: npt.ArrayLike | None = None,
+        upper: npt.ArrayLike | None = None,
         norm: float | None = None,
         scaling: str | None = None,
     ) -> None:
