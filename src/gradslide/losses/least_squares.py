@@ -13,29 +13,28 @@ from gradslide.losses.linear_model import LinearModel, Reduction
 class LeastSquares(LinearModel):
     """Least squares: ft_i(x) = 1/2 sum over rows of w (a x - b)^2.
 
-        Parameters
-        ----------
-        features : array_like or scipy.sparse matrix, shape (n, p)
-            Rows a; see `LinearModel`.
-        targets : array_like, shape (n,)
-            Targets b.
-        agents : int, optional
-            Number of contiguous blocks of rows, as equal as possible; 1 by default.
-        splits : sequence, optional
-            Instead of `agents`: the row numbers, or a mask, of each agent.
-        sample_weight : array_like, shape (n,), optional
-            Nonnegative weights w of the rows, 1 by default.
-        reduction : {"sum", "mean"}
-            "mean" for the weighted mean over each agent's rows.
+    Parameters
+    ----------
+    features : array_like or scipy.sparse matrix, shape (n, p)
+        Rows a; see `LinearModel`.
+    targets : array_like, shape (n,)
+        Targets b.
+    agents : int, optional
+        Number of contiguous blocks of rows, as equal as possible; 1 by default.
+    splits : sequence, optional
+        Instead of `agents`: the row numbers, or a mask, of each agent.
+    sample_weight : array_like, shape (n,), optional
+        Nonnegative weights w of the rows, 1 by default.
+    reduction : {"sum", "mean"}
+        "mean" for the weighted mean over each agent's rows.
 
-        Examples
-        --------
-        >>> import numpy as np
-    import numpy.typing as npt
-        >>> import gradslide as gs
-        >>> loss = gs.losses.LeastSquares(np.eye(4), [1.0, 2.0, 3.0, 4.0], agents=2)
-        >>> loss.value(np.zeros((2, 4))).tolist()
-        [2.5, 12.5]
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.eye(4), [1.0, 2.0, 3.0, 4.0], agents=2)
+    >>> loss.value(np.zeros((2, 4))).tolist()
+    [2.5, 12.5]
     """
 
     kernel = RESIDUAL

@@ -15,32 +15,31 @@ from gradslide.losses.rows import RowBlocks
 class Logistic(LinearModel):
     """Logistic regression: ft_i(x) = sum over rows of w log(1 + exp(-y a x)), y in {-1, 1}.
 
-        Parameters
-        ----------
-        features : array_like or scipy.sparse matrix, shape (n, p)
-            Rows a; see `LinearModel`.
-        labels : array_like, shape (n,)
-            Labels y in {-1, 1} or {0, 1}, 0 meaning -1.
-        agents : int, optional
-            Number of contiguous blocks of rows, as equal as possible; 1 by default.
-        splits : sequence, optional
-            Instead of `agents`: the row numbers, or a mask, of each agent.
-        sample_weight : array_like, shape (n,), optional
-            Nonnegative weights w of the rows, 1 by default.
-        reduction : {"sum", "mean"}
-            "mean" for the weighted mean over each agent's rows.
+    Parameters
+    ----------
+    features : array_like or scipy.sparse matrix, shape (n, p)
+        Rows a; see `LinearModel`.
+    labels : array_like, shape (n,)
+        Labels y in {-1, 1} or {0, 1}, 0 meaning -1.
+    agents : int, optional
+        Number of contiguous blocks of rows, as equal as possible; 1 by default.
+    splits : sequence, optional
+        Instead of `agents`: the row numbers, or a mask, of each agent.
+    sample_weight : array_like, shape (n,), optional
+        Nonnegative weights w of the rows, 1 by default.
+    reduction : {"sum", "mean"}
+        "mean" for the weighted mean over each agent's rows.
 
-        Examples
-        --------
-        >>> import numpy as np
-    import numpy.typing as npt
-        >>> import gradslide as gs
-        >>> features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0]])
-        >>> loss = gs.losses.Logistic(features, [1, 1, -1, -1], agents=2)
-        >>> loss
-        Logistic(m=2, d=2, float64)
-        >>> loss.value(np.zeros((2, 2))).round(4).tolist()
-        [1.3863, 1.3863]
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0]])
+    >>> loss = gs.losses.Logistic(features, [1, 1, -1, -1], agents=2)
+    >>> loss
+    Logistic(m=2, d=2, float64)
+    >>> loss.value(np.zeros((2, 2))).round(4).tolist()
+    [1.3863, 1.3863]
     """
 
     kernel = LOGISTIC
