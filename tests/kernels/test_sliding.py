@@ -123,7 +123,7 @@ def test_threads_change_nothing(name, coupling, compiled, monkeypatch):
     compiled(True)
     one = solved(DOMAINS[name], 37, method)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr(sliding, "_WORTH_MEETING", 1)
+    monkeypatch.setattr(sliding, "_WORTH_SYNCHRONIZING", 1)
     assert_alike(solved(DOMAINS[name], 37, method), one)
 
 

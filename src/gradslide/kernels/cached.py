@@ -1,4 +1,4 @@
-"""Compiled once, and kept on disk where there is a place for it."""
+"""Compile a function with numba, with its machine code cached on disk if possible."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def cached(function: Function) -> Function:
-    """Compile it without Python's lock. Where nothing may be written anywhere, it is compiled in each process."""
+    """Compile a function that releases the GIL; cache it if a folder is writable."""
     options = {"nogil": True, "error_model": "numpy"}
     try:
         return njit(cache=True, **options)(function)

@@ -1,4 +1,7 @@
-"""The inner iterations of primal-dual sliding on a GPU, through PyTorch and Triton. Nobody waits for the device."""
+"""The inner loop of primal-dual sliding on a GPU, by the Triton kernel in `triton_step`.
+
+Launches are asynchronous: the host never waits for the device.
+"""
 
 import importlib.util
 import os
@@ -13,21 +16,31 @@ from gradslide._support.types import Array, Sparse, Tensor
 from gradslide.kernels.sets import Sets
 from gradslide.kernels.sliding import Buffers, InnerStart, InnerSteps, KernelResult
 
-# Two buffers take turns, and every second iteration sums up: after two all begins anew.
+# Iterations that are recorded as one CUDA graph. Buffers alternate and sums are updated with period two, so it is even.
 _TURN = 8
-# Arrays up to so many entries are done with before the next kernel is launched: turns are recorded, and replayed.
+# Up to this many entries a kernel takes less time than its launch: launches are recorded and replayed.
 _SMALL = 1 << 21
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether these are PyTorch's arrays on a GPU that Triton compiles for; or Triton only plays the GPU."""
+    """Return whether x is a PyTorch array on a GPU with Triton, or on its interpreter."""
     if not compat.is_torch_array(x) or importlib.util.find_spec("triton") is None:
         return False
     return bool(x.is_cuda) or os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class DeviceInnerLoopKernel:
-    """Inner iterations over one graph and one product of intervals, with the incidence matrix as coupling."""
+    """The inner loop for one graph, a product of intervals and the incidence matrix.
+
+    Parameters
+    ----------
+    laplacian : Sparse
+        The Laplacian of the graph.
+    sets : Sets
+        The domain, a product of intervals.
+    like : Tensor
+        An array with the shape, precision and device of x.
+    """
 
     def __init__(self, laplacian: Sparse, sets: Sets, like: Tensor) -> None:
         import torch
@@ -39,7 +52,7 @@ class DeviceInnerLoopKernel:
         self._graph = (there(laplacian.indptr), there(laplacian.indices), there(laplacian.data, like.dtype))
         self._matrix = sparse_like(laplacian, like.double())
         self._sets = [there(each, like.dtype) for each in sets.intervals]
-        # What each of them is where it changes nothing.
+        # The values with which center, weight, lo and hi have no effect.
         nothing = (0.0, 0.0, -np.inf, np.inf)
         self._kinds = [
             0 if np.all(each == none) else 2 if len(each) > self._d else 1
@@ -51,13 +64,15 @@ class DeviceInnerLoopKernel:
         self._rows: Any = None
 
     def is_worthwhile(self, T: int) -> bool:
+        """Return True: on a GPU the kernel is always used."""
         return True
 
     def time_plain(self, work: Callable[[], Any]) -> Any:
+        """Run the plain inner loop."""
         return work()
 
     def run(self, at: InnerStart, steps: InnerSteps, buffers: Buffers | None = None) -> KernelResult:
-        """Run all iterations, as `InnerLoopKernel.slide`; nothing is overwritten."""
+        """Run all T inner iterations, as `InnerLoopKernel.run` does; nothing is overwritten."""
         x, x_before, _, w, y = at
         T, alpha_1 = len(steps.etas), float(steps.alphas[0])
         ahead, last, w_new, anchor, sums = self._buffers(x, w)
@@ -69,7 +84,7 @@ class DeviceInnerLoopKernel:
         self._run(T, steps, ahead, last, w_new, anchor, sums)
         before = ahead[T % 2]
         s_new, s_mean = _duals(at, sums, last, before, T, alpha_1, steps.ascent)
-        # w = Lap s, for its mean as well: no agent has to ask its neighbours for that.
+        # w = Lap s holds for the mean, too: this product costs no exchange.
         w_mean = (self._matrix @ s_mean).to(w.dtype)
         means = (s_mean, w_mean)
         if buffers is not None:
@@ -77,7 +92,7 @@ class DeviceInnerLoopKernel:
         return KernelResult(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means)
 
     def _buffers(self, x: Tensor, w: Tensor) -> Any:
-        """Always in the same place, where kernels were recorded."""
+        """Return buffers at fixed addresses, which recorded kernels refer to."""
         if self._fixed is None:
             empty = self._torch.empty_like
             self._fixed = [empty(x) for _ in range(2)], empty(x), empty(w), empty(x), [empty(x) for _ in range(2)]
@@ -92,7 +107,7 @@ class DeviceInnerLoopKernel:
             self._launch(offset, T, table, ahead, x, w, anchor, sums)
 
         def launch_turn() -> None:
-            # None of these is the last iteration.
+            # None of these is the last iteration, hence T=0.
             for offset in range(_TURN):
                 launch(offset, T=0)
             self._base.add_(_TURN)
@@ -112,7 +127,7 @@ class DeviceInnerLoopKernel:
             launch(t - done)
 
     def _table(self, steps: InnerSteps, w: Tensor) -> Tensor:
-        """A row of parameters for each iteration, in the same place as long as there is room."""
+        """Return parameters per iteration, at the same address while it is large enough."""
         T = len(steps.etas)
         next_alphas = np.append(steps.alphas[1:], 0.0)
         columns = (np.full(T, steps.ascent), steps.etas, steps.scales, 1 / steps.scales, next_alphas)
@@ -155,8 +170,10 @@ class DeviceInnerLoopKernel:
 def _duals(
     at: InnerStart, sums: Sequence[Array], last: Tensor, before: Tensor, T: int, alpha_1: float, ascent: float
 ) -> tuple[Array, Array]:
-    """s, and its mean, from the sums of the iterates: s_t = s_0 + (u_1 + ... + u_t)/q, where u_t = 2 x_{t-1} - x_{t-2}
-    from t = 2 on, so that most of it cancels."""
+    """Return s and its mean from the sums of the iterates.
+
+    s_t = s_0 + (u_1 + ... + u_t)/q with u_t = 2 x_{t-1} - x_{t-2} for t >= 2, so most terms cancel.
+    """
     x: Tensor = at.x
     x = x.double()
     u_1 = x + alpha_1 * (x - at.x_before)

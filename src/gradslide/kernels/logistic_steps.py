@@ -1,4 +1,4 @@
-"""Many gradient steps on logistic losses, without a return to Python between them."""
+"""Compiled inner loop of DCS for logistic losses: many gradient steps in one call."""
 
 import math
 import threading
@@ -9,7 +9,7 @@ from numba import njit, prange
 
 from gradslide._support.types import Array
 
-# Not every threading layer of numba allows two Python threads at once.
+# Not every threading layer of numba supports calls from two Python threads at once.
 _ONE_AT_A_TIME = threading.Lock()
 
 # Sums may be taken in any order; NaN and infinity stay what they are.
@@ -36,13 +36,31 @@ def logistic_steps(
     scales: Array,
     shares: Array,
 ) -> tuple[Array, Array]:
-    """u_T and the average of the u_t, from u_0 = start, with u_t = (anchor + pull_t u - gradient(u))/scale_t at u =
-    u_{t-1}; share_t: of u_t in the average so far. Computed in float64, given back in the type of `start`.
+    """Return u_T and the weighted average of u_1, ..., u_T.
 
-    signed: rows y a of all agents, each agent's as one (p, n_i) block, flat. ends: (m,), where each
-    agent's rows end. weights: of the rows, (n,).
+    u_t = (anchor + pull_t u - gradient(u))/scale_t at u = u_{t-1}, with u_0 = start.
+
+    Parameters
+    ----------
+    signed : Array
+        Rows y a of all agents, each agent's as one (p, n_i) block, flat.
+    ends : Array
+        Where each agent's rows end, shape (m,).
+    weights : Array
+        Of the rows, shape (n,).
+    start, anchor : Array
+        One row per agent, shape (m, p).
+    pulls, scales : Array
+        pull_t and scale_t, shape (T,).
+    shares : Array
+        The weight of u_t in the average so far, shape (T,).
+
+    Returns
+    -------
+    tuple of Array
+        u_T and the average, computed in float64, in the precision of `start`.
     """
-    # Copies, since the compiler would start anew for every other layout, and for arrays that may not be written to.
+    # Copies: for other layouts and read-only arrays numba would compile another version.
     u, u_hat, *given = (
         np.array(array, dtype=np.float64, order="C") for array in (start, start, weights, anchor, pulls, scales, shares)
     )
@@ -94,8 +112,10 @@ def _margins(rows: Any, u: Any, margins: Any) -> None:
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _falls(margins: Any, weights: Any, slopes: Any, bits: Any) -> None:
-    """slopes <- weights/(1 + exp(margins)), in loops that vectorise; margins are consumed. bits: a view of the slopes,
-    kept out of the loops that touch these."""
+    """slopes <- weights/(1 + exp(margins)), in loops that vectorize; margins are overwritten.
+
+    bits: an integer view of the slopes, not used in the loops that write them.
+    """
     for r in range(len(margins)):
         v = margins[r]
         # NaN passes both tests.

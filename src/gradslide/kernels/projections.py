@@ -1,4 +1,4 @@
-"""Euclidean projections of one row of numbers, with the bits that the plain ones in `domains` have."""
+"""Compiled Euclidean projections of one row, with the same bits as those in `gradslide.domains`."""
 
 import math
 from typing import Any
@@ -10,16 +10,19 @@ from gradslide.kernels.sets import L1_BALL, L2_BALL, SIMPLEX
 from gradslide.kernels.vectors import entry, load
 
 _options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-# Up to here NumPy adds up in eight strands; beyond it halves. More halves than 2^64 numbers have.
+# Up to this length NumPy sums with eight accumulators; longer arrays are halved. The stack is deep enough for 2^64.
 _BLOCK, _DEEP = 128, 128
 
 
 @njit(**_options)
 def pairwise_sum(v: Any, n: Any) -> Any:
-    """v[0] + ... + v[n - 1], added up as NumPy does: halves of halves of them, and these in eight strands."""
+    """Return v[0] + ... + v[n - 1], summed in the order of NumPy.
+
+    That is by recursive halves, with eight accumulators for each block.
+    """
     if n <= _BLOCK:
         return _block_sum(v, 0, n)
-    # Stretches that are waiting, the next one on top; one of length 0 says to add up the last two sums.
+    # A stack of ranges, the next one on top; a range of length 0 means: add the last two sums.
     first, length, sums = np.zeros(_DEEP, np.int64), np.zeros(_DEEP, np.int64), np.zeros(_DEEP, v.dtype)
     length[0], waiting, known = n, 1, 0
     while waiting > 0:
@@ -59,7 +62,10 @@ def _block_sum(v: Any, first: Any, n: Any) -> Any:
 
 @njit(**_options)
 def project(v: Any, kind: Any, origin: Any, at: Any, radius: Any, work: Any, largest: Any) -> None:
-    """v <- its projection, in place. origin: from `at` on, the centre of a ball; work, largest: as long as v."""
+    """v <- its projection, in place.
+
+    origin[at:] is the centre of a ball; work and largest are as long as v.
+    """
     n = len(v)
     if kind == SIMPLEX:
         _on_simplex(v, radius, largest)
@@ -88,12 +94,12 @@ def _on_simplex(v: Any, total: Any, largest: Any) -> None:
     """v <- its projection on {x >= 0, sum x = total}."""
     n, top = len(v), v[0]
     for c in range(n):
-        # What is no number makes all of them so.
+        # NaN propagates to all entries.
         top = top if top >= v[c] else v[c]
     count = 0
     for c in range(n):
         v[c] -= top
-        # What lies lower than this cannot stay above the threshold, which is -total or more.
+        # Entries below -total end up at zero: the threshold is at least -total.
         if not v[c] < -total:
             largest[count] = -v[c]
             count += 1

@@ -1,4 +1,4 @@
-"""Values and gradients of losses with one score per row, in one pass over the rows."""
+"""Compiled values and gradients of losses with one score per row, in one pass over the rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,11 +34,12 @@ def _compiled(stamp: int) -> Callable[..., None]:
         gradients: Any,
         values: Any,
     ) -> None:
-        """Add to the gradients (segments, p) and values (segments,) those of segments first, ..., last - 1.
+        """Add the gradients (segments, p) and values (segments,) of segments first, ..., last - 1.
 
-        data, indices, indptr: CSR; or dense rows one after the other, and no indptr. weights: one per row, or none.
-        ends: where each segment's rows end. owners: the row of x that each segment is taken at. block: rows that fit
-        into the cache, a multiple of 8: then sums do not depend on it.
+        data, indices, indptr: CSR; or dense rows one after the other, with an empty indptr.
+        weights: one per row, or empty. ends: where each segment's rows end. owners: the row of x at
+        which each segment is evaluated. block: rows that fit into the cache, a multiple of 8, so
+        that sums do not depend on it.
         """
         scores, phi, work = np.empty(block), np.empty(block), np.empty(block)
         bits = work.view(np.int64)
@@ -46,7 +47,7 @@ def _compiled(stamp: int) -> Callable[..., None]:
         rows = data[: len(data) // p * p].reshape(-1, p)
         s, row = first, ends[first - 1] if first > 0 else 0
         while s < last and stamp:
-            # As many whole segments as fit, or else a block of one: short segments alone would not fill a vector.
+            # As many whole segments as fit, or part of one: a short segment alone would not fill a vector.
             begin, t = row, s
             while t < last and (ends[t] - begin <= block or t == s):
                 end = min(ends[t], begin + block)
@@ -125,7 +126,7 @@ def _dense_pull(rows: Any, first: Any, end: Any, slopes: Any, at: Any, out: Any,
 def _sparse_scores(
     data: Any, indices: Any, indptr: Any, first: Any, end: Any, x: Any, i: Any, out: Any, at: Any
 ) -> None:
-    # Unsigned: a negative number would count from the end, and asking takes time.
+    # Unsigned indices skip the check for negative ones.
     own = x[i]
     for r in range(first, end):
         total = x.dtype.type(0)

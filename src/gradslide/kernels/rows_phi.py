@@ -1,7 +1,8 @@
-"""Slopes and values of rows from their scores, in loops that vectorise.
+"""Compiled slopes and values of rows from their scores, in loops that vectorize.
 
-A row must give the same bits wherever it stands in a block: nothing may be reordered here, and products are fused only
-with sums in which there is no other product, so that there is one way to do it.
+A row must give the same bits wherever it stands in a block: nothing may be reordered here, and
+products are fused only with sums that contain no other product, so that there is one way to fuse
+them.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ from gradslide.kernels.logistic_steps import (
 LOGISTIC, RESIDUAL, HINGE = range(3)
 GRADIENT, VALUE = 1, 2
 
-# Called by compiled code only: without a door for Python it compiles faster.
+# Called by compiled code only: without a Python wrapper it compiles faster.
 INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
@@ -30,7 +31,10 @@ INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper":
 def slopes_and_values(
     kind: Any, width: Any, targets: Any, first: Any, n: Any, want: Any, scores: Any, phi: Any, work: Any, bits: Any
 ) -> None:
-    """Of rows first, ..., first + n - 1, whose scores lie in front: these become the slopes. bits: a view of work."""
+    """Replace the scores of rows first, ..., first + n - 1 by slopes, and set phi.
+
+    bits: an integer view of work.
+    """
     if kind == LOGISTIC:
         _logistic(targets, first, n, want, scores, phi, work, bits)
     elif kind == HINGE:

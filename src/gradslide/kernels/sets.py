@@ -1,4 +1,4 @@
-"""A domain as compiled inner loops take it: flat arrays of numbers."""
+"""Domains as flat arrays, the form that compiled inner loops take."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +24,18 @@ _KINDS: dict[type[Any], int] = {
 
 @dataclass(frozen=True)
 class Sets:
-    """v <- (scale center + theta)/scale is shrunk by weight/scale, put between lo and hi, and projected on what `kind`
-    says: of each agent, or one row for all. center, weight, lo, hi, origin: (1 or m, d), flat. kind, radius: (1 or
-    m,)."""
+    """The prox step of each agent, or one for all.
+
+    (scale center + theta)/scale is soft-thresholded by weight/scale, clipped to [lo, hi] and
+    projected on the set that `kind` names.
+
+    Attributes
+    ----------
+    center, weight, lo, hi, origin : Array
+        Shape (1 or m, d), flat. `origin` is the centre of a ball.
+    kind, radius : Array
+        Shape (1 or m,).
+    """
 
     center: Array
     weight: Array
@@ -38,16 +47,17 @@ class Sets:
 
     @property
     def are_separable(self) -> bool:
-        """Whether all are products of intervals."""
+        """Whether all sets are products of intervals."""
         return bool(np.all(self.kind == INTERVALS))
 
     @property
     def intervals(self) -> tuple[Array, ...]:
+        """Center, weight, lo and hi."""
         return self.center, self.weight, self.lo, self.hi
 
 
 def sets_of(domain: Domain) -> Sets | None:
-    """None where a domain, or its penalty, is of another kind."""
+    """Return a domain as arrays, or None if there is no compiled code for it or its penalty."""
     parts = domain.parts if isinstance(domain, PerAgent) else ((domain, np.arange(domain.m)),)
     if not all(_is_known(part) for part, _ in parts):
         return None
@@ -82,5 +92,5 @@ def _parameters(part: Any) -> dict[str, Array]:
 
 
 def _flat(value: Array) -> Array:
-    """Writable, since the compiler would start anew for an array that is not."""
+    """Return a flat, writable array: for a read-only one numba would compile another version."""
     return np.require(value, requirements=["C", "W"]).reshape(-1)

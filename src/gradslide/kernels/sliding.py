@@ -1,4 +1,7 @@
-"""The inner iterations of primal-dual sliding by compiled code: where it can be had, and when it is_worthwhile."""
+"""The inner loop of primal-dual sliding on a CPU: `tiles` or `sweeps`, in threads.
+
+`InnerLoopKernel` is the counterpart of `gradslide.methods.pds.inner_loop` and gives the same bits.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,14 +14,26 @@ from gradslide.kernels import startup
 from gradslide.kernels.sets import Sets
 from gradslide.kernels.threads import run_in_threads, shares, thread_count
 
-# Seconds that NumPy takes for one inner iteration, and for each number that it touches.
+# Seconds that NumPy takes for one inner iteration, and for each number in it.
 _PLAIN, _PLAIN_NUMBER = 4e-5, 1e-9
-# Numbers of an array for which a second thread is worth its while, where all threads meet after each iteration.
-_WORTH_MEETING = 1 << 17
+# Entries of an array from which on a second thread is worthwhile if threads synchronize after each iteration.
+_WORTH_SYNCHRONIZING = 1 << 17
 
 
 class InnerSteps(NamedTuple):
-    """The parameters of T inner iterations. alphas: of the extrapolations, etas, scales: of the prox steps; (T,)."""
+    """The parameters of T inner iterations.
+
+    Attributes
+    ----------
+    p : float
+        p_k.
+    ascent : float
+        1/q_k, the step of the dual variable.
+    alphas : Array
+        alpha_k^t of the extrapolations, shape (T,).
+    etas, scales : Array
+        eta_k^t and mu + eta_k^t + p_k of the prox steps, shape (T,).
+    """
 
     p: float
     ascent: float
@@ -27,13 +42,13 @@ class InnerSteps(NamedTuple):
     scales: Array
 
     def cast(self, dtype: Any) -> tuple[Any, ...]:
-        """p, ascent, alphas, etas, scales and 1/scales, in the precision of x."""
+        """Return p, ascent, alphas, etas, scales and 1/scales in the precision of x."""
         arrays = (self.alphas, self.etas, self.scales, 1 / self.scales)
         return dtype.type(self.p), dtype.type(self.ascent), *(array.astype(dtype) for array in arrays)
 
 
 class InnerStart(NamedTuple):
-    """Where inner iterations start; y: the gradient."""
+    """x_{k-1}, the inner iterate before it, the dual (s, w) and the gradient y."""
 
     x: Array
     x_before: Array
@@ -43,10 +58,18 @@ class InnerStart(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Arrays to overwrite, beside x_before, s and w of the starting point.
+    """Arrays to overwrite, besides x_before, s and w of the start.
 
-    bars: the averages of s and w so far, of which the new means are to have this share. x, x_mean: where these results
-    go. scratch: for anything in between.
+    Attributes
+    ----------
+    bars : tuple of Array
+        The averages of s and w so far.
+    share : float
+        The weight of the new means in them.
+    x, x_mean : Array
+        Where these results are stored.
+    scratch : Array
+        Memory for intermediate results.
     """
 
     bars: tuple[Array, Array]
@@ -57,7 +80,7 @@ class Buffers(NamedTuple):
 
 
 class KernelResult(NamedTuple):
-    """Where the iterations led; the mean of x over them; the averages of s and w."""
+    """x_k, the inner iterate before it, the dual, the mean of x over the loop, and averages."""
 
     x: Array
     x_before: Array
@@ -69,10 +92,24 @@ class KernelResult(NamedTuple):
 
 
 class InnerLoopKernel:
-    """Inner iterations over one graph and one domain, for as long as a run goes on."""
+    """The compiled inner loop for one graph and one domain.
+
+    Parameters
+    ----------
+    laplacian : Sparse
+        The Laplacian of the graph.
+    coupling : {"incidence", "laplacian"}
+        The matrix A.
+    sets : Sets
+        The domain.
+    d : int
+        The number of columns.
+    dtype : data type
+        The precision of x.
+    """
 
     def __init__(self, laplacian: Sparse, coupling: str, sets: Sets, d: int, dtype: Any) -> None:
-        # Copies can be written to: the compiler would start anew for arrays that cannot.
+        # Writable copies: for read-only arrays numba would compile another version.
         self._graph = (np.array(laplacian.indptr), np.array(laplacian.indices), np.array(laplacian.data, dtype=dtype))
         self._sets, self._d, self._dtype = sets, d, np.dtype(dtype)
         self._is_incidence = coupling == "incidence"
@@ -80,21 +117,37 @@ class InnerLoopKernel:
         self._startup = startup.startup_of(f"{kind}-{coupling}-{self._dtype}")
 
     def is_worthwhile(self, T: int) -> bool:
-        """Whether T inner iterations are better done here."""
+        """Return whether T inner iterations should use compiled code."""
         indptr, indices, _ = self._graph
         numbers = (len(indices) + 6 * len(indptr)) * self._d * (1 if self._is_incidence else 2)
         return self._startup.is_over or self._startup.is_worthwhile(T * (_PLAIN + _PLAIN_NUMBER * numbers))
 
     def time_plain(self, work: Callable[[], Any]) -> Any:
-        """Do the same by the plain path."""
+        """Run the plain inner loop, and count its time towards compiling."""
         return self._startup.time_plain(work)
 
     def run(self, at: InnerStart, steps: InnerSteps, buffers: Buffers | None = None) -> KernelResult:
-        """Run all iterations. Without buffers nothing is overwritten, and s_bar and w_bar are the means alone."""
+        """Run all T inner iterations.
+
+        Parameters
+        ----------
+        at : InnerStart
+            Where they start. x_before, s and w are overwritten if there are buffers.
+        steps : InnerSteps
+            Their parameters.
+        buffers : Buffers, optional
+            Arrays to overwrite. Without them nothing is overwritten, and s_bar and w_bar are the
+            means over the loop.
+
+        Returns
+        -------
+        KernelResult
+            The last iterates and the averages.
+        """
         at = InnerStart(*(_writable(each) for each in at))
         if buffers is None:
             x, x_before, s, w, y = at
-            # From zero, a share of 1 is the mean to the bit.
+            # Starting from zero, a share of 1 gives the mean to the bit.
             bars = (np.zeros_like(s), np.zeros_like(w))
             at = InnerStart(x, x_before.copy(), s.copy(), w.copy(), y)
             buffers = Buffers(bars, 1.0, *(np.empty_like(x) for _ in range(3)))
@@ -163,7 +216,7 @@ class InnerLoopKernel:
                 parameters,
             )
 
-        threads = thread_count() if x.size >= _WORTH_MEETING else 1
+        threads = thread_count() if x.size >= _WORTH_SYNCHRONIZING else 1
         if threads == 1:
             go(0, 0, T, 0, 0, m)
         else:
@@ -177,13 +230,13 @@ class InnerLoopKernel:
             mean *= buffers.share
             bar += mean
         if T % 2:
-            # x_before must not be the scratch, which others write to.
+            # x_before must not be the scratch array, which is overwritten later.
             u[...] = u_next
         return KernelResult(x, u, s, w, sums[0], *buffers.bars)
 
 
 def _writable(array: Array) -> Array:
-    """As it is where it can be: of the one kind for which the code was compiled."""
+    """Return the array itself if it has the layout for which the code was compiled, else a copy."""
     return np.require(array, requirements=["C", "W"])
 
 

@@ -1,5 +1,8 @@
-"""What cached code depends on. numba only sees whether the file of a function itself has changed, and what the function
-closes over: with this number among it, code is compiled anew when any of these files is another."""
+"""A checksum of this package: cached code is recompiled when any of its files changes.
+
+numba only checks the file of the function itself and the values that it closes over: compiled
+functions close over `STAMP`.
+"""
 
 import zlib
 from pathlib import Path

@@ -1,5 +1,8 @@
-"""When compiled code is worth its start: nobody waits for the compiler longer than the work would have taken without
-it. Both ways give the same bits, so that it does not matter when it happens."""
+"""Decide when compiling is worthwhile.
+
+Compiled code starts once the plain code has taken as long as compiling (or loading cached machine
+code) would. Both give the same bits, so the moment does not matter.
+"""
 
 import contextlib
 import os
@@ -13,12 +16,18 @@ from gradslide.kernels.stamp import STAMP
 
 T = TypeVar("T")
 
-# Seconds: to import numba and load what was compiled once; to compile.
+# Seconds to import numba and load cached machine code, and to compile.
 _LOAD, _COMPILE = 0.6, 5.0
 
 
 class Startup:
-    """Of code for one purpose and precision, for as long as the process lives."""
+    """The startup of compiled code for one purpose and precision, in this process.
+
+    Attributes
+    ----------
+    is_over : bool
+        Whether compiled code is in use.
+    """
 
     def __init__(self, name: str) -> None:
         self._mark = f"{name}-{STAMP}.ready"
@@ -27,19 +36,19 @@ class Startup:
         self.is_over = False
 
     def is_worthwhile(self, seconds: float) -> bool:
-        """Whether it is time to start, before work that would take so many seconds without it."""
+        """Return whether to use compiled code for work that takes so many seconds without."""
         self.is_over = self.is_over or self._spent + seconds > self._cost()
         return self.is_over
 
     def time_plain(self, work: Callable[[], T]) -> T:
-        """Do it without, and remember what that took."""
+        """Run the plain code, and add its time to what was spent without compiled code."""
         started = time.perf_counter()
         result = work()
         self._spent += time.perf_counter() - started
         return result
 
     def mark(self, folder: str | None) -> None:
-        """The code was compiled, and lies in this folder, if in any: what comes later only has to load it."""
+        """Record that the code was cached in this folder, if any: later processes load it."""
         if folder is not None and not self._is_marked:
             with contextlib.suppress(OSError):
                 Path(folder, self._mark).touch()
@@ -55,4 +64,5 @@ class Startup:
 
 @cache
 def startup_of(name: str) -> Startup:
+    """Return the startup of that name, one per process."""
     return Startup(name)

@@ -1,5 +1,9 @@
-"""The inner iterations of primal-dual sliding where X ties the columns of an agent together: agent by agent, all of its
-columns at once. Arrays (m, d) are flat; each operation and each sum is in the order of the plain path."""
+"""Compiled inner loop of primal-dual sliding for balls, the simplex and mixed domains.
+
+These sets couple the columns of an agent. The loop goes through the agents one by one, with all
+columns of an agent at once. Arrays (m, d) are flat. Each operation and each sum is in the order of
+the plain code, so results have the same bits.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +21,7 @@ _options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def _columns(n: int) -> tuple[Callable[..., Any], ...]:
-    """What is done with n columns of an agent, from c on."""
+    """Compile the operations on n columns of an agent, from c on."""
 
     @njit(**_options)
     def neighbours(v: Any, graph: Any, i: Any, c: Any, d: Any) -> Any:
@@ -42,7 +46,7 @@ def _columns(n: int) -> tuple[Callable[..., Any], ...]:
         scale: Any,
         step: Any,
     ) -> None:
-        """v: theta over its scale, shrunk, and between lo and hi."""
+        """v <- theta/scale, soft-thresholded and clipped to [lo, hi]."""
         start, y = fixed
         center = load(sets[0], own[0] + c, n)
         anchor = splat(p, n) * (load(start, at, n) - center) - load(y, at, n)
@@ -105,12 +109,14 @@ def _ascend_all(first: Any, end: Any, d: Any, graph: Any, u: Any, s: Any, s_sum:
 
 
 def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
-    """What takes
+    """Compile the loop over agents and iterations.
 
-    first, end: agents. phase: 1 for s alone, where it has an exchange of its own, 2 for the rest, 0 for both. t_first,
-    t_end: inner iterations. graph: indptr, indices, data. sets: center, weight, lo, hi, origin, of (1, d) or (m, d);
-    kinds, radius: (1,) or (m,). fixed: x at the start, and y. state: x, s, w and the sums of them. u, u_next: where
-    they go. work: three rows. steps: p, 1/q, and alpha, eta, scale, 1/scale of each iteration.
+    The compiled function takes: first, end: agents. phase: 1 for s alone, which has an exchange of
+    its own with the Laplacian, 2 for the rest, 0 for both. t_first, t_end: inner iterations. graph:
+    indptr, indices, data. sets: center, weight, lo, hi, origin, of shape (1, d) or (m, d); kinds,
+    radius: (1,) or (m,). fixed: x at the start, and y. state: x, s, w and their sums. u, u_next:
+    this and the next extrapolation. work: three rows. steps: p, 1/q, and alpha, eta, scale, 1/scale
+    of each iteration.
     """
 
     @cached
@@ -170,7 +176,7 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
 
 @njit(**_options)
 def _places(sets: Any, i: Any, d: Any) -> Any:
-    """Where each part of the set of an agent begins; all agents may share it."""
+    """Return where each parameter of an agent's set begins; all agents may share it."""
     return (
         i * d if len(sets[0]) > d else 0,
         i * d if len(sets[1]) > d else 0,

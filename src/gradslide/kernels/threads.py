@@ -1,4 +1,4 @@
-"""Work in several threads, for compiled code that lets go of Python's lock."""
+"""Run compiled code that releases the GIL in several threads."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def thread_count() -> int:
-    """OMP_NUM_THREADS where it says so, as for BLAS; else one for each core that this process may use."""
+    """Return OMP_NUM_THREADS if it is set, as for BLAS, else the number of usable cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
@@ -15,24 +15,21 @@ def thread_count() -> int:
 
 
 def shares(count: int, parts: int) -> list[tuple[int, int]]:
-    """0..count-1 in as many stretches of about the same length, (first, end); none of them empty."""
+    """Split 0..count-1 into nonempty ranges (first, end) of about the same length."""
     parts = max(1, min(parts, count))
     ends = [count * (k + 1) // parts for k in range(parts)]
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def run_in_threads(work: Callable[[int, int, int], None], stretches: Sequence[tuple[int, int]]) -> None:
-    """work(k, first, end) for every stretch k, the first of them in this thread."""
-    waiting = [
-        _pool(os.getpid(), len(stretches) - 1).submit(work, k, *stretch)
-        for k, stretch in enumerate(stretches[1:], start=1)
-    ]
-    work(0, *stretches[0])
-    for each in waiting:
-        each.result()
+def run_in_threads(work: Callable[[int, int, int], None], ranges: Sequence[tuple[int, int]]) -> None:
+    """Call work(k, first, end) for every range k, the first of them in this thread."""
+    futures = [_pool(os.getpid(), len(ranges) - 1).submit(work, k, *each) for k, each in enumerate(ranges[1:], start=1)]
+    work(0, *ranges[0])
+    for future in futures:
+        future.result()
 
 
 @lru_cache(maxsize=4)
 def _pool(process: int, workers: int) -> ThreadPoolExecutor:
-    """Threads do not survive a fork: every process has its own."""
+    """Return the threads of a process: they do not survive a fork."""
     return ThreadPoolExecutor(workers, thread_name_prefix="gradslide")

@@ -1,7 +1,9 @@
-"""The inner iterations of primal-dual sliding where X is a product of intervals: a few columns of all agents at a time,
-through all T of them, so that they stay in the cache. The Laplacian acts on rows, so columns do not meet.
+"""Compiled inner loop of primal-dual sliding for products of intervals.
 
-Arrays (m, d) are flat. Each operation and each sum is in the order of the plain path: the results have its bits."""
+It takes a few columns of all agents (a tile) through all T iterations, so that they stay in the
+cache. The Laplacian acts on rows, so columns are independent. Arrays (m, d) are flat. Each
+operation and each sum is in the order of the plain code, so results have the same bits.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,16 +17,16 @@ from gradslide.kernels.vectors import load, maximum, minimum, splat, store, wide
 
 # Columns of a tile.
 LANES = 16
-# Neighbouring tiles are read and written together, so many of them as long as they take no more bytes than this: whole
-# stretches of a row, not one cache line here and there.
+# Neighbouring tiles (a panel) are read and written together, up to this many and this size: contiguous parts of a row,
+# not single cache lines.
 _PANEL, _PANEL_BYTES = 4, 1 << 23
 _PAGE = 1 << 21
-# What a tile keeps of an agent, LANES numbers each: what every iteration needs, and sums apart from it.
+# What a tile stores for an agent, LANES numbers each: what every iteration needs, and, separately, sums.
 _X, _W, _ANCHOR, _KEPT = (k * LANES for k in range(4))
 _X_SUM, _W_SUM, _SUMS = (k * LANES for k in range(3))
-# Of its dual, which may be more precise.
+# Its dual, which may have a higher precision.
 _S, _S_SUM, _DUAL = (k * LANES for k in range(3))
-# Of its set.
+# Its set.
 _CENTER, _WEIGHT, _LO, _HI, _SET = (k * LANES for k in range(5))
 
 _options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -32,7 +34,10 @@ _inline = _options | {"forceinline": True}
 
 
 def buffers(m: int, own_sets: bool, dtype: Any, dual_dtype: Any) -> tuple[Any, ...]:
-    """What a panel is worked on in: kept, sums, dual, u, u_next, sets. Agent i of tile k is number k m + i."""
+    """Return the memory of a panel: kept, sums, dual, u, u_next, sets.
+
+    Agent i of tile k has index k m + i.
+    """
     dtype, dual_dtype = np.dtype(dtype), np.dtype(dual_dtype)
     set_rows = m if own_sets else 1
     parts = [(m * _KEPT, dtype), (m * _SUMS, dtype), (m * _DUAL, dual_dtype)]
@@ -44,8 +49,10 @@ def buffers(m: int, own_sets: bool, dtype: Any, dual_dtype: Any) -> tuple[Any, .
 
 
 def _large_pages(size: int) -> Any:
-    """So many bytes. What is to stay in the cache must not lie on small pages wherever these are: they would push each
-    other out. NumPy asks for large ones from 4 MB on."""
+    """Return that many bytes on large memory pages, which the cache holds better.
+
+    NumPy requests large pages from 4 MB on.
+    """
     if size < _PAGE // 4:
         return np.empty(size, dtype=np.uint8)
     memory = np.empty(max(size + _PAGE, 2 * _PAGE), dtype=np.uint8)
@@ -54,11 +61,12 @@ def _large_pages(size: int) -> Any:
 
 
 def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
-    """What takes
+    """Compile the loop over panels.
 
-    first, end: tiles; d: columns of all. graph: indptr, indices, data. domain: center, weight, lo, hi, of (1, d) or
-    (m, d). given: x, x_before, s, w, y. results: x, x_before, s, w, which may take the place of what was given, the
-    mean of x, and averages of s and w, into which their means are taken with a share. buffers: see there. steps: p,
+    The compiled function takes: first, end: tiles. d: the number of all columns. graph: indptr,
+    indices, data. domain: center, weight, lo, hi, of shape (1, d) or (m, d). given: x, x_before, s,
+    w, y. results: x, x_before, s, w, which may be the same arrays as those given, the mean of x,
+    and averages of s and w, which their means enter with a share. buffers: see `buffers`. steps: p,
     1/q, and alpha, eta, scale, 1/scale of each iteration.
     """
 
@@ -156,7 +164,7 @@ def _copy(source: Any, at: Any, target: Any, to: Any, width: Any) -> None:
 
 @njit(**_inline)
 def _copy_in(source: Any, at: Any, target: Any, to: Any, width: Any) -> None:
-    # What is left over must be ordinary numbers: others are slow.
+    # Unused entries must be ordinary numbers: denormal ones are slow.
     if width < LANES:
         store(target, to, splat(target.dtype.type(0.0), LANES))
     _copy(source, at, target, to, width)
@@ -187,14 +195,14 @@ def _take_mean(sums: Any, at: Any, bar: Any, to: Any, width: Any, T: Any, share:
 
 @njit(**_inline)
 def _sets_of_tile(sets: Any, kept: Any, base: Any, m: Any) -> Any:
-    """Where the set of a tile's first agent begins, and how far the next one's is: all agents may share one."""
+    """Return where the set of a tile's first agent begins, and the distance to the next."""
     is_own = len(sets) // _SET == len(kept) // _KEPT
     return (base if is_own else base // m) * _SET, (_SET if is_own else 0)
 
 
 @njit(**_inline)
 def _neighbours(v: Any, graph: Any, i: Any, base: Any) -> Any:
-    """sum_j a_ij v_j, in the order in which the matrix has them."""
+    """Return sum_j a_ij v_j, in the order of the matrix."""
     indptr, indices, data = graph
     total = splat(v.dtype.type(0.0), LANES)
     for k in range(indptr[i], indptr[i + 1]):
@@ -204,7 +212,7 @@ def _neighbours(v: Any, graph: Any, i: Any, base: Any) -> Any:
 
 @njit(**_options)
 def _traits(sets: Any) -> Any:
-    """Whether any set has a center or a penalty: what is 0 changes no bit, and need not be worked out."""
+    """Return whether any set has a center, or a penalty: zeros change no bit."""
     has_center, has_weight = False, False
     for own in range(0, len(sets), _SET):
         for c in range(own, own + LANES):
@@ -215,7 +223,7 @@ def _traits(sets: Any) -> Any:
 
 @njit(**_inline)
 def _prox(x: Any, w: Any, anchor: Any, sets: Any, own: Any, traits: Any, eta: Any, scale: Any, step: Any) -> Any:
-    """argmin over X of <y + w, .> + r + p V(x_0, .) + eta V(x, .), where p and y are in the anchor."""
+    """Return argmin over X of <y + w, .> + r + p V(x_0, .) + eta V(x, .); anchor has p and y."""
     has_center, has_weight = traits
     if has_center:
         center = load(sets, own + _CENTER, LANES)
@@ -239,7 +247,7 @@ def _incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
     traits = _traits(sets[first_set : first_set + (m * _SET if next_set > 0 else _SET)])
     zero, zero_dual = splat(kept.dtype.type(0.0), LANES), splat(dual.dtype.type(0.0), LANES)
     for t in range(T):
-        # Sums are brought up to date after every second iteration, when both iterates are at hand: half the traffic.
+        # Sums are updated after every second iteration, when both iterates are available: half the memory traffic.
         is_second, is_last = t % 2 == 1, t + 1 == T
         alpha = splat(alphas[t if is_last else t + 1], LANES)
         for i in range(m):
@@ -269,7 +277,7 @@ def _incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
             store(u_next, here, x if is_last else v + alpha * (v - x))
         u, u_next = u_next, u
     if T % 2 == 1:
-        # The iterate before the last is looked for in what was u at first.
+        # The caller reads the iterate before the last from the array that was u at first.
         for c in range(base * LANES, (base + m) * LANES):
             u_next[c] = u[c]
 

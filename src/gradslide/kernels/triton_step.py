@@ -1,18 +1,21 @@
-"""One inner iteration of primal-dual sliding on a GPU, for X a product of intervals, by one kernel. Blocks of columns
-come one after the other, so that what neighbours said of one is found in the cache."""
+"""Triton kernel: one inner iteration of primal-dual sliding, for X a product of intervals.
+
+Blocks of columns are processed one after the other, so that the neighbours' rows of a block are in
+the cache.
+"""
 
 import triton
 import triton.language as tl
 
-# Rows and columns of a block; and where as many columns of all agents find room in the cache.
+# Rows and columns of a block; a wide block, and the number of agents up to which its columns fit into the cache.
 BLOCK, WIDE_BLOCK, WIDE_AGENTS = (16, 64), (16, 128), 1 << 15
-# Where the parameters of a set are found.
+# Whether a parameter of the set has no effect, is shared by all agents, or differs between them.
 ABSENT, SHARED, OWN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 @triton.jit
 def _read(place, mask):
-    """What is not needed again before the cache has seen everything else."""
+    """Load values that will be evicted from the cache before they are needed again."""
     return tl.load(place, mask=mask, other=0.0, eviction_policy="evict_first")
 
 
@@ -59,10 +62,12 @@ def inner_iteration(
     LO: tl.constexpr,
     HI: tl.constexpr,
 ):
-    """x <- the next iterate, u_next <- where to go on from there; after the last iteration, the iterate before it.
-    Iteration t = base + offset, from 0 on, of T; `steps` has rows (1/q, eta, scale, 1/scale, alpha of the next one).
-    Sums are brought up to date after every second iteration. CENTER, ..., HI: whether that parameter is absent, the
-    same for all, or each agent's own."""
+    """x <- the next iterate, u_next <- its extrapolation (at the end, the iterate before it).
+
+    This is iteration t = base + offset, counted from 0, of T. `steps` has rows (1/q, eta, scale,
+    1/scale, next alpha). Sums are updated after every second iteration. CENTER, ..., HI: ABSENT,
+    SHARED or OWN.
+    """
     blocks = tl.cdiv(m, ROWS)
     rows = (tl.program_id(0) % blocks) * ROWS + tl.arange(0, ROWS)
     columns = (tl.program_id(0) // blocks) * COLUMNS + tl.arange(0, COLUMNS)

@@ -1,5 +1,8 @@
-"""Vectors of numbers that stay in registers, for kernels whose loops LLVM would not vectorise by itself: too many
-arrays that might overlap. One operation is one rounding, as in NumPy: nothing is fused or reordered."""
+"""numba intrinsics for vectors of numbers in registers.
+
+They serve kernels whose loops LLVM does not vectorize, since too many arrays might overlap. Each
+operation rounds once, as in NumPy: nothing is fused or reordered.
+"""
 
 import operator
 from collections.abc import Callable
@@ -36,7 +39,7 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 @intrinsic(prefer_literal=True)
 def load(typing: Any, array: Any, index: Any, n: Any) -> Any:
-    """The n entries of a flat array from an index on."""
+    """Load n entries of a flat array from an index on."""
     vector = Vector(array.dtype, n.literal_value)
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -50,7 +53,7 @@ def load(typing: Any, array: Any, index: Any, n: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Put a vector into a flat array, from an index on."""
+    """Store a vector in a flat array from an index on."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
@@ -62,7 +65,7 @@ def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def splat(typing: Any, number: Any, n: Any) -> Any:
-    """The same number n times."""
+    """Return a vector of n copies of a number."""
     vector = Vector(number, n.literal_value)
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -76,7 +79,7 @@ def splat(typing: Any, number: Any, n: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def entry(typing: Any, vector: Any, place: Any) -> Any:
-    """One of the numbers."""
+    """Return one entry of a vector."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), place.literal_value))
@@ -86,7 +89,7 @@ def entry(typing: Any, vector: Any, place: Any) -> Any:
 
 @intrinsic
 def widened(typing: Any, vector: Any) -> Any:
-    """In double precision."""
+    """Convert a vector to double precision."""
     double = Vector(types.float64, vector.n)
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -111,7 +114,7 @@ def _choice(comparison: str) -> Callable[..., Any]:
     @intrinsic
     def choice(typing: Any, a: Any, b: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            # Where a is NaN it stays.
+            # A NaN in a is returned.
             return builder.select(builder.fcmp_ordered(comparison, *arguments), arguments[1], arguments[0])
 
         return a(a, b), build

@@ -1,4 +1,8 @@
-"""One file per method; each reads like its paper. `solve` runs them: they never stop, print, time or measure."""
+"""Methods: one file each, which reads like its paper.
+
+`solve` runs them. They never stop, print, time or measure. `gossip` is the adaptive mode
+(`AutoPDS`), `baselines` holds published methods to compare with.
+"""
 
 from gradslide.methods.base import Context, Method
 from gradslide.methods.baselines.accelerated_tracking import AcceleratedTracking

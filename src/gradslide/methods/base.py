@@ -1,4 +1,4 @@
-"""The interface between `solve` and a method: `Method`, and the `Context` that a method works with."""
+"""The interface between `solve` and a method: `Method` and `Context`."""
 
 import copy
 import math
@@ -63,7 +63,8 @@ class Context:
     def pace(self) -> Pace:
         """How fast gradients and exchanges were so far.
 
-        Measured times differ between runs and are not saved: a method stores in its state what it derives from them.
+        Measured times differ between runs and are not saved: a method stores in its state what it
+        derives from them.
         """
         return self.oracle.pace
 
@@ -124,7 +125,7 @@ class Method(ABC):
         return type(self).__name__
 
     def prepare(self, context: Context) -> Any:
-        """Return an object that a run computes once, at the cost of rounds maybe; read it as `context.prepared`."""
+        """Return an object that a run computes once; it is `context.prepared` from then on."""
         return None
 
     @abstractmethod
@@ -135,8 +136,8 @@ class Method(ABC):
     def step(self, context: Context, state: Any) -> Any:
         """Return the state after one more outer iteration.
 
-        The arrays of the old state may be overwritten, but not before samples were drawn: if a stream of samples
-        ends, the old state is the result.
+        The arrays of the old state may be overwritten, but not before samples were drawn: if a
+        stream of samples ends, the old state is the result.
         """
 
     @abstractmethod
@@ -160,14 +161,17 @@ class Method(ABC):
         return ()
 
     def invariant(self, state: Any) -> Array | None:
-        """Return rows, in units of the gradient, that sum to zero over all agents unless messages were lost."""
+        """Return rows that sum to zero over all agents unless messages were lost.
+
+        They are in units of the gradient.
+        """
         return None
 
     def finish(self, context: Context, state: Any, factor: float) -> Any:
-        """Return the state whose output is the answer, after last exchanges that reduce the disagreement.
+        """Return the state after last exchanges, which reduce the disagreement of the answer.
 
-        Called once when a run ends normally. It may be tried before, so it must leave `state` unchanged, and it may
-        only use the network.
+        Called once when a run ends normally. It may be tried before, so it must leave `state`
+        unchanged, and it may only use the network.
 
         Parameters
         ----------
@@ -246,7 +250,7 @@ def require_coupling(name: str) -> None:
 
 
 def as_floats(method: Any, *names: str) -> None:
-    """Convert given parameters to Python floats: a NumPy scalar would turn float32 arrays into float64 ones."""
+    """Convert parameters to Python floats: NumPy scalars would turn float32 arrays into float64."""
     for name in names:
         if (value := getattr(method, name)) is not None:
             object.__setattr__(method, name, float(value))
@@ -261,7 +265,7 @@ class Copied:
 
 
 class GradientAndConjugate(NamedTuple):
-    """A gradient y, and ft_i*(y_i) = <x_i, y_i> - ft_i(x_i), shape (agents,); NaN if it is not needed."""
+    """A gradient y, and ft_i*(y_i) = <x_i, y_i> - ft_i(x_i), shape (agents,), or NaN."""
 
     y: Array
     conjugate: Array
@@ -300,5 +304,5 @@ def without_conjugate(y: Array) -> GradientAndConjugate:
 
 
 def average(bar: Array, new: Array, weight: float, out: Array | None = None) -> Array:
-    """Return bar + weight (new - bar), the average that includes a new value; in `out`, a NumPy array, if given."""
+    """Return bar + weight (new - bar), the average with a new value; in `out`, if given."""
     return row_wise(lambda bar, new: bar + weight * (new - bar), bar, new, out=out)

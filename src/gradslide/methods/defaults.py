@@ -36,7 +36,7 @@ def smoothness(context: Context) -> float:
 
 
 def limit_first_inner_loop(L: float, *, R: float, A_norm: float) -> float:
-    """Return L, raised if T_1 = R ||A|| / L would be too many exchanges: a larger L is a valid constant too."""
+    """Return L, raised if T_1 = R ||A|| / L would be too long: a larger L is valid too."""
     return max(L, R * A_norm / _FIRST_EXCHANGES) if L > 0 else L
 
 
@@ -59,7 +59,8 @@ def estimate_R(
 ) -> REstimate:
     """Estimate Theorem 1's R = (||z*|| + 1) / (4 sqrt(V(x_0, x*))) from the gradients g_i at x_0.
 
-    Too large an R costs rounds, too small a one costs gradients. The estimate takes one sum over all agents.
+    Too large an R costs rounds, too small a one costs gradients. The estimate takes one sum over
+    all agents.
 
     Parameters
     ----------
@@ -83,8 +84,9 @@ def estimate_R(
 
     Notes
     -----
-    A^T z* = mean - g_i at the optimum, so ||z*|| lies between h/||A|| and h/sigma, where h^2 = sum_i |g_i - mean|^2 and
-    sigma is the smallest nonzero singular value of A. The estimate is their geometric mean, with h at x_0.
+    A^T z* = mean - g_i at the optimum, so ||z*|| lies between h/||A|| and h/sigma, where h^2 =
+    sum_i |g_i - mean|^2 and sigma is the smallest nonzero singular value of A. The estimate is
+    their geometric mean, with h at x_0.
 
     Without a network, R is Theorem 3's sqrt(U/(8 V)), with U and V from `estimate_distances`.
     """
@@ -150,8 +152,8 @@ def probe(context: Context, *, L: float, A_norm: float, distance: float | None, 
     distance : float or None
         |x_0 - x*|, stacked, if it is known.
     budget : int or None
-        Samples per agent available in all. At most a tenth of them (but at least two) are used; without a network
-        as many again, at a point that nearly satisfies the constraints.
+        Samples per agent available in all. At most a tenth of them (but at least two) are used;
+        without a network as many again, at a point that nearly satisfies the constraints.
 
     Returns
     -------
@@ -180,7 +182,8 @@ def probe(context: Context, *, L: float, A_norm: float, distance: float | None, 
 def mixing_R(context: Context, schedule: Sampled) -> float:
     """Return the R with which the last inner loop is long enough to average the agents' noise.
 
-    Information spreads over the network in about ||A||/sigma exchanges, sigma the smallest nonzero singular value of A.
+    Information spreads over the network in about ||A||/sigma exchanges, sigma the smallest nonzero
+    singular value of A.
     """
     if schedule.A_norm == 0 or isinstance(context.coupling, Operator):
         return 0.0
@@ -224,10 +227,11 @@ def estimate_distances(
 
     Notes
     -----
-    x_1 approximates the feasible point nearest to x_0, by a few least squares iterations. If Z is compact, U is
-    bounded by its diameter. Otherwise z* is taken from A^T z = -(gradient of f at x_1), by as many iterations. The rest
-    of the gradient is followed for ten steps. z_0 and x_0 are the default starting points: after a warm start both
-    distances are shorter by about the same factor, and R is their ratio.
+    x_1 approximates the feasible point nearest to x_0, by a few least squares iterations. If Z is
+    compact, U is bounded by its diameter. Otherwise z* is taken from A^T z = -(gradient of f at
+    x_1), by as many iterations. The rest of the gradient is followed for ten steps. z_0 and x_0 are
+    the default starting points: after a warm start both distances are shorter by about the same
+    factor, and R is their ratio.
     """
     domain, duals, mu, x0 = context.domain, coupling.duals, context.problem.mu, context.x0
     z_start, x_start = duals.start(), domain.start()
@@ -263,7 +267,7 @@ def _dual_norm(domain: Domain, gradient: Array) -> float:
 
 
 def _nearest_feasible(coupling: Operator, project: Callable[[Array], Array], x0: Array) -> Array:
-    """Approximate the nearest point that satisfies the constraints; x_0 itself if A x is not constrained."""
+    """Approximate the nearest feasible point; x_0 itself if A x is not constrained."""
     if not coupling.duals.is_constrained:
         return x0
     violation = coupling.duals.violation(coupling.A.apply(x0.reshape(-1))[None])

@@ -1,11 +1,11 @@
 """Primal-dual sliding with exact gradients: Algorithm 1 and Theorem 1 of
 
-G. Lan, Y. Ouyang, Y. Zhou, "Graph topology invariant gradient and sampling complexity for decentralized and stochastic
-optimization".
+G. Lan, Y. Ouyang, Y. Zhou, "Graph topology invariant gradient and sampling complexity for
+decentralized and stochastic optimization".
 
 The outer iterations are `PDS.step`, the inner ones `inner_loop`; their parameters are the rows of
-`gradslide.theory.schedules`. Arrays hold one row per agent. With an operator in place of a network, the same lines are
-Algorithm 5.
+`gradslide.theory.schedules`. Arrays hold one row per agent. With an operator in place of a network,
+the same lines are Algorithm 5.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ from gradslide.theory.schedules import Row, Schedule
 
 @dataclass
 class Gradients:
-    """The last gradient y_k and the average of all, each with ft_i*(y_i) for the certificate; updated in place.
+    """The last gradient y_k and the average of all, each with ft_i*(y_i); updated in place.
 
     The conjugates are NaN where no lower bound can be computed.
     """
@@ -71,7 +71,8 @@ class State(Copied):
     x_before : Array
         The inner iterate before x_k.
     x_hat, x_under, x_bar : Array
-        The average over the last inner loop, the point of the last gradient, and the average over all outer iterations.
+        The average over the last inner loop, the point of the last gradient, and the average over
+        all outer iterations.
     gradients : Gradients
         The gradients so far.
     y_is_known, y_stays : bool
@@ -116,7 +117,7 @@ class State(Copied):
         samples: int = 0,
         sigma: float | None = None,
     ) -> "State":
-        """Return the state before the first outer iteration; y: the gradient at x_0, if it is known already."""
+        """Return the state before the first outer iteration; y: the gradient at x_0, if known."""
         x, dual = context.x0, context.coupling.start(context.x0, context.s0)
         return cls(
             k=0,
@@ -200,7 +201,8 @@ class Sliding(Method):
 class PDS(Sliding):
     r"""Primal-dual sliding for min sum_i f_i(x), x in X, with the schedule of Theorem 1.
 
-    One gradient per agent and outer iteration, whatever the network; T_k inner iterations exchange vectors.
+    One gradient per agent and outer iteration, whatever the network; T_k inner iterations exchange
+    vectors.
 
     Parameters
     ----------
@@ -243,7 +245,7 @@ class PDS(Sliding):
     growth: float = 64.0
 
     def __post_init__(self) -> None:
-        # What is left out is found later: 1 stands in for it.
+        # Parameters that are not given are computed later: 1 replaces them in these checks.
         L, R, A_norm = (1.0 if value is None else value for value in (self.L, self.R, self.norm))
         schedules.theorem_1(L=L, mu=0.0, A_norm=A_norm, R=R, growth=self.growth)
         as_floats(self, "L", "R", "norm", "growth")
@@ -275,7 +277,7 @@ class PDS(Sliding):
         return s.next(row, x_under, inner)
 
     def parameters(self, state: State) -> dict[str, float]:
-        """Return what was given or found: all that `schedules.theorem_1` takes."""
+        """Return the parameters of `schedules.theorem_1`."""
         s = state.schedule
         return {"L": s.L, "R": s.R, "A_norm": s.A_norm, "mu": s.mu, "growth": self.growth}
 
@@ -390,9 +392,10 @@ def inner_loop(
 
 
 def fastest_inner_loop(context: Context) -> InnerLoop:
-    """Return `inner_loop`, or compiled code that gives the same bits, if it knows the graph and the domain.
+    """Return `inner_loop`, or compiled code that gives the same bits, if there is any.
 
-    It is chosen when a run begins, since a device may have to be waited for.
+    There is compiled code for local networks, some domains and Euclidean nu. It is chosen when a
+    run begins, since the choice may have to wait for a device.
     """
     coupling, network, x = context.coupling, context.network, context.x0
     if not (type(coupling) in COUPLINGS.values() and network.is_local):

@@ -1,5 +1,10 @@
-"""Stochastic primal-dual sliding: Algorithm 3/4 and Theorem 2 of Lan, Ouyang, Zhou, "Graph topology invariant
-gradient and sampling complexity for decentralized and stochastic optimization"."""
+"""Stochastic primal-dual sliding: Algorithm 3/4 and Theorem 2 of
+
+G. Lan, Y. Ouyang, Y. Zhou, "Graph topology invariant gradient and sampling complexity for
+decentralized and stochastic optimization".
+
+The outer iterations are `SPDS.step`; the inner loop is that of `gradslide.methods.pds`.
+"""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -15,22 +20,62 @@ from gradslide.theory.schedules import Sampled
 
 @dataclass(frozen=True, kw_only=True)
 class SPDS(Sliding):
-    """Primal-dual sliding with sampled gradients, for min sum_i f_i(x), x in X, with the schedule of Theorem 2.
+    r"""Primal-dual sliding with sampled gradients for min sum_i f_i(x), x in X.
 
-    Assumes ft_i convex and L-smooth in the Euclidean norm, and unbiased samples G_i with E|G_i - grad ft_i|^2 <=
-    sigma^2. After N outer iterations, which are fixed ahead, sum c_k samples per agent were used, whatever the network,
-    and for mu = 0 E f(x_bar) - f* <= 2/N^2 [4 L D^2 + L m sigma^2/c], D = |x_0 - x*| stacked over the m agents
-    (`eq:fest_T_S`; `guarantees.spds` for mu > 0).
+    The schedule is that of Theorem 2. Outer iteration k averages c_k samples per agent; T_k inner
+    iterations exchange vectors. One of `N`, `samples` or `eps` says how long to run.
 
-    Say how long to run by one of N, the outer iterations; samples, how many per agent there are to spend in all; or
-    eps, the accuracy wanted, with distance.
+    Parameters
+    ----------
+    N : int, optional
+        The number of outer iterations, fixed in advance.
+    R : float, optional
+        Balances \|\|z*\|\| against D = |x_0 - x*|, stacked over the m agents. Theorem 2's choice is
+        (\|\|z*\|\| + 1)/(4 D). Default: estimated, see Notes.
+    c : float, optional
+        The scale of the batch sizes. Default: the largest that `samples` allows, else Theorem 2's
+        choice 2 m sigma^2/D^2.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    sigma : float, optional
+        The root of the variance of one sample, averaged over the agents. Default: estimated.
+    eps : float, optional
+        The accuracy to reach in expectation; needs `distance`.
+    distance : float, optional
+        An estimate of D, that is sqrt(m) times the distance of one agent. Default: estimated.
+    samples : int, optional
+        The number of samples per agent to spend in all.
+    coupling : {"incidence", "laplacian"}
+        The matrix A: one exchange per inner iteration, or two.
+    norm : float, optional
+        \|\|A\|\|, if it is known. Default: computed by the agents.
+    oracle : Sampling
+        How samples are drawn, one of `gradslide.oracles`.
+    seed : int
+        The seed of the agents' random streams.
 
-    R: balances ||z*|| against D; Theorem 2's choice is (||z*|| + 1)/(4 D). c: scale of the batch sizes; by default what
-    `samples` allows, else Theorem 2's choice 2 m sigma^2/D^2. L: smoothness of every ft_i. sigma: root of the variance
-    of one sample, averaged over the agents. distance: an estimate of D, that is sqrt(m) times the distance of one
-    agent. What is left out is found: L from the losses; R, sigma and distance, where they are needed, from 64 samples
-    per agent at x_0 (or a tenth of `samples`; without a network twice that), which are counted. coupling, norm: as for
-    PDS. oracle: how samples are drawn, one of `gs.oracles`. seed: of the agents' random streams.
+    Notes
+    -----
+    Assumes that every ft_i is convex and L-smooth in the Euclidean norm, and that samples G_i are
+    unbiased with E|G_i - grad ft_i|^2 <= sigma^2. After N outer iterations, sum_k c_k samples per
+    agent were used, whatever the network, and for mu = 0 (eq:fest_T_S; `guarantees.spds` for mu >
+    0)
+
+        E f(x_bar) - f* <= 2/N^2 [4 L D^2 + L m sigma^2/c].
+
+    R, sigma and distance, if they are needed and not given, are estimated from 64 samples per agent
+    at x_0 (or a tenth of `samples`; without a network twice that). These samples are counted.
+
+    Outputs are "average" (x_bar, which has this guarantee), "hat" and "last".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.eye(8), np.arange(8.0), agents=4)
+    >>> problem = gs.Problem(loss, domain=gs.domains.Box(0.0, 5.0))
+    >>> gs.solve(problem, gs.Graph.ring(4), gs.SPDS(samples=500, seed=1)).costs.samples
+    500
     """
 
     fixes_iterations: ClassVar[bool] = True
@@ -56,7 +101,7 @@ class SPDS(Sliding):
         require(alone, f"{rule}; eps excludes the others", given, "drop eps, or N and samples")
         require(self.eps is None or self.distance is not None, "eps needs a distance", given, "an estimate will do")
         require(self.samples is None or self.c is None, "c and samples exclude each other", given, "drop one of them")
-        # What is left out is found later: 1 stands in for it.
+        # Parameters that are not given are computed later: 1 replaces them in these checks.
         L, R, c, A_norm = (1.0 if value is None else value for value in (self.L, self.R, self.c, self.norm))
         N = 1 if self.N is None else self.N
         require_number("N", N, "give the number of outer iterations", least=1, whole=True)
@@ -83,8 +128,8 @@ class SPDS(Sliding):
         L = defaults.smoothness(context) if self.L is None else self.L
         require_number("L of SPDS", L, "every constant larger than the smoothness of the losses will do", above=0)
         R, sigma, distance, probed = self.R, self.sigma, self.distance, 0
-        settled = (self.N or self.eps) is not None and (self.samples if self.c is None else self.c) is not None
-        if R is None or not (settled or (sigma is not None and distance is not None)):
+        is_complete = (self.N or self.eps) is not None and (self.samples if self.c is None else self.c) is not None
+        if R is None or not (is_complete or (sigma is not None and distance is not None)):
             found = defaults.probe(context, L=L, A_norm=A_norm, distance=distance, budget=self.samples)
             R = found.R if R is None else R
             sigma = found.sigma if sigma is None else sigma
@@ -125,7 +170,7 @@ class SPDS(Sliding):
         return state.schedule.N
 
     def parameters(self, state: State) -> dict[str, float]:
-        """What was given or found: all that `schedules.theorem_2` takes, and sigma where it is known."""
+        """Return the parameters of `schedules.theorem_2`, and sigma if it is known."""
         s = state.schedule
         assert isinstance(s, Sampled)
         known = {} if state.sigma is None else {"sigma": state.sigma}
@@ -147,7 +192,7 @@ class SPDS(Sliding):
         if self.c is not None:
             return self.c
         if self.samples is not None:
-            # Found once all else is known.
+            # Computed by `with_samples` once the rest is known.
             return 0.0
         assert sigma is not None
         assert distance is not None

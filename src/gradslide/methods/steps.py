@@ -1,4 +1,4 @@
-"""Shared by first-order methods on a network: gradients of the smooth part, prox steps, and checks of the problem."""
+"""Gradients of the smooth part, prox steps and checks, shared by first-order methods."""
 
 import functools
 import operator
@@ -24,7 +24,7 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSteps(Method):
-    """Methods that take gradient steps and average with their neighbours: step_size, L and the mixing matrix."""
+    """Methods that alternate gradient steps and averages: step_size, L and W."""
 
     tuned: ClassVar[str] = "step_size"
 
@@ -119,7 +119,7 @@ def is_free(context: Context) -> bool:
 
 
 def is_common(context: Context, *, euclidean: bool = True) -> bool:
-    """Return whether all agents have the same X and penalty, nu Euclidean; otherwise the same nu, too."""
+    """Return whether all agents have the same X and penalty; unless nu is Euclidean, that too."""
     images = [proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0) for v in _test_points(context)]
     xp = array_namespace(*images)
     rows = xp.concat(images, axis=1)

@@ -1,11 +1,11 @@
-"""Lower and upper bounds on the optimum of a network problem, and residuals of its optimality conditions.
+"""Bounds on the optimum of a network problem, and residuals of its optimality conditions.
 
 Weak duality: for c_i = y_i + w_i with sum_i w_i = 0, and every x,
 
     sum_i f_i(x) >= sum_i [min over X_i of mu nu + r + <c_i, .>] - sum_i ft_i*(y_i).
 
-Each agent computes its part of the right-hand side. The sums over all agents are written once, for decisions and for
-records.
+Each agent computes its part of the right-hand side. The sums over all agents are written once, for
+decisions and for records.
 """
 
 import math
@@ -42,13 +42,13 @@ class DualEvidence(NamedTuple):
     y : Array
         Gradients y_i, of one outer iteration or averaged over several.
     conjugate : Array
-        ft_i*(y_i) = <x_under_i, y_i> - ft_i(x_under_i), shape (agents,). NaN where it is unknown, or where y is not an
-        exact gradient.
+        ft_i*(y_i) = <x_under_i, y_i> - ft_i(x_under_i), shape (agents,). NaN where it is unknown,
+        or where y is not an exact gradient.
     dual : Dual
         z and A^T z.
     averaged : int or None
-        The number of outer iterations over which y and the conjugate are averaged; 0 for those of one iteration, None
-        for all. Averages accumulate rounding errors.
+        The number of outer iterations over which y and the conjugate are averaged; 0 for those of
+        one iteration, None for all. Averages accumulate rounding errors.
     """
 
     y: Array
@@ -74,8 +74,8 @@ class Findings:
     mean : Array
         The mean of the x_i, shape (d,).
     point : Array or None
-        The mean, or the nearest point of X if the mean lies outside by more than rounding. None if the agents have
-        different domains.
+        The mean, or the nearest point of X if the mean lies outside by more than rounding. None if
+        the agents have different domains.
     lower, upper : float or None
         Bounds on the optimum. `upper` is the objective at `point`.
     disagreement : float or None
@@ -107,8 +107,8 @@ class CertificateEvaluator:
     values : Values
         The source of values and gradients, counted or not.
     is_counted : bool
-        Whether reductions are counted and exact, for decisions; else they are observed, for records. Means are then
-        reduced one by one, which saves memory.
+        Whether reductions are counted and exact, for decisions; else they are observed, for
+        records. Means are then reduced one by one, which saves memory.
 
     Attributes
     ----------
@@ -148,7 +148,8 @@ class CertificateEvaluator:
     ) -> Findings:
         """Evaluate what is requested at x.
 
-        It takes one sum of vectors, one of numbers and one maximum; one value, or one gradient (two the first time).
+        It takes one sum of vectors, one of numbers and one maximum; one value, or one gradient (two
+        the first time).
 
         Parameters
         ----------
@@ -238,7 +239,7 @@ class CertificateEvaluator:
         )
 
     def first_values(self, start: Array) -> Array | None:
-        """Return f_i at the start if the values there were the first that the method asked for, else None."""
+        """Return f_i at the start, if the method asked for values there first."""
         values = getattr(self._values, "first_values", None)
         return None if values is None else self._problem.objective(start, values)
 
@@ -253,7 +254,8 @@ class Traits(NamedTuple):
 def traits(problem: Objective, network: Network) -> Traits:
     """Return what can be proved about a problem.
 
-    Where some agents live in other processes, domains count as common if they map fixed points to the same points.
+    Where some agents live in other processes, domains count as common if they map fixed points to
+    the same points.
 
     Parameters
     ----------
@@ -293,7 +295,7 @@ class Piece(NamedTuple):
 
 
 def _pieces(problem: Objective, x: Array) -> Iterator[tuple[Objective | Piece, slice]]:
-    """Yield the problem and all rows, or a few agents at a time if more arrays like x would take much memory."""
+    """Yield the problem and all rows, or a few agents at a time if arrays are large."""
     if not is_numpy(x) or x.size <= _LARGE:
         yield problem, slice(None)
         return
@@ -304,7 +306,7 @@ def _pieces(problem: Objective, x: Array) -> Iterator[tuple[Objective | Piece, s
 
 
 def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, x: Array, mean: float, m: int) -> Array:
-    """Return what each agent here adds to the lower bound, less a bound on its rounding errors, shape (agents,).
+    """Return what each agent here adds to the lower bound, less rounding, shape (agents,).
 
     Parameters
     ----------
@@ -328,11 +330,12 @@ def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, 
 
     Notes
     -----
-    With eps of the problem's precision, y_i and ft_i*(y_i) carry relative errors of eps for each operation behind them,
-    and sums over n numbers about sqrt(n) eps more. A running average rounds by eps/2 in each of k iterations and
-    forgets it no slower than with weights 1/k: k eps/4 in all. The errors are relative to |ft_i*| + |y_i| |x|, which
-    bounds the value from which ft_i* was computed, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x| at
-    the minimizer. Sums over the agents are in double precision, at worst m + d errors of that.
+    With eps of the problem's precision, y_i and ft_i*(y_i) carry relative errors of eps for each
+    operation behind them, and sums over n numbers about sqrt(n) eps more. A running average rounds
+    by eps/2 in each of k iterations and forgets it no slower than with weights 1/k: k eps/4 in all.
+    The errors are relative to |ft_i*| + |y_i| |x|, which bounds the value from which ft_i* was
+    computed, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x| at the minimizer. Sums
+    over the agents are in double precision, at worst m + d errors of that.
     """
     domain, y, conjugate = problem.domain, doubles(evidence.y), doubles(evidence.conjugate)
     c = y + pull
@@ -354,7 +357,7 @@ def stationarity_part(problem: Objective | Piece, x: Array, slope: Array) -> Arr
 
 
 def feasible(problem: Objective, mean: Array) -> Array:
-    """Return the mean if it lies in the common X up to rounding, else the point of X nearest to it."""
+    """Return the mean if it lies in the common X up to rounding, else the nearest point of X."""
     mean = np.asarray(mean, dtype=problem.dtype)
     nearest = to_numpy(problem.domain.project(problem.placed(mean[None])))[0]
     rounding = _OUTSIDE * float(np.finfo(problem.dtype).eps)
@@ -363,7 +366,7 @@ def feasible(problem: Objective, mean: Array) -> Array:
 
 
 def _minimum(domain: Domain, c: Array, mu: float, x: Array) -> tuple[Array, Array]:
-    """Return min over X of mu nu + r + <c, .>, and the size of the terms that were summed for it, shape (agents,)."""
+    """Return min over X of mu nu + r + <c, .> and the size of its terms, each (agents,)."""
     penalty = getattr(domain, "penalty", None)
     is_strong = mu > 0 or (penalty is not None and penalty.is_strong)
     xp = array_namespace(c)

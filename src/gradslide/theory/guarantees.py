@@ -1,4 +1,4 @@
-"""Theorems as functions: what a method promises after a given row of its schedule."""
+"""Theorems as functions: the bounds that hold after a given row of a schedule."""
 
 import bisect
 import math
@@ -8,40 +8,91 @@ from dataclasses import dataclass
 from gradslide._support.errors import require, require_number
 from gradslide.theory.schedules import ONE_STAGE, Row, Schedule, theorem_1, theorem_2
 
-# Candidates without progress after which a search gives up.
+# Candidates without progress after which a search ends.
 _PATIENCE = 10
-# Share of the first bound below which it is small enough.
+# The share of the first bound that is small enough.
 _LITTLE = 1e-6
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Upper bounds on f(x_bar) - f* (sum of the agents' own f_i(x_bar_i)) and on ||A x_bar||."""
+    """Upper bounds on the error of the average x_bar.
+
+    Attributes
+    ----------
+    objective : float
+        Bound on f(x_bar) - f*, where f(x_bar) is the sum of the agents' own f_i(x_bar_i).
+    residual : float
+        Bound on ||A x_bar||.
+    """
 
     objective: float
     residual: float
 
 
 def gap(first: Row, last: Row, *, V: float, U: float) -> float:
-    """Bound on Q(w_bar, w) for every w = (x, y, z) with V(x_0, x) <= V and U(z_0, z) <= U, after one stage
-    (`eq:Qest_proof`).
+    """Return a bound on the gap Q(w_bar, w) after one stage (`eq:Qest_proof`).
 
-    first, last: the stage's first row and the last one that was run.
+        Q(w_bar, w) <= beta_1/S [q_1/T_1 U + (eta_1^1/T_1 + p_1) V]
+
+    Parameters
+    ----------
+    first, last : Row
+        The stage's first row, and the last one that was run; S is the sum of beta up to it.
+    V, U : float
+        The bound holds for every w = (x, y, z) with V(x_0, x) <= V and U(z_0, z) <= U.
+
+    Returns
+    -------
+    float
+        The bound.
     """
     return first.beta / last.S * (first.q / first.T * U + (first.eta_1 / first.T + first.p) * V)
 
 
 def lagrangian(first: Row, last: Row, *, V: float, z: float, z_0: float = 0.0) -> float:
-    """Bound on f(x_bar) + <z, A x_bar> - f* for every z of norm `z`, after one stage (Proposition 1).
+    """Return a bound on f(x_bar) + <z, A x_bar> - f* after one stage (Proposition 1).
 
-    first, last: the stage's first row and the last one that was run. V: V(x_0, x*), summed over the agents, at the
-    start of the stage. z_0: ||z_0|| at the start of the stage (0 in the paper).
+    Parameters
+    ----------
+    first, last : Row
+        The stage's first row, and the last one that was run.
+    V : float
+        V(x_0, x*), summed over the agents, at the start of the stage.
+    z : float
+        The bound holds for every z of this norm.
+    z_0 : float
+        ||z_0|| at the start of the stage (0 in the paper).
+
+    Returns
+    -------
+    float
+        The bound.
     """
     return gap(first, last, V=V, U=(z + z_0) ** 2 / 2)
 
 
 def proposition_1(first: Row, last: Row, *, V: float, z_star: float, z_0: float = 0.0) -> Bound:
-    """Proposition 1: the Lagrangian's bound at z = 0 and at z = (||z*|| + 1) A x_bar / ||A x_bar||."""
+    """Return the bounds of Proposition 1 after one stage.
+
+    They are those of `lagrangian` at z = 0 and at z = (||z*|| + 1) A x_bar / ||A x_bar||.
+
+    Parameters
+    ----------
+    first, last : Row
+        The stage's first row, and the last one that was run.
+    V : float
+        V(x_0, x*), summed over the agents, at the start of the stage.
+    z_star : float
+        ||z*||.
+    z_0 : float
+        ||z_0|| at the start of the stage (0 in the paper).
+
+    Returns
+    -------
+    Bound
+        Bounds on objective and residual.
+    """
     return Bound(
         objective=lagrangian(first, last, V=V, z=0.0, z_0=z_0),
         residual=lagrangian(first, last, V=V, z=z_star + 1, z_0=z_0),
@@ -49,37 +100,114 @@ def proposition_1(first: Row, last: Row, *, V: float, z_star: float, z_0: float 
 
 
 def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: float = 0.0) -> float:
-    """Bound on the sum of all f_i at the mean M of the agents, less f*.
+    """Return a bound on the sum of all f_i at the mean M of the agents, less f*.
 
-    f is convex, so f(M) <= f(x_bar) + <g, M - x_bar> with g_i = f_i'(M); and if A^T z = mean(g) - g_i, that is
-    f(x_bar) + <z, A x_bar>. z_mean: the smallest norm of such a z.
+    Parameters
+    ----------
+    first, last : Row
+        The stage's first row, and the last one that was run.
+    V : float
+        V(x_0, x*), summed over the agents, at the start of the stage.
+    z_mean : float
+        The smallest norm of a z with A^T z = mean(g) - g_i, where g_i = f_i'(M);
+        see `gradslide.theory.reference.multiplier_at`.
+    z_0 : float
+        ||z_0|| at the start of the stage.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Notes
+    -----
+    f is convex, so f(M) <= f(x_bar) + <g, M - x_bar>. With that z, the right-hand side is
+    f(x_bar) + <z, A x_bar>.
     """
     return lagrangian(first, last, V=V, z=z_mean, z_0=z_0)
 
 
 def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, mu: float = 0.0) -> Bound:
-    """Theorem 1 (`eq:fest_T`, `eq:Axest_T`) after N outer iterations of one stage, with the exact sum of beta."""
+    """Return the bounds of Theorem 1 after N outer iterations of one stage.
+
+    They are `eq:fest_T` and `eq:Axest_T` with the exact sum of beta.
+
+    Parameters
+    ----------
+    N : int
+        The number of outer iterations.
+    L, R, A_norm, mu : float
+        The parameters of the schedule.
+    V : float
+        V(x_0, x*), summed over the agents.
+    z_star : float
+        ||z*||.
+
+    Returns
+    -------
+    Bound
+        Bounds on objective and residual.
+
+    Examples
+    --------
+    >>> from gradslide import guarantees
+    >>> bound = guarantees.pds(100, L=1.0, R=1.0, V=1.0, z_star=0.0, A_norm=2.0)
+    >>> f"{bound.objective:.2e}"
+    '7.92e-04'
+    """
     return proposition_1(*_first_and_last(N, L=L, R=R, A_norm=A_norm, mu=mu), V=V, z_star=z_star)
 
 
 def saddle(N: int, *, L: float, R: float, V: float, U: float, A_norm: float, mu: float = 0.0) -> float:
-    """Theorem 3: the gap Q(w_bar, w) after N outer iterations of one stage, for every w with V(x_0, x) <= V and
-    U(z_0, z) <= U; with the exact sum of beta. For A x = b, `pds` bounds objective and residual."""
+    """Return Theorem 3's bound on the gap Q(w_bar, w) after N outer iterations of one stage.
+
+    It has the exact sum of beta. For A x = b, `pds` bounds objective and residual.
+
+    Parameters
+    ----------
+    N : int
+        The number of outer iterations.
+    L, R, A_norm, mu : float
+        The parameters of the schedule.
+    V, U : float
+        The bound holds for every w with V(x_0, x) <= V and U(z_0, z) <= U.
+
+    Returns
+    -------
+    float
+        The bound.
+    """
     return gap(*_first_and_last(N, L=L, R=R, A_norm=A_norm, mu=mu), V=V, U=U)
 
 
 def _first_and_last(N: int, *, L: float, R: float, A_norm: float, mu: float) -> tuple[Row, Row]:
-    require_number("N", N, "the theorem speaks of the average after at least one outer iteration", least=1, whole=True)
+    require_number("N", N, "the theorem holds after at least one outer iteration", least=1, whole=True)
     schedule = theorem_1(L=L, mu=mu, A_norm=A_norm, R=R, growth=ONE_STAGE)
-    # Past what double precision can hold of a stage its last row stands for all later ones: its bound is larger.
+    # Beyond double precision the last row of a stage stands for all later ones: its bound is larger.
     return schedule.row(1), schedule.row(int(min(N, schedule.stage_length)))
 
 
 def proposition_2(rows: Iterable[Row], *, V: float, z_star: float, variance: float) -> Bound:
-    """Bounds on the expectations of f(x_bar) - f* and ||A x_bar|| after these rows (`eq:fest_S`, `eq:Axbest_S`).
+    """Return bounds on the expectations of f(x_bar) - f* and ||A x_bar|| with sampled gradients.
 
-    V: V(x_0, x*) = |x_0 - x*|^2 / 2, summed over the agents. variance: m sigma^2, of the stacked gradient of one sample
-    per agent (the paper's sigma^2 lacks the m).
+    They are `eq:fest_S` and `eq:Axbest_S`.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        The rows that were run.
+    V : float
+        V(x_0, x*) = |x_0 - x*|^2 / 2, summed over the agents.
+    z_star : float
+        ||z*||.
+    variance : float
+        m sigma^2, of the stacked gradient of one sample per agent (the paper's sigma^2 lacks the
+        m).
+
+    Returns
+    -------
+    Bound
+        Bounds in expectation.
     """
     rows = list(rows)
     exact = proposition_1(rows[0], rows[-1], V=V, z_star=z_star)
@@ -88,7 +216,20 @@ def proposition_2(rows: Iterable[Row], *, V: float, z_star: float, variance: flo
 
 
 def sampling_error(rows: Sequence[Row], *, variance: float) -> float:
-    """What sampling adds to every bound after these rows: sum_k beta_k m sigma^2 / (p_k c_k), over the sum of beta."""
+    """Return what sampling adds to bounds: sum_k beta_k m sigma^2/(p_k c_k) over sum_k beta_k.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        The rows that were run.
+    variance : float
+        m sigma^2, as for `proposition_2`.
+
+    Returns
+    -------
+    float
+        The additional error.
+    """
     return math.fsum(row.beta * variance / (row.p * row.c) for row in rows) / rows[-1].S
 
 
@@ -105,18 +246,53 @@ def spds(
     A_norm: float,
     mu: float = 0.0,
 ) -> Bound:
-    """Theorem 2 (`eq:fest_T_S`, `eq:Axest_T_S`), in expectation, with the exact sums of beta and of the noise."""
+    """Return the bounds of Theorem 2 in expectation.
+
+    They are `eq:fest_T_S` and `eq:Axest_T_S` with the exact sums of beta and of the noise.
+
+    Parameters
+    ----------
+    N : int
+        The number of outer iterations.
+    L, R, c, A_norm, mu : float
+        The parameters of the schedule.
+    sigma : float
+        The root of the variance of one sample, averaged over the agents.
+    m : int
+        The number of agents.
+    V : float
+        V(x_0, x*) = |x_0 - x*|^2 / 2, summed over the agents.
+    z_star : float
+        ||z*||.
+
+    Returns
+    -------
+    Bound
+        Bounds in expectation.
+    """
     schedule = theorem_2(N=N, L=L, mu=mu, A_norm=A_norm, R=R, c=c)
     return proposition_2(map(schedule.row, range(1, N + 1)), V=V, z_star=z_star, variance=m * sigma**2)
 
 
 def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
-    """Outer iterations after which Theorem 2, with its R and c, promises an eps-solution in expectation.
+    """Return the outer iterations for an eps-solution in expectation, with Theorem 2's R and c.
 
-    mu = 0: ceil(sqrt(13 L D^2 / eps)), D = distance = |x_0 - x*|, stacked. mu > 0: past Delta the first N with
-    7 L D^2 / S_N <= eps, S_N the sum of beta; that is at most the theorem's N.
+    Parameters
+    ----------
+    eps : float
+        The accuracy.
+    L, mu : float
+        Smoothness and strong convexity.
+    distance : float
+        D = |x_0 - x*|, stacked over the agents.
+
+    Returns
+    -------
+    int
+        For mu = 0, ceil(sqrt(13 L D^2 / eps)). For mu > 0, after Delta, the first N with
+        7 L D^2 / S_N <= eps, where S_N is the sum of beta; that is at most the theorem's N.
     """
-    require_number("eps", eps, "the accuracy that is wanted", above=0)
+    require_number("eps", eps, "give the accuracy", above=0)
     require_number("L", L, "every constant larger than the smoothness of the losses will do", above=0)
     require_number("distance", distance, "an estimate of |x_0 - x*|, stacked over the agents", above=0)
     schedule = theorem_2(N=1, L=L, mu=mu, A_norm=0.0, R=1.0, c=0.0)
@@ -132,9 +308,29 @@ def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
 
 
 def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: float = 0.0) -> int:
-    """Outer iterations that make the most of so many samples per agent: where what is left of the way to x* and what
-    sampling adds are smallest together, or the way has become a millionth. A guess: agents that agree share their
-    noise, so it is taken as sigma^2/m each.
+    """Return the outer iterations that make the best use of a number of samples per agent.
+
+    Parameters
+    ----------
+    samples : int
+        The number of samples per agent.
+    L, mu : float
+        Smoothness and strong convexity.
+    distance : float
+        |x_0 - x*|, stacked over the agents.
+    sigma : float
+        The root of the variance of one sample.
+
+    Returns
+    -------
+    int
+        The N with the smallest bound (optimization error plus sampling error), or the first one
+        with a bound of a millionth of 4 L D^2.
+
+    Notes
+    -----
+    It is a heuristic: agents that agree share their noise, so a variance of sigma^2/m each is
+    assumed.
     """
     best, best_N, N, worse = math.inf, 1, 1, 0
     little = _LITTLE * 4 * L * distance**2
@@ -150,28 +346,90 @@ def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: flo
 
 
 def spds_c(sigma: float, *, m: int, distance: float) -> float:
-    """Theorem 2's scale of the batch sizes, with the variance of all m agents: 2 m sigma^2 / D^2."""
+    """Return Theorem 2's scale of the batch sizes, with the variance of all m agents.
+
+    Parameters
+    ----------
+    sigma : float
+        The root of the variance of one sample, averaged over the agents.
+    m : int
+        The number of agents.
+    distance : float
+        D = |x_0 - x*|, stacked over the agents.
+
+    Returns
+    -------
+    float
+        c = 2 m sigma^2 / D^2.
+    """
     require_number("sigma", sigma, "see gs.oracles.estimate_sigma", least=0)
     require_number("distance", distance, "an estimate of |x_0 - x*|, stacked over the agents", above=0)
     return 2 * m * sigma**2 / distance**2
 
 
 def theory_R(*, V: float, z_star: float) -> float:
-    """The R of Theorem 1 (`eq:R`), which balances objective and residual: it grows with ||z*||, and so with
-    the graph."""
+    """Return the R of Theorem 1 (`eq:R`), which balances objective and residual.
+
+    Parameters
+    ----------
+    V : float
+        V(x_0, x*), summed over the agents.
+    z_star : float
+        ||z*||, which grows with the graph.
+
+    Returns
+    -------
+    float
+        R = (||z*|| + 1)/(4 sqrt(V)), or 1 for V = 0.
+    """
     if V == 0:
-        # x_0 is optimal: the theorem asks for no R, and any will do.
+        # x_0 is optimal: the theorem holds for every R.
         return 1.0
     return (z_star + 1) / (4 * math.sqrt(V))
 
 
 def saddle_R(*, V: float, U: float) -> float:
-    """The R that balances the two terms of Theorem 3 (the paper's holds for A x = b only): sqrt(U/(8 V))."""
+    """Return the R that balances the two terms of Theorem 3.
+
+    The paper's choice holds for A x = b only.
+
+    Parameters
+    ----------
+    V, U : float
+        V(x_0, x*) and U(z_0, z*).
+
+    Returns
+    -------
+    float
+        R = sqrt(U/(8 V)), or 1 if V or U is 0.
+    """
     return 1.0 if V == 0 or U == 0 else math.sqrt(U / (8 * V))
 
 
 def iterations(eps: float, schedule: Schedule, *, V: float, z_star: float) -> int:
-    """The first N at which the theorem promises an eps-solution; for mu > 0 within one stage."""
+    """Return the first N with an eps-solution by Proposition 1; for mu > 0 within one stage.
+
+    Parameters
+    ----------
+    eps : float
+        The accuracy of objective and residual.
+    schedule : Schedule
+        The schedule.
+    V : float
+        V(x_0, x*), summed over the agents.
+    z_star : float
+        ||z*||.
+
+    Returns
+    -------
+    int
+        The number of outer iterations.
+
+    Raises
+    ------
+    ValueError
+        If one stage is too short.
+    """
     first = None
     for row in schedule.rows():
         first = first or row

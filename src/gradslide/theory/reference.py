@@ -1,5 +1,7 @@
-"""A reference optimum, found with all data in one place: for measuring errors and for R from theory, never by
-a method."""
+"""Reference optima, computed with all data in one place.
+
+They serve to measure errors and to compute the R of the theory. Methods never use them.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,30 +15,69 @@ from gradslide.domains import Box, EntropySimplex, Free, L2Ball, NonNegative, Si
 from gradslide.graphs.graph import Graph
 from gradslide.problems.problem import Problem
 
-# Up to here the shares of a multiplier are optimised, with dense matrices.
+# The number of agents up to which the shares of a multiplier are optimized, with dense matrices.
 _DENSE = 2_000
-# A point this far out is on its way to infinity.
+# Iterates of this size are diverging.
 _ENDLESS = 1e10
 
 
 @dataclass(frozen=True)
 class Reference:
-    """x* (d,), f* = sum of all f_i(x*), and how far x* is from stationary (length of a prox-gradient step)."""
+    """A reference optimum.
+
+    Attributes
+    ----------
+    x : Array
+        x*, shape (d,).
+    objective : float
+        f*, the sum of all f_i(x*).
+    stationarity : float
+        The length of a prox-gradient step at x*.
+    """
 
     x: Array
     objective: float
     stationarity: float
 
     def V(self, problem: Problem, x0: Array) -> float:
-        """V(x_0, x*), summed over the agents."""
+        """Return V(x_0, x*), summed over the agents.
+
+        Parameters
+        ----------
+        problem : Problem
+            The problem of this optimum.
+        x0 : Array
+            The starting points, shape (m, d).
+
+        Returns
+        -------
+        float
+            The distance.
+        """
         return float(np.sum(problem.domain.V(x0, _stacked(problem, self.x)), dtype=np.float64))
 
     def multiplier(self, problem: Problem, graph: Graph, coupling: str) -> float:
-        """||z*|| of a multiplier of A x = 0.
+        """Return ||z*|| of a multiplier of A x = 0.
 
-        A^T z = -(g_i + n_i) with n_i in the normal cone of X (and the subdifferential of r) at x*. The n_i add
-        up to -sum g_i; for a ball, a box or the orthant their shares are chosen to make ||z|| smallest, else
-        each agent takes an equal share: a valid multiplier, not always the smallest.
+        Parameters
+        ----------
+        problem : Problem
+            The problem of this optimum.
+        graph : Graph
+            The network.
+        coupling : {"incidence", "laplacian"}
+            The matrix A.
+
+        Returns
+        -------
+        float
+            The norm of a valid multiplier, not always the smallest.
+
+        Notes
+        -----
+        A^T z = -(g_i + n_i) with n_i in the normal cone of X (and the subdifferential of r) at x*.
+        The n_i sum to -sum g_i. For a ball, a box or the orthant their shares are chosen to
+        minimize ||z||, else each agent takes an equal share.
         """
         x = _stacked(problem, self.x)
         g = np.asarray(problem.loss.gradient(x) + problem.mu * problem.domain.grad_nu(x), dtype=np.float64)
@@ -51,7 +92,24 @@ class Reference:
 
 
 def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> float:
-    """The smallest ||z|| with A^T z = mean(g) - g_i, g_i the gradient of f_i at the one point x (d,)."""
+    """Return the smallest ||z|| with A^T z = mean(g) - g_i, where g_i is the gradient of f_i at x.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, with one domain for all agents.
+    graph : Graph
+        The network.
+    coupling : {"incidence", "laplacian"}
+        The matrix A.
+    x : Array
+        One point, shape (d,).
+
+    Returns
+    -------
+    float
+        The norm, for example for `gradslide.theory.guarantees.objective_at_mean`.
+    """
     _require_common(problem)
     # mu nu and r are the same for all agents: their gradients cancel.
     g = np.asarray(problem.loss.gradient(_stacked(problem, x)), dtype=np.float64)
@@ -59,14 +117,39 @@ def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> fl
 
 
 def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
-    """Minimise sum_i f_i over the common set by L-BFGS (X = R^d, no penalty) or by restarted FISTA.
+    """Minimize sum_i f_i over the common set by L-BFGS (X = R^d, no penalty) and restarted FISTA.
 
-    A minimiser must exist: logistic regression on separable data has none without a set or mu > 0.
+    Parameters
+    ----------
+    problem : Problem
+        The problem, with one domain for all agents. A minimizer must exist: logistic regression on
+        separable data has none without a set or mu > 0.
+    tolerance : float
+        The length of the last prox-gradient step, relative to 1 + |x|.
+    iterations : int
+        The largest number of iterations.
+
+    Returns
+    -------
+    Reference
+        x*, f* and the stationarity.
+
+    Raises
+    ------
+    InputError
+        If the agents have different domains, or no optimum was found.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> problem = gs.Problem(gs.losses.LeastSquares([[1.0], [1.0]], [1.0, 3.0], agents=2))
+    >>> gs.reference.reference(problem).x
+    array([2.])
     """
     domain = problem.domain
     _require_common(problem)
     if isinstance(domain, EntropySimplex) and problem.mu == 0:
-        # The same set and objective; projections reach its boundary, entropy only creeps up to it.
+        # The same set and objective; projections reach the boundary, entropy only approaches it.
         return reference(Problem(problem.loss, Simplex()), tolerance=tolerance, iterations=iterations)
     pooled = _Pooled(problem)
     x = pooled.start()
@@ -87,7 +170,7 @@ def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20
         raise InputError(
             f"a reference optimum must be found within {iterations:,} iterations",
             f"a point {far:.2g} away whose last step was {stationarity:.2g} long",
-            "check that a minimiser exists; a set or mu > 0 sees to that",
+            "check that a minimizer exists, for example give a set or mu > 0",
         )
     return Reference(x=x, objective=pooled.objective(x), stationarity=stationarity)
 
@@ -102,12 +185,12 @@ def _require_common(problem: Problem) -> None:
 
 
 def _stacked(problem: Problem, x: Array) -> Array:
-    """One point for all agents."""
+    """Return one point for all agents, shape (m, d)."""
     return np.broadcast_to(np.asarray(x, dtype=problem.dtype), (problem.m, problem.d))
 
 
 class _Pooled:
-    """sum_i f_i at one point for all, in double precision where the loss allows."""
+    """sum_i f_i at one point for all agents, in double precision if the loss has it."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -120,30 +203,30 @@ class _Pooled:
         return self._problem.dtype
 
     def rounded(self, x: Array) -> Array:
-        """x as the loss sees it."""
+        """Return x rounded to the precision of the loss."""
         return np.asarray(np.asarray(x, dtype=self.dtype), dtype=np.float64)
 
     def objective(self, x: Array) -> float:
         return float(np.sum(self._problem.objective(self._all(x)), dtype=np.float64))
 
     def value(self, x: Array) -> float:
-        """sum_i ft_i."""
+        """Return sum_i ft_i."""
         return float(np.sum(self._problem.loss.value(self._all(x)), dtype=np.float64))
 
     def value_and_gradient(self, x: Array) -> tuple[float, Array]:
-        """Of sum_i ft_i."""
+        """Return value and gradient of sum_i ft_i."""
         values, gradients = self._problem.loss.value_and_gradient(self._all(x))
         return float(np.sum(values, dtype=np.float64)), np.asarray(np.sum(gradients, axis=0, dtype=np.float64))
 
     def smooth_value_and_gradient(self, x: Array) -> tuple[float, Array]:
-        """Of sum_i ft_i + mu nu."""
+        """Return value and gradient of sum_i ft_i + mu nu."""
         value, gradient = self.value_and_gradient(x)
         domain, mu = self._problem.domain, self._problem.mu
         at = self._all(x)
         return value + mu * float(np.sum(domain.nu(at))), gradient + mu * np.sum(domain.grad_nu(at), axis=0)
 
     def prox_step(self, x: Array, gradient: Array, L: float) -> Array:
-        """argmin over X of <gradient, u> + m (mu nu(u) + r(u)) + L V(x, u)."""
+        """Return argmin over X of <gradient, u> + m (mu nu(u) + r(u)) + L V(x, u)."""
         problem = self._problem
         share = L / problem.m
         theta = share * problem.domain.grad_nu(self._all(x)) - self._all(gradient / problem.m)
@@ -159,7 +242,7 @@ class _Pooled:
 def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentum: bool) -> tuple[Array, float]:
     """Accelerated proximal gradient with backtracking, restarted when momentum and step disagree.
 
-    Without momentum every point stays in X, as entropy needs it.
+    Without momentum every point stays in X, as entropy requires.
     """
     eps = float(np.finfo(pooled.dtype).eps)
     tolerance, slack = max(tolerance, 4 * eps), max(1e-13, 4 * eps)
@@ -168,7 +251,7 @@ def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentu
     for _ in range(iterations):
         value, gradient = pooled.value_and_gradient(momentum_point)
         L *= 0.9
-        # Far more doublings than a smooth loss can ask for: past them only rounding is left.
+        # Far more doublings than a smooth loss needs: after them only rounding is left.
         for _ in range(100):
             candidate = pooled.prox_step(momentum_point, gradient, L)
             moved = candidate - momentum_point
@@ -191,7 +274,7 @@ def _fista(pooled: _Pooled, x: Array, tolerance: float, iterations: int, momentu
 
 
 def _smallest_multiplier(graph: Graph, coupling: str, w: Array) -> float:
-    """The smallest ||z|| with A^T z = w: Lap s = w, and z = B^T s or s."""
+    """Return the smallest ||z|| with A^T z = w: Lap s = w, and z = B^T s or s."""
     from scipy.sparse.linalg import splu
 
     if graph.m == 1:
@@ -204,7 +287,7 @@ def _smallest_multiplier(graph: Graph, coupling: str, w: Array) -> float:
 
 
 def _active_normals(problem: Problem, x: Array) -> list[Array]:
-    """Orthonormal outward normals of the faces of X that x lies on."""
+    """Return orthonormal outward normals of the faces of X that contain x."""
     domain = problem.domain
     close = 1e-6 * (1 + float(np.linalg.norm(x)))
     if isinstance(domain, L2Ball) and domain.penalty is None:
@@ -219,13 +302,13 @@ def _active_normals(problem: Problem, x: Array) -> list[Array]:
 
 
 def _inverse_root(graph: Graph, coupling: str) -> Array:
-    """A matrix whose product with w has the norm of the smallest multiplier of w."""
+    """Return a matrix whose product with w has the norm of the smallest multiplier of w."""
     values, vectors = np.linalg.eigh(graph.laplacian.toarray())
     return (vectors[:, 1:] / values[1:] ** (0.5 if coupling == "incidence" else 1.0)).T
 
 
 def _pull_left(pull: Array, root: Array) -> Array:
-    """pull - shares, with shares >= 0 of the same sum, such that root times what is left is smallest."""
+    """Return pull - shares, with shares >= 0 of the same sum: the smallest |root (.)|."""
     from scipy.optimize import nnls
 
     weight = 1e3 * float(np.linalg.norm(root, 2))

@@ -1,7 +1,8 @@
-"""The parameters of a method, row by row, as a theorem gives them: pure data, no solver.
+"""The parameters of PDS and SPDS as Theorems 1 and 2 give them: pure data, no solver.
 
-A schedule is a frozen object; `schedule.row(n)` is the frozen `Row` of outer iteration n. `violations(rows,
-...)` lists the conditions of Proposition 1 (`eq:cond_Qest_k` to `eq:cond_Qest_N`) that a run of rows breaks.
+A schedule is a frozen object; `schedule.row(n)` is the frozen `Row` of outer iteration n.
+`violations` lists the conditions of Proposition 1 (`eq:cond_Qest_k` to `eq:cond_Qest_N`) that a
+sequence of rows violates.
 """
 
 import abc
@@ -14,19 +15,40 @@ from functools import cached_property
 
 from gradslide._support.errors import require, require_number
 
-# Past this growth of sqrt(beta_k) a stage gains nothing in double precision.
+# Beyond this growth of sqrt(beta_k) a stage gains nothing in double precision.
 _PRECISION_GROWTH = 1e8
-# For `growth`: T_k may grow as far as double precision goes.
+# A value of `growth`: T_k may grow as far as double precision allows.
 ONE_STAGE = 9e8
 _MOST_SAMPLES = 1e15
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Parameters of outer iteration k of a stage.
+    """The parameters of one outer iteration.
 
-    `S` is the sum of beta up to k. `q` and `eta(t)` weigh the dual and the primal prox terms of inner iteration t.
-    `c` is the number of samples per agent; 0 where gradients are exact.
+    Attributes
+    ----------
+    k : int
+        The outer iteration within its stage, from 1 on.
+    stage : int
+        The stage, from 0 on. A stage starts at the average that the one before it reached.
+    tau, lam : float
+        tau_k and lambda_k of the extrapolation: x_tilde = x_{k-1} + lambda_k (x_hat_{k-1} -
+        x_{k-2}) and x_under_k = (x_tilde + tau_k x_under_{k-1})/(1 + tau_k).
+    beta, S : float
+        The weight beta_k of outer iteration k in averages, and the sum of beta_1, ..., beta_k.
+    p : float
+        p_k, the weight of V(x_{k-1}, x) in the prox steps.
+    T : int
+        T_k, the number of inner iterations.
+    q : float
+        q_k, the weight of the dual prox term.
+    alpha_1 : float
+        alpha_k^1, the extrapolation of the first inner iteration.
+    eta_1, eta_slope : float
+        eta_k^t = eta_1 + (t - 1) eta_slope, the weight of the primal prox term.
+    c : int
+        c_k, the number of samples per agent; 0 if gradients are exact.
     """
 
     k: int
@@ -45,18 +67,32 @@ class Row:
 
     @property
     def weight(self) -> float:
-        """Share of x_hat_k in the average x_bar_k."""
+        """The share beta_k / S of x_hat_k in the average x_bar_k."""
         return self.beta / self.S
 
     def eta(self, t: int) -> float:
+        """Return eta_k^t."""
         return self.eta_1 + self.eta_slope * (t - 1)
 
     def alpha(self, t: int) -> float:
+        """Return alpha_k^t."""
         return self.alpha_1 if t == 1 else 1.0
 
 
 class Schedule(abc.ABC):
-    """Row n = 1, 2, ... is a pure function of the frozen parameters."""
+    """Base class of schedules: row n = 1, 2, ... is a pure function of frozen parameters.
+
+    Attributes
+    ----------
+    L : float
+        The smoothness constant.
+    A_norm : float
+        ||A||.
+    R : float
+        Balances dual against primal distance.
+    mu : float
+        The strong convexity constant.
+    """
 
     L: float
     A_norm: float
@@ -65,25 +101,37 @@ class Schedule(abc.ABC):
 
     @property
     def Delta(self) -> float:
-        """The outer iteration past which parameters are geometric, if there is one."""
+        """The outer iteration after which parameters are geometric; infinite if there is none."""
         return math.inf
 
     @property
     def stage_length(self) -> float:
-        """Rows of a stage; without stages there is no end to it."""
+        """The number of rows of a stage; infinite without stages."""
         return math.inf
 
     @abc.abstractmethod
-    def row(self, n: int) -> Row: ...
+    def row(self, n: int) -> Row:
+        """Return the parameters of outer iteration n = 1, 2, ..."""
 
     def rows(self) -> Iterator[Row]:
-        """All rows, for ever."""
+        """Yield all rows, without end."""
         return map(self.row, itertools.count(1))
 
 
 @dataclass(frozen=True)
 class Convex(Schedule):
-    """Theorem 1 for mu = 0 (`eq:par_beforeDelta`, `eq:par_allk`): T_k grows linearly, the bound falls like 1/k^2."""
+    """Theorem 1 for mu = 0 (`eq:par_beforeDelta`, `eq:par_allk`).
+
+        tau_k = (k - 1)/2,  lambda_k = (k - 1)/k,  beta_k = k,  p_k = 2 L/k,
+        T_k = ceil(k R ||A||/L),  q_k = L T_k/(2 beta_k R^2),  eta_k^t = p_k (T_k + t - 1)
+
+    T_k grows linearly, and the bound falls like 1/k^2.
+
+    Parameters
+    ----------
+    L, A_norm, R : float
+        As for `theorem_1`; L > 0.
+    """
 
     L: float
     A_norm: float
@@ -114,11 +162,26 @@ class Convex(Schedule):
 
 @dataclass(frozen=True)
 class StronglyConvex(Schedule):
-    """Theorem 1 for mu > 0 (`eq:par_afterDelta`), in stages.
+    """Theorem 1 for mu > 0 (`eq:par_beforeDelta`, `eq:par_afterDelta`), in stages.
 
-    tau is rounded up to ceil(2 tau)/2, so that every gradient is asked for inside X. T_k grows like
-    1/sqrt(lambda^k): once it exceeds `growth` times its value at Delta, a new stage starts at the average
-    reached so far, with the theorem's row k = 1.
+    Up to k = Delta = 2 tau + 1 the parameters are those of `Convex`. After that
+
+        tau_k = tau,  lambda_k = lambda = tau/(1 + tau),  beta_k = Delta lambda^(Delta - k),
+        p_k = L/(1 + tau),  T_k = ceil(2 (1 + tau) R ||A|| lambda^((Delta - k)/2)/L),
+        q_k = L T_k/(2 beta_k R^2),
+
+    with eta_k^t = p_k T_k + (t - 1)(p_k + mu) throughout.
+
+    Parameters
+    ----------
+    L, mu, A_norm, R, growth : float
+        As for `theorem_1`; mu > 0.
+
+    Notes
+    -----
+    tau = sqrt(2 L/mu) is rounded up to ceil(2 tau)/2, so that every gradient is taken inside X. T_k
+    grows like lambda^(-k/2): once it exceeds `growth` times its value at Delta, a new stage starts
+    at the average reached so far, with the theorem's row k = 1.
     """
 
     L: float
@@ -129,15 +192,17 @@ class StronglyConvex(Schedule):
 
     @cached_property
     def tau(self) -> float:
+        """tau_k for k > Delta."""
         return math.ceil(2 * math.sqrt(2 * self.L / self.mu)) / 2
 
     @cached_property
     def Delta(self) -> int:
+        """The outer iteration after which parameters are geometric."""
         return round(2 * self.tau + 1)
 
     @cached_property
     def stage_length(self) -> int:
-        """Rows before T_k, or the precision of beta_k, would run away."""
+        """The number of rows before T_k grows too large, or beta_k exceeds double precision."""
         T_most = self.growth * self._T(self.Delta + 1)
         most = self.Delta + 2 + math.ceil(2 * math.log(_PRECISION_GROWTH) / math.log1p(1 / self.tau))
         later = range(self.Delta + 1, most)
@@ -167,7 +232,7 @@ class StronglyConvex(Schedule):
         )
 
     def _growth(self, k: int) -> float:
-        """lambda^(-(k - Delta)/2)"""
+        """Return lambda^(-(k - Delta)/2)."""
         return math.pow(1 + 1 / self.tau, (k - self.Delta) / 2)
 
     def _T(self, k: int) -> int:
@@ -177,10 +242,21 @@ class StronglyConvex(Schedule):
 
 @dataclass(frozen=True)
 class Linear(Schedule):
-    """L = mu = 0: one gradient is enough. A primal-dual loop with p = 0, cut into outer iterations of T_k = k steps.
+    """A schedule for L = mu = 0, where one gradient is enough.
 
-    eta q = ||A||^2 and beta_k = T_k satisfy the conditions of Proposition 1; eta/q = 8 R^2
-    balances the two terms of its bound, which falls like 1/sum T_k.
+        tau_k = 0,  lambda_k = (k - 1)/k,  beta_k = T_k = k,  p_k = 0,
+        eta_k^t = sqrt(8) R ||A||,  q_k = eta_k^t/(8 R^2)
+
+    Parameters
+    ----------
+    A_norm, R : float
+        As for `theorem_1`.
+
+    Notes
+    -----
+    It is a primal-dual loop divided into outer iterations of T_k = k steps. eta q = ||A||^2 and
+    beta_k = T_k satisfy the conditions of Proposition 1; eta/q = 8 R^2 balances the two terms of
+    its bound, which falls like 1/sum T_k.
     """
 
     A_norm: float
@@ -209,10 +285,37 @@ class Linear(Schedule):
 
 
 def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 64.0) -> Schedule:
-    """The schedule of Theorem 1 that fits L and mu.
+    """Return the schedule of Theorem 1 for L and mu.
 
-    L: smoothness of every ft_i; mu: strong convexity; A_norm: ||A||; R: balance of dual against primal distance;
-    growth: how much T_k may grow past Delta before a new stage starts (mu > 0 only).
+    Parameters
+    ----------
+    L : float
+        Smoothness of every ft_i.
+    mu : float
+        Strong convexity constant, mu >= 0.
+    A_norm : float
+        ||A||.
+    R : float
+        Balances dual against primal distance; see `gradslide.theory.guarantees.theory_R`.
+    growth : float
+        For mu > 0: how much T_k may grow after Delta before a new stage starts.
+
+    Returns
+    -------
+    Schedule
+        `Convex` for mu = 0, `StronglyConvex` for mu > 0, `Linear` for L = mu = 0.
+
+    Raises
+    ------
+    InputError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> from gradslide import schedules
+    >>> schedule = schedules.theorem_1(L=4.0, mu=0.0, A_norm=2.0, R=1.0)
+    >>> [schedule.row(k).T for k in range(1, 6)]
+    [1, 1, 2, 2, 3]
     """
     require_number("L", L, "give the smoothness constant of the losses", least=0)
     require_number("R", R, "try R=1, or leave it out for an estimate", above=0)
@@ -224,18 +327,30 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
         return Linear(A_norm=A_norm, R=R)
     if mu == 0:
         return Convex(L=L, A_norm=A_norm, R=R)
-    # A larger L is a valid one too; below mu/8 it would leave tau as it is and only make T_k larger. The gradients of a
-    # linear f are free: T_1 = 1 then.
+    # A larger L is valid too; below mu/8 it would not change tau and only increase T_k. The gradients of a linear f are
+    # free: T_1 = 1 then.
     least = mu / 8 if L > 0 else max(mu / 8, R * A_norm)
     return StronglyConvex(L=max(L, least), mu=mu, A_norm=A_norm, R=R, growth=growth)
 
 
 @dataclass(frozen=True)
 class Sampled(Schedule):
-    """Theorem 2: sampled gradients, N outer iterations fixed ahead (`eq:par_beforeDelta_S` to `eq:par_allk_S`).
+    """Theorem 2: sampled gradients (`eq:par_beforeDelta_S` to `eq:par_allk_S`).
 
-    All but the batch sizes c_k is Theorem 1 at 2 L and 2 R: p_k = 4 L/k, then 2 L/(1 + tau), tau = 2 sqrt(L/mu), q_k =
-    L T_k/(4 beta_k R^2), and the same T_k. One stage, however large T_k grows: N is the caller's.
+    All but the batch sizes c_k is Theorem 1 at 2 L and 2 R: p_k = 4 L/k, then 2 L/(1 + tau) with
+    tau = 2 sqrt(L/mu), q_k = L T_k/(4 beta_k R^2), and the same T_k. The batch sizes are
+
+        c_k = ceil(c min(N, Delta) beta_k/(p_k L))                              for k <= Delta,
+        c_k = ceil(c Delta (1 + tau)^2 (1 + 1/tau)^((k + N - 2 Delta)/2)/L^2)   for k > Delta,
+
+    and at least 1. There is one stage, however large T_k grows.
+
+    Parameters
+    ----------
+    L, mu, A_norm, R, c : float
+        As for `theorem_2`.
+    N : int
+        The number of outer iterations, fixed in advance.
     """
 
     L: float
@@ -247,21 +362,22 @@ class Sampled(Schedule):
 
     @cached_property
     def exact(self) -> Schedule:
-        """The rows without batch sizes."""
+        """The schedule without batch sizes."""
         return theorem_1(L=2 * self.L, mu=self.mu, A_norm=self.A_norm, R=2 * self.R, growth=ONE_STAGE)
 
     @property
     def Delta(self) -> float:
+        """The outer iteration after which parameters are geometric."""
         return self.exact.Delta
 
     @property
     def stage_length(self) -> float:
-        """The largest N: past it T_k is beyond all measure."""
+        """The largest N; T_k would be too large beyond it."""
         return self.exact.stage_length
 
     @cached_property
     def samples(self) -> int:
-        """What all N batches take, per agent."""
+        """The number of samples per agent in all N batches."""
         return sum(self.row(n).c for n in range(1, self.N + 1))
 
     def row(self, n: int) -> Row:
@@ -269,16 +385,27 @@ class Sampled(Schedule):
         return replace(row, c=_batch_size(self._share(row) * self.c))
 
     def _share(self, row: Row) -> float:
-        """c_k / c, before it is rounded up."""
+        """Return c_k / c, before rounding up."""
         if row.k <= self.Delta:
             return min(self.N, self.Delta) * row.beta / (row.p * self.L)
         growth = math.pow(1 + 1 / row.tau, (row.k + self.N - 2 * self.Delta) / 2)
         return (1 + row.tau) ** 2 * self.Delta * growth / self.L**2
 
     def with_samples(self, samples: int) -> "Sampled":
-        """The same, with the largest c whose batches take no more than so many samples per agent in all."""
+        """Return the schedule with the largest c that fits a budget.
+
+        Parameters
+        ----------
+        samples : int
+            The number of samples per agent for all N batches together.
+
+        Returns
+        -------
+        Sampled
+            The same schedule with another c.
+        """
         shares = [self._share(self.exact.row(n)) for n in range(1, self.N + 1)]
-        # Rounding up adds less than one sample per batch.
+        # Rounding up adds less than one sample to a batch.
         low, high = max(0, samples - self.N) / math.fsum(shares), samples / math.fsum(shares)
         while high - low > 1e-12 * high:
             middle = (low + high) / 2
@@ -290,14 +417,31 @@ class Sampled(Schedule):
 
 
 def _batch_size(c_k: float) -> int:
-    # A whole number that rounding has lifted a little is that number.
+    # A whole number plus a rounding error counts as that number.
     return max(1, math.ceil(c_k * (1 - 1e-12)))
 
 
 def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float) -> Sampled:
-    """The schedule of Theorem 2.
+    """Return the schedule of Theorem 2.
 
-    N: outer iterations, fixed ahead; L, mu, A_norm, R: as in `theorem_1`; c: scale of the batch sizes.
+    Parameters
+    ----------
+    N : int
+        The number of outer iterations, fixed in advance.
+    L, mu, A_norm, R : float
+        As for `theorem_1`; L > 0.
+    c : float
+        The scale of the batch sizes; see `gradslide.theory.guarantees.spds_c`.
+
+    Returns
+    -------
+    Sampled
+        The schedule.
+
+    Raises
+    ------
+    InputError
+        If a parameter is out of range, or N or the batches would be too large.
     """
     require_number("N", N, "give the number of outer iterations", least=1, whole=True)
     require_number("L", L, "every constant larger than the smoothness of the losses will do", above=0)
@@ -310,7 +454,7 @@ def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float)
         schedule.stage_length >= N,
         f"N must be at most {schedule.stage_length} for L = {L:g} and mu = {mu:g}",
         N,
-        "lower N; T_k grows past all measure",
+        "lower N; T_k would be too large",
     )
     most = schedule._share(schedule.exact.row(N)) * schedule.c
     require(
@@ -323,9 +467,31 @@ def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float)
 
 
 def violations(rows: Iterable[Row], *, L: float, mu: float, A_norm: float, tolerance: float = 1e-9) -> list[str]:
-    """The conditions of Proposition 1 that the rows of one stage break, in words; none for a valid schedule.
+    """Return the conditions of Proposition 1 that the rows of one stage violate.
 
     Those of Theorem 2 (`eq:cond_modified_S`) are the same with 2 L in place of L.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        The rows of one stage, from k = 1 on.
+    L, mu, A_norm : float
+        The constants of the problem.
+    tolerance : float
+        Relative rounding errors that are accepted.
+
+    Returns
+    -------
+    list of str
+        The violated conditions with their values; empty for a valid schedule.
+
+    Examples
+    --------
+    >>> import itertools
+    >>> from gradslide import schedules
+    >>> rows = itertools.islice(schedules.theorem_1(L=4.0, mu=0.0, A_norm=2.0, R=1.0).rows(), 50)
+    >>> schedules.violations(rows, L=4.0, mu=0.0, A_norm=2.0)
+    []
     """
     broken: list[str] = []
 

@@ -1,6 +1,4 @@
-"""Accelerated gradient tracking with FastMix: Ye, Luo, Zhou, Zhang, "Multi-consensus decentralized accelerated gradient
-descent" (Mudag), J. Mach. Learn. Res. 24, 2023; with sets and penalties Ye, Zhou, Luo, Zhang, "Decentralized
-accelerated proximal gradient descent" (DAPG), NeurIPS 2020."""
+"""Accelerated gradient tracking with FastMix (Ye, Luo, Zhou, Zhang 2023 and 2020)."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from gradslide.methods.steps import GradientSteps, gradient, proximal, require_c
 
 @dataclass(frozen=True)
 class State(Copied):
-    """x_k and y_k; s_{k-1} and the gradient at y_{k-1}. t: iterations since the momentum was (re)started."""
+    """x_k and y_k; s_{k-1} and the gradient at y_{k-1}; t iterations since the last restart."""
 
     k: int
     t: int
@@ -29,21 +27,50 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class AcceleratedTracking(GradientSteps):
-    """One gradient and 2 K exchanges per iteration (K in the first), for min sum_i f_i(x), x in X, the same X and r for
-    all agents.
+    """Accelerated gradient tracking (Mudag, DAPG) for min sum_i f_i(x), x in X.
 
-    s_0 = g(y_0), s = M (s_- + g(y) - g(y_-)), x+ = prox of M (y - a s), y+ = x+ + theta (x+ - x); M are the K exchanges
-    of FastMix, theta = (t-1)/(t+2) in iteration t = 1, 2, ... for mu = 0, and (1 - sqrt(a mu))/(1 + sqrt(a mu)) for
-    mu > 0. Assumes f_i convex and L-smooth, nu Euclidean. Where it comes to rest is the optimum, whatever K and X. With
-    a = 1/L and K large enough (in theory sqrt(chi) times a logarithm of kappa = L/mu and of how much the agents
-    differ) the error falls by a constant factor in every sqrt(kappa) iterations, as if all data were in one place.
-    With K well below sqrt(chi) it may diverge, or with a bounded X never settle; K = 1 is slow at best.
+    X and r must be the same for all agents. One gradient and 2 K exchanges per iteration (K in the
+    first):
 
-    step_size: a (default 1/L). K: exchanges per FastMix (default ceil(sqrt(chi)) and, from chi = 100 on, a tenth more,
-    with chi = 1/(1 - second largest eigenvalue of W)). restart: start the momentum again where it points uphill,
-    <y - x+, x+ - x> > 0 over all agents; a sum per iteration, counted as control rounds. L: smoothness of every ft_i
-    (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or "best_constant"; (I + W)/2
-    is taken where W has negative eigenvalues.
+        s_0     = g(y_0)
+        s_k     = M (s_{k-1} + g(y_k) - g(y_{k-1}))
+        x_{k+1} = prox_{a r}(M (y_k - a s_k))
+        y_{k+1} = x_{k+1} + theta (x_{k+1} - x_k)
+
+    M stands for K exchanges of FastMix and g for the gradients of ft_i + mu nu. In iteration t = 1,
+    2, ... since the last restart, theta = (t - 1)/(t + 2) for mu = 0, and (1 - sqrt(a mu))/(1 +
+    sqrt(a mu)) for mu > 0.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        The step a. Default: 1/L.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    mixing : {"metropolis", "laplacian", "best_constant"}
+        The mixing matrix W. If it has negative eigenvalues, (I + W)/2 replaces it.
+    K : int, optional
+        Exchanges per FastMix. Default: ceil(sqrt(chi)) and, from chi = 100 on, a tenth more, with
+        chi = 1/(1 - second largest eigenvalue of W).
+    restart : bool
+        Whether to restart the momentum if it points uphill, that is if <y_k - x_{k+1}, x_{k+1} -
+        x_k> > 0 over all agents. It takes a sum per iteration, which counts as control rounds.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, and nu Euclidean. Fixed points are optimal,
+    whatever K and X. With a = 1/L and K large enough (in theory sqrt(chi) times a logarithm of
+    kappa = L/mu and of how much the agents differ) the error falls by a constant factor in every
+    sqrt(kappa) iterations, as if all data were in one place. With K well below sqrt(chi) the method
+    may diverge, or with a bounded X never converge; K = 1 is slow at best.
+
+    References
+    ----------
+    Ye, Luo, Zhou, Zhang, "Multi-consensus decentralized accelerated gradient descent" (Mudag), J.
+    Mach. Learn. Res. 24, 2023.
+
+    Ye, Zhou, Luo, Zhang, "Decentralized accelerated proximal gradient descent" (DAPG), NeurIPS
+    2020.
     """
 
     K: int | None = None
@@ -95,5 +122,5 @@ def _momentum(t: int, a_mu: float) -> float:
 
 
 def _uphill(context: Context, step: Array, moved: Array) -> bool:
-    """Whether <step, moved> > 0, summed over all agents."""
+    """Return whether <step, moved> > 0, summed over all agents."""
     return bool(context.network.agree(to_numpy(dot(step, moved))[:, None], "sum")[0] > 0)

@@ -1,5 +1,4 @@
-"""Decentralized ADMM: Shi, Ling, Yuan, Wu, Yin, "On the linear convergence of the ADMM in decentralized consensus
-optimization", IEEE Trans. Signal Process. 62, 2014."""
+"""Decentralized ADMM (Shi, Ling, Yuan, Wu, Yin 2014)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,14 +15,16 @@ from gradslide.methods.baselines.multipliers import Multipliers, ascended, degre
 from gradslide.methods.steps import check_positive, gradient, require_euclidean, smoothness
 from gradslide.network.coupling import Dual
 
-# Gradient mappings below so many rounding errors of what they are made of mean nothing.
+# Gradient mappings below this many rounding errors of their terms are zero.
 _ROUNDING = 4.0
 
 
 @dataclass(frozen=True)
 class State(Copied):
-    """x_k, Lap x_k, and phi_k = Lap s_k with s_k = s_0 + c (x_1 + ... + x_k); the largest |g_i(x_j)|, j < k, of each
-    agent, (m, 1)."""
+    """x_k, Lap x_k, and phi_k = Lap s_k with s_k = s_0 + c (x_1 + ... + x_k).
+
+    `largest` is the largest |g_i(x_j)|, j < k, of each agent, shape (m, 1).
+    """
 
     c: float
     x: Array
@@ -33,7 +34,7 @@ class State(Copied):
 
 
 class Prepared(NamedTuple):
-    """The diagonal of the Laplacian, (agents here, 1), and the smoothness of each agent's loss, or of all."""
+    """The diagonal of the Laplacian, (agents here, 1), and the smoothness of the losses."""
 
     degrees: Array
     L: Array | float
@@ -41,21 +42,41 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ADMM(Multipliers):
-    """One exchange per iteration, and as many gradients as a local problem takes, for min sum_i f_i(x); each agent may
-    have its own X_i and r_i.
+    """Decentralized ADMM for min sum_i f_i(x); each agent may have its own X_i and r_i.
 
-    x_i+ = argmin over X_i of f_i(x) + <phi_i, x> + c sum_j w_ij |x - (x_i + x_j)/2|^2, phi_i+ = phi_i + c sum_j w_ij
-    (x_i+ - x_j+), with the weights w_ij of the graph. Assumes f_i convex and L-smooth, nu Euclidean. x_k converges for
-    every c > 0; linearly, without r and X, if the f_i are strongly convex. The first iterate takes one more exchange.
+    One exchange per iteration, and as many gradients as a local problem takes:
 
-    The local problem is (2 c deg_i + mu)-strongly convex and (L_i + mu + 2 c deg_i)-smooth. Each agent solves it by
-    accelerated proximal gradients with the momentum that belongs to these constants, from x_i on, until its gradient
-    mapping is small enough. Nothing is communicated for that; agents that are ready wait for the others. Gradients are
-    asked for outside X_i too.
+        x_i   <- argmin over X_i of f_i(x) + <phi_i, x> + c sum_j w_ij |x - (x_i + x_j)/2|^2
+        phi_i <- phi_i + c sum_j w_ij (x_i - x_j)        with the new x
 
-    c: as for DLM. tolerance: of the gradient mapping, relative to the largest gradient of f_i at an x_i so far. most:
-    gradients per local problem, after which it is left as it is. L: smoothness of every ft_i (default: each loss's own
-    constant).
+    w_ij are the weights of the graph. The first iterate takes one more exchange.
+
+    Parameters
+    ----------
+    c : float, optional
+        The penalty parameter. Default: as for `DLM`.
+    tolerance : float
+        The tolerance of the local problems' gradient mapping, relative to the largest gradient of
+        f_i at an x_i so far.
+    most : int
+        The largest number of gradients per local problem.
+    L : float, optional
+        Smoothness of every ft_i. Default: each loss's own constant.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, and nu Euclidean. x_k converges for every c > 0;
+    linearly, without r and X, if the f_i are strongly convex.
+
+    The local problem is (2 c deg_i + mu)-strongly convex and (L_i + mu + 2 c deg_i)-smooth. Each
+    agent solves it by accelerated proximal gradients with the momentum for these constants,
+    starting at x_i, until its gradient mapping is small enough. This takes no communication; agents
+    that are done wait for the others. Gradients are taken outside X_i, too.
+
+    References
+    ----------
+    Shi, Ling, Yuan, Wu, Yin, "On the linear convergence of the ADMM in decentralized consensus
+    optimization", IEEE Trans. Signal Process. 62, 2014.
     """
 
     c: float | None = None
@@ -88,18 +109,18 @@ class ADMM(Multipliers):
         return State(c=s.c, x=x, lap=lap, dual=ascended(s.dual, x, lap, s.c), largest=largest)
 
     def _local_minimum(self, context: Context, s: State) -> tuple[Array, Array]:
-        """argmin over X of f + <phi + c Lap x_k, x> + c deg |x - x_k|^2, which is the same; and `largest`."""
+        """Return argmin over X of f + <phi + c Lap x_k, x> + c deg |x - x_k|^2, and `largest`."""
         xp, domain, mu = array_namespace(s.x), context.domain, context.problem.mu
         prepared: Prepared = context.prepared
         curvature = 2 * s.c * prepared.degrees
-        # All is linear, and X alone bounds it, where even this is 0.
+        # S = 0 if the problem is linear and only X bounds it.
         S = curvature + mu + prepared.L
         S = xp.where(S > 0, S, 1.0)
         root = xp.sqrt((curvature + mu) / S)
         momentum = in_dtype((1 - root) / (1 + root), s.x)
         curvature, S = in_dtype(curvature, s.x), in_dtype(S, s.x)
 
-        # A lone agent may lack strong convexity: Nesterov's momentum then takes the place of a constant.
+        # A single agent may lack strong convexity: Nesterov's momentum then replaces the constant one.
         is_strong, rounding = bool(xp.all(root > 0)), _ROUNDING * float(xp.finfo(s.x.dtype).eps)
 
         pull = s.dual.w + s.c * s.lap

@@ -1,5 +1,4 @@
-"""CHOCO-SGD: Koloskova, Stich, Jaggi, "Decentralized stochastic optimization and gossip algorithms with compressed
-communication", ICML 2019."""
+"""CHOCO-SGD (Koloskova, Stich, Jaggi 2019)."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +15,7 @@ from gradslide.network.compressors import Compressor, Quantization
 
 @dataclass(frozen=True)
 class State(Copied):
-    """x_k and the average so far; xh, what the neighbours know of x, and s = W xh. The rest: as for DSGD."""
+    """x_k; xh, the neighbours' copy of it, and s = W xh; the rest as in `SampledState`."""
 
     k: int
     a: float
@@ -33,18 +32,43 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class ChocoSGD(SampledSteps):
-    """`batch` samples per agent and one exchange of compressed vectors per iteration, for min sum_i f_i(x).
+    """CHOCO-SGD, with compressed messages, for min sum_i f_i(x) over R^d.
 
-    x_half = x - a_k G(x), c = C(x_half - xh), xh+ = xh + c, s+ = s + W c, x+ = x_half + gamma (s+ - xh+); xh_0 = 0, G
-    unbiased estimates of the gradients, C the compressor, scaled where its theory needs it. Assumes f_i convex and
-    L-smooth, X = R^d, no penalty, bounded variance. For mu > 0 and steps that shrink like 1/(mu k), once k is large the
-    error of the average falls like 1/k with the constant of plain stochastic gradients: compression and network enter
-    the terms that fall faster.
+    `batch` samples per agent and one exchange of compressed vectors per iteration:
 
-    compressor: one of `gs.compressors` (default Quantization(levels=16), about a tenth of what 64 bit take). gamma: the
-    step towards the neighbours, at most 1 (default: that of their Theorem 2, which is safe and far smaller than what
-    works). step_size, decay, batch, oracle, seed, L, mixing, and the average: as for DSGD; seed is also that of the
-    compressor.
+        x_half  = x_k - a_k G(x_k)
+        c       = C(x_half - xh_k)
+        xh_{k+1} = xh_k + c
+        s_{k+1}  = s_k + W c
+        x_{k+1}  = x_half + gamma (s_{k+1} - xh_{k+1})
+
+    xh_0 = 0, G are unbiased estimates of the gradients of ft_i + mu nu, and C is the compressor,
+    scaled if its theory needs it.
+
+    Parameters
+    ----------
+    step_size, L, mixing, decay, batch, oracle : optional
+        As for `DSGD`.
+    seed : int
+        The seed of the agents' random streams and of the compressor.
+    compressor : Compressor
+        One of `gradslide.compressors`. Default: `Quantization(levels=16)`, about a tenth of the
+        size of 64 bit numbers.
+    gamma : float, optional
+        The consensus step, at most 1. Default: that of their Theorem 2, which is safe and far
+        smaller than what works.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, X = R^d, no penalty, and bounded variance. For mu
+    > 0 and steps that shrink like 1/(mu k), once k is large the error of the average falls like 1/k
+    with the constant of plain stochastic gradients: compression and network enter the terms that
+    fall faster. The average is as for `DSGD`.
+
+    References
+    ----------
+    Koloskova, Stich, Jaggi, "Decentralized stochastic optimization and gossip algorithms with
+    compressed communication", ICML 2019.
     """
 
     compressor: Compressor = field(default_factory=Quantization)
@@ -73,7 +97,7 @@ class ChocoSGD(SampledSteps):
         s, a_k = state, self.a_k(context, state)
         x_half = s.x - a_k * self.sampled_gradient(context, s)
         random = ForSome([self.seed, s.k], context.network.agents, context.network.m)
-        # Compressors draw their random numbers on the host, and work there.
+        # Compressors run on the host.
         c = like(self.compressor.contract(to_numpy(x_half - s.xh), random), x_half)
         xh = s.xh + c
         mixed = s.s + context.network.combine(c, context.prepared.matrix, encoding=self.compressor)

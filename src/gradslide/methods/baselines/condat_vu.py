@@ -1,5 +1,4 @@
-"""The primal-dual method of Condat (J. Optim. Theory Appl. 158, 2013) and Vu (Adv. Comput. Math. 38, 2013), with the
-averages of Chambolle and Pock (Math. Program. 159, 2016)."""
+"""The primal-dual method of Condat (2013) and Vu (2013), with averages (Chambolle, Pock 2016)."""
 
 import math
 from dataclasses import dataclass
@@ -24,9 +23,9 @@ from gradslide.theory.certificates import DualEvidence
 
 @dataclass(frozen=True)
 class State(Copied):
-    """x_k and z_k; averages over x_1, ..., x_k and z_1, ..., z_k; the gradient y at x_{k-1}, ft*(y), and averages.
+    """x_k and z_k, the gradient y at x_{k-1} and ft*(y), and averages of all four.
 
-    averages: whether they are recommended, and not the last x.
+    `averages`: whether they are recommended, not the last x.
     """
 
     k: int
@@ -48,15 +47,47 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class CondatVu(Method):
-    """One gradient and one step of z (one product with A, one with A^T, or one exchange) per iteration.
+    """The primal-dual method of Condat and Vu, for networks, linear constraints and saddle points.
 
-    x+ = prox of x - tau (grad ft(x) + A^T z), z+ = prox of z + sigma A (2 x+ - x). Assumes ft convex and L-smooth.
-    x_k converges if 1/tau - sigma ||A||^2 >= L/2 (Euclidean); with L in place of L/2, which other geometries need, the
-    gap of the averages is at most (V/tau + U/sigma)/k. For L = 0 it is the method of Chambolle and Pock. Recommended
-    is the last x; the average for L = 0 and for other geometries.
+    One gradient and one dual step (one product with A and one with A^T, or one exchange) per
+    iteration:
 
-    ratio: sigma = ratio/||A|| and 1/tau = L/2 (or L) + ratio ||A||; sqrt(U/V) balances the two terms of the bound
-    (default: from the same estimate as R of PDS). tau, sigma: in its place. L, norm, coupling: as for PDS.
+        x_{k+1} = prox of x_k - tau (grad ft(x_k) + A^T z_k)
+        z_{k+1} = prox of z_k + sigma A (2 x_{k+1} - x_k)
+
+    The prox steps are those of mu nu + r over X and of the dual term.
+
+    Parameters
+    ----------
+    ratio : float, optional
+        sigma = ratio/||A|| and 1/tau = L/2 (or L) + ratio ||A||; sqrt(U/V) balances the two terms
+        of the bound. Default: from the same estimate as R of `PDS`.
+    tau, sigma : float, optional
+        The steps, in place of `ratio`.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    norm : float, optional
+        ||A||, if it is known. Default: computed by the agents.
+    coupling : {"incidence", "laplacian"}
+        The matrix A, on a network.
+
+    Notes
+    -----
+    Assumes that ft is convex and L-smooth. x_k converges if 1/tau - sigma ||A||^2 >= L/2 (Euclidean
+    nu). With L in place of L/2, which other geometries need, the gap of the averages is at most
+    (V/tau + U/sigma)/k. For L = 0 it is the method of Chambolle and Pock. The last x is
+    recommended; the average for L = 0 and for other geometries.
+
+    References
+    ----------
+    Condat, "A primal-dual splitting method for convex optimization involving Lipschitzian,
+    proximable and linear composite terms", J. Optim. Theory Appl. 158, 2013.
+
+    Vu, "A splitting algorithm for dual monotone inclusions involving cocoercive operators", Adv.
+    Comput. Math. 38, 2013.
+
+    Chambolle, Pock, "On the ergodic convergence rates of a first-order primal-dual algorithm",
+    Math. Program. 159, 2016.
     """
 
     tuned: ClassVar[str] = "ratio"
@@ -75,7 +106,7 @@ class CondatVu(Method):
                 require_number(name, value, "leave it out for the default", above=0)
         for name in ("L", "norm"):
             if (value := getattr(self, name)) is not None:
-                require_number(name, value, "leave it out to have it found", least=0)
+                require_number(name, value, "leave it out for the default", least=0)
         given = f"ratio={self.ratio}, tau={self.tau}, sigma={self.sigma}"
         steps = (self.tau is None) == (self.sigma is None) and (self.ratio is None or self.tau is None)
         require(steps, "give tau and sigma, or ratio, or none of them", given, "drop what is too much")
@@ -138,7 +169,7 @@ class CondatVu(Method):
             x=x,
             x_bar=average(s.x_bar, x, weight),
             y=y,
-            # The gradient of a linear f stays.
+            # The gradient of a linear f is constant.
             y_is_known=s.L == 0,
             y_bar=average(s.y_bar, y, weight),
             conjugate=conjugate,
@@ -152,7 +183,7 @@ class CondatVu(Method):
         return dict(reversed(outputs.items())) if state.averages else outputs
 
     def dual(self, state: State) -> dict[str, Array]:
-        """The multipliers that go with each output; on a network in node form, A^T z = Lap s."""
+        """Return the multipliers of each output; on a network in node form, A^T z = Lap s."""
         return {"last": state.dual.s, "average": state.dual_bar.s}
 
     def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:

@@ -1,5 +1,4 @@
-"""Decentralized communication sliding: Lan, Lee, Zhou, "Communication-efficient algorithms for decentralized and
-stochastic optimization", Math. Program. 180, 2020."""
+"""Decentralized communication sliding (Lan, Lee, Zhou 2020)."""
 
 from dataclasses import dataclass
 
@@ -13,22 +12,47 @@ from gradslide.methods.baselines.communication_sliding import CommunicationSlidi
 
 @dataclass(frozen=True, kw_only=True)
 class DCS(CommunicationSliding):
-    """Two exchanges and T_k = min(growth k, most) gradients per outer iteration, for min sum_i f_i(x), x in X.
+    """Decentralized communication sliding for min sum_i f_i(x), x in X, and any nu.
 
-    y+ = y + Lap x_tilde / tau, with x_tilde = x + alpha (x_hat - x_-); then T_k steps to the minimum of f(u) + <Lap y+,
-    u> + eta V(x, u), whose last u is x+ and whose weighted average is x_hat. Any nu; each agent may have its own X_i
-    and r_i. Made for f_i that need not be smooth, but may be: assumes f_i convex and ft_i(u) - ft_i(v) - <ft_i'(v), u -
-    v> <= M |u - v|. After N outer iterations the average has, for mu = 0,
+    Two exchanges and T_k = min(growth k, most) gradients per outer iteration:
 
-        f(x_bar) - f* <= [3 ratio ||Lap|| V(x_0, x*) + sum_k 2 m M^2 / (ratio ||Lap|| (T_k + 3))]/N,
+        x_tilde = x_{k-1} + alpha_k (x_hat_{k-1} - x_{k-2})
+        y_k     = y_{k-1} + Lap x_tilde/tau_k
+        w_k     = Lap y_k
+        x_k, x_hat_k: the last and the average iterate of T_k steps u_t to the minimum over X of
+                      f(u) + <w_k, u> + eta_k V(x_{k-1}, u), without communication
 
-    that is O(log N / N) until T_k reaches `most`; for mu > 0 O(log N / N^2). Where a smooth f_i has L much larger than
-    ||Lap|| (for mu > 0: than mu) and X is unbounded, the first inner steps are too long and may overflow.
+    Each agent may have its own X_i and r_i.
 
-    ratio: eta = 2 ratio ||Lap|| and tau = ||Lap||/ratio; for mu > 0 eta = ratio k mu/2 and tau = 4 ||Lap||^2/(ratio (k
-    + 1) mu), where theory allows ratio <= 1. growth, most: whole numbers that give T_k; the theorem's own T_k is
-    constant and needs M, D and N. norm: ||Lap|| (default: a bound that the network finds). compiled: the same inner
-    iterations, several times faster, on all processors; for a Logistic loss with dense features and X = R^d only.
+    Parameters
+    ----------
+    ratio : float
+        eta = 2 ratio ||Lap|| and tau = ||Lap||/ratio; for mu > 0 eta = ratio k mu/2 and
+        tau = 4 ||Lap||^2/(ratio (k + 1) mu), where theory allows ratio <= 1.
+    growth, most : int
+        The numbers in T_k. The theorem's own T_k is constant and needs M, D and N.
+    norm : float, optional
+        ||Lap||. Default: a bound that the agents compute.
+    compiled : bool
+        Whether to run compiled inner iterations, several times faster, on all processors; for a
+        `Logistic` loss with dense features and X = R^d only.
+
+    Notes
+    -----
+    Designed for f_i that need not be smooth, but may be: assumes that every f_i is convex and
+    ft_i(u) - ft_i(v) - <ft_i'(v), u - v> <= M |u - v|. After N outer iterations the average has,
+    for mu = 0,
+
+        f(x_bar) - f* <= [3 ratio ||Lap|| V(x_0, x*) + sum_k 2 m M^2/(ratio ||Lap|| (T_k + 3))]/N,
+
+    that is O(log N/N) until T_k reaches `most`; for mu > 0 O(log N/N^2). If a smooth f_i has L much
+    larger than ||Lap|| (for mu > 0: than mu) and X is unbounded, the first inner steps are too long
+    and may overflow.
+
+    References
+    ----------
+    Lan, Lee, Zhou, "Communication-efficient algorithms for decentralized and stochastic
+    optimization", Math. Program. 180, 2020.
     """
 
     compiled: bool = False
@@ -50,7 +74,7 @@ class DCS(CommunicationSliding):
 
 
 def _require_compiled(context: Context) -> None:
-    """Refuse sets, penalties, weights of coordinates, and losses without compiled steps."""
+    """Raise an error for domains and losses without compiled steps."""
     domain, loss = context.domain, context.problem.loss
     is_free = isinstance(domain, Free) and domain.penalty is None and domain.weights is None
     rule = "DCS(compiled=True) needs X = R^d without a penalty"

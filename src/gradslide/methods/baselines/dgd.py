@@ -1,7 +1,4 @@
-"""Distributed gradient descent: Nedic, Ozdaglar, "Distributed subgradient methods for multi-agent optimization", IEEE
-Trans. Autom. Control 54, 2009; with projections: Nedic, Ozdaglar, Parrilo, "Constrained consensus and optimization in
-multi-agent networks", IEEE Trans. Autom. Control 55, 2010; constant steps: Yuan, Ling, Yin, "On the convergence of
-decentralized gradient descent", SIAM J. Optim. 26, 2016."""
+"""Distributed gradient descent (Nedic, Ozdaglar 2009; Nedic, Ozdaglar, Parrilo 2010)."""
 
 from dataclasses import dataclass
 
@@ -22,16 +19,47 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class DGD(GradientSteps):
-    """One gradient and one exchange per iteration, for min sum_i f_i(x); X and r must be the same for all agents.
+    """Distributed gradient descent for min sum_i f_i(x); X and r must be the same for all agents.
 
-    x+ = prox of W x - a_k g(x), a_k = step_size/(k + 1)^decay, k = 0, 1, ... Assumes f_i convex, nu Euclidean. With
-    decay = 1/2 the objective falls like log(k)/sqrt(k), and disagreement like a_k. With decay = 0 (a constant step a <
-    (1 + lmin(W))/L, f_i L-smooth) x_k converges to the minimiser of sum_i f_i(x_i) + |x|^2_{I - W}/(2 a), at a
-    distance of the order of a from the optimum. The answer is the last x: for smooth f_i it is as good as a method
-    with steps a_k allows, and averages would remember the far start.
+    One gradient and one exchange per iteration k = 0, 1, ...:
 
-    step_size: a_0 (default 0.95 (1 + lmin(W))/L). decay: from 0 to 1 (default 1/2). L: smoothness of every ft_i
-    (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or "best_constant".
+        a_k     = step_size/(k + 1)^decay
+        x_{k+1} = prox_{a_k r}(W x_k - a_k g(x_k))
+
+    g stacks the gradients of ft_i + mu nu, and the prox step includes X.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        The first step a_0. Default: 0.95 (1 + lmin(W))/L, lmin the smallest eigenvalue.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    mixing : {"metropolis", "laplacian", "best_constant"}
+        The mixing matrix W.
+    decay : float
+        The exponent, from 0 (constant steps) to 1.
+
+    Notes
+    -----
+    Assumes that every f_i is convex, and nu Euclidean. With decay = 1/2 the objective falls like
+    log(k)/sqrt(k), and the disagreement like a_k. With decay = 0, that is a constant step
+    a < (1 + lmin(W))/L, and L-smooth f_i, x_k converges to the minimizer of
+
+        sum_i f_i(x_i) + |x|^2_{I - W}/(2 a),
+
+    at a distance of the order of a from the optimum. The answer is the last x: for smooth f_i it is
+    as good as steps a_k allow, whereas averages would remember the start.
+
+    References
+    ----------
+    Nedic, Ozdaglar, "Distributed subgradient methods for multi-agent optimization", IEEE Trans.
+    Autom. Control 54, 2009.
+
+    Nedic, Ozdaglar, Parrilo, "Constrained consensus and optimization in multi-agent networks", IEEE
+    Trans. Autom. Control 55, 2010 (projections).
+
+    Yuan, Ling, Yin, "On the convergence of decentralized gradient descent", SIAM J. Optim. 26, 2016
+    (constant steps).
     """
 
     decay: float = 0.5

@@ -1,5 +1,4 @@
-"""DLM: Ling, Shi, Wu, Ribeiro, "DLM: decentralized linearized alternating direction method of multipliers", IEEE Trans.
-Signal Process. 63, 2015."""
+"""DLM: decentralized linearized ADMM (Ling, Shi, Wu, Ribeiro 2015)."""
 
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from gradslide.methods.baselines.multipliers import Multipliers, ascended, degre
 from gradslide.methods.steps import check_positive, gradient, require_unconstrained, smoothness
 from gradslide.network.coupling import Dual
 
-# Of rho over its least value L/2; closer to 1 is faster, but 1 itself lets a quadratic oscillate.
+# The ratio of rho to its lower bound L/2; closer to 1 is faster, but with 1 itself a quadratic oscillates.
 _MARGIN = 1.1
 
 
@@ -28,17 +27,39 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class DLM(Multipliers):
-    """One gradient and one exchange per iteration, for min sum_i f_i(x) over R^d.
+    """DLM, the linearized ADMM, for min sum_i f_i(x) over R^d.
 
-    x_i+ = x_i - (g_i + phi_i + c sum_j w_ij (x_i - x_j))/(2 c deg_i + rho), phi_i+ = phi_i + c sum_j w_ij (x_i+ -
-    x_j+), with the weights w_ij of the graph and deg_i = sum_j w_ij. Assumes f_i convex and L-smooth, X = R^d, no
-    penalty. It is the method of Condat and Vu with sigma = c and D = 2 c deg + rho in place of 1/tau: w = phi + c Lap x
-    moves by w+ = w + c Lap (2 x+ - x). It converges if D - c Lap > L/2, and so, as 2 deg - Lap >= 0, for every c > 0 if
-    rho > L/2; linearly if the f_i are strongly convex. The first iterate takes one more exchange.
+    One gradient and one exchange per iteration:
 
-    c: default sqrt(mu L/(lmax l2)), with the extreme eigenvalues of the Laplacian, so that mu/(c lmax) = c l2/L: x and
-    phi then converge equally fast. mu counts as at least L/100 there. rho: default 0.55 L. L: smoothness of every ft_i
-    (default: the largest of the losses' constants); mu is added to it.
+        x_i   <- x_i - (g_i(x_i) + phi_i + c sum_j w_ij (x_i - x_j))/(2 c deg_i + rho)
+        phi_i <- phi_i + c sum_j w_ij (x_i - x_j)        with the new x
+
+    w_ij are the weights of the graph, deg_i = sum_j w_ij, and g_i is the gradient of ft_i + mu nu.
+    The first iterate takes one more exchange.
+
+    Parameters
+    ----------
+    c : float, optional
+        The penalty parameter. Default: sqrt(mu L/(lmax l2)), with the extreme eigenvalues of the
+        Laplacian, so that mu/(c lmax) = c l2/L: x and phi then converge equally fast. mu counts as
+        at least L/100 there.
+    rho : float, optional
+        The proximal parameter. Default: 0.55 L.
+    L : float, optional
+        Smoothness of every ft_i, to which mu is added. Default: the largest of the losses'
+        constants.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, X = R^d and no penalty. It is the method of
+    Condat and Vu with sigma = c and D = 2 c deg + rho in place of 1/tau: w = phi + c Lap x moves by
+    w_{k+1} = w_k + c Lap (2 x_{k+1} - x_k). It converges if D - c Lap > L/2, and so, as 2 deg - Lap
+    >= 0, for every c > 0 if rho > L/2; linearly if the f_i are strongly convex.
+
+    References
+    ----------
+    Ling, Shi, Wu, Ribeiro, "DLM: decentralized linearized alternating direction method of
+    multipliers", IEEE Trans. Signal Process. 63, 2015.
     """
 
     c: float | None = None

@@ -1,6 +1,4 @@
-"""D-SGD: Lian et al., "Can decentralized algorithms outperform centralized algorithms? A case study for decentralized
-parallel stochastic gradient descent", NeurIPS 2017; with projections Ram, Nedic, Veeravalli, "Distributed stochastic
-subgradient projection algorithms for convex optimization", J. Optim. Theory Appl. 147, 2010."""
+"""D-SGD (Lian et al. 2017), with projections (Ram, Nedic, Veeravalli 2010)."""
 
 from dataclasses import dataclass
 
@@ -12,8 +10,7 @@ from gradslide.methods.steps import proximal, require_common_domain
 
 @dataclass(frozen=True)
 class State(Copied):
-    """x_k and the average so far. a: step_size. first, rate: of a_k. samples: per agent, so far. weights: the sum of
-    those in the average."""
+    """x_k and the average so far; the other fields as in `SampledState`."""
 
     k: int
     a: float
@@ -27,22 +24,54 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class DSGD(SampledSteps):
-    """`batch` samples per agent and one exchange per iteration, for min sum_i f_i(x), x in X, the same X and r for all
-    agents.
+    """Decentralized stochastic gradient descent for min sum_i f_i(x), x in X.
 
-    x+ = prox of W x - a_k G(x), G unbiased estimates of the gradients. Assumes f_i convex and L-smooth, nu Euclidean,
-    bounded variance. With the default steps the error of the average falls like log(k)/sqrt(k) for mu = 0 and like
-    1/k for mu > 0, once k is large (the more the agents differ and the slower the network mixes, the later). With
-    steps that do not shrink it ends up near the optimum: the nearer, the smaller they are.
+    X and r must be the same for all agents. `batch` samples per agent and one exchange per
+    iteration k = 0, 1, ...:
 
-    step_size: a. decay: p in a_k = a/(k+1)^p, k = 0, 1, ...; by default a/sqrt(k+1) for mu = 0 and a/(1 + a mu k/2),
-    about 2/(mu k), for mu > 0. Without step_size a is 1/(2 L), but no a_k is larger than h/(2 L), h = |g|^2/(|g|^2 +
-    sigma^2/batch) at x_0, from 16 samples per agent, which are counted: samples that are rougher than f do not bear
-    1/L. So a_k = a/sqrt(k + 1/h^2) for mu = 0, and a = h/(2 L) for mu > 0 or a given decay. batch: samples per
-    iteration. oracle: how they are drawn, one of `gs.oracles`. seed: of the agents' random streams. L: smoothness of
-    every ft_i (default: the largest of the losses' constants). mixing: W, "metropolis", "laplacian" or "best_constant".
+        x_{k+1} = prox_{a_k r}(W x_k - a_k G(x_k))
 
-    Recommended is the average, in which x_{k+1} weighs a_k for mu = 0 and 1/a_k for mu > 0.
+    G are unbiased estimates of the gradients of ft_i + mu nu, and the prox step includes X.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        The step a in a_k. Default: see Notes.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    mixing : {"metropolis", "laplacian", "best_constant"}
+        The mixing matrix W.
+    decay : float, optional
+        The exponent p in a_k = a/(k + 1)^p, from 0 to 1. Default: a_k = a/sqrt(k + 1) for mu = 0
+        and a/(1 + a mu k/2), about 2/(mu k), for mu > 0.
+    batch : int
+        Samples per agent and iteration.
+    oracle : Sampling
+        How samples are drawn, one of `gradslide.oracles`.
+    seed : int
+        The seed of the agents' random streams.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, nu Euclidean, and bounded variance. With the
+    default steps the error of the average falls like log(k)/sqrt(k) for mu = 0 and like 1/k for mu
+    > 0, once k is large (the more the agents differ and the slower the network mixes, the later).
+    With constant steps the iterates end up near the optimum: the nearer, the smaller the steps are.
+
+    Without step_size, a is 1/(2 L), but no a_k is larger than h/(2 L), where h = |g|^2/(|g|^2 +
+    sigma^2/batch) at x_0, from 16 samples per agent, which are counted: single samples may be less
+    smooth than f. So a_k = a/sqrt(k + 1/h^2) for mu = 0, and a = h/(2 L) for mu > 0 or a given
+    decay.
+
+    The average is recommended. x_{k+1} has weight a_k in it for mu = 0 and 1/a_k for mu > 0.
+
+    References
+    ----------
+    Lian et al., "Can decentralized algorithms outperform centralized algorithms? A case study for
+    decentralized parallel stochastic gradient descent", NeurIPS 2017.
+
+    Ram, Nedic, Veeravalli, "Distributed stochastic subgradient projection algorithms for convex
+    optimization", J. Optim. Theory Appl. 147, 2010 (projections).
     """
 
     def init(self, context: Context) -> State:

@@ -1,5 +1,4 @@
-"""Dual averaging: Duchi, Agarwal, Wainwright, "Dual averaging for distributed optimization: convergence analysis and
-network scaling", IEEE Trans. Autom. Control 57, 2012."""
+"""Distributed dual averaging (Duchi, Agarwal, Wainwright 2012)."""
 
 import math
 from dataclasses import dataclass
@@ -29,17 +28,37 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class DualAveraging(GradientSteps):
-    """One gradient and one exchange per iteration, for min sum_i f_i(x); X, nu and r must be the same for all agents.
+    """Dual averaging for min sum_i f_i(x); X, nu and r must be the same for all agents.
 
-    z_0 = 0, z+ = W z + g(x), x+ = argmin over X of <z+, x> + k (mu nu(x) + r(x)) + V(x_0, x)/a_k, with g the gradient
-    of ft, a_k = step_size/sqrt(k), and k = 1, 2, ... the iteration. Assumes f_i convex, with bounded
-    gradients |g_i| <= G in the dual norm; any nu. The error of every agent's average of x_1, ..., x_k, which is
-    recommended, is at most of the order of D G log(k)/sqrt(k (1 - s2(W))), D^2 a bound on V(x_0, x*) and s2 the second
-    largest singular value. The last x has no such bound.
+    One gradient and one exchange per iteration k = 1, 2, ...:
 
-    step_size: default D sqrt(1 - s2(W))/(4 G), with the largest |g_i(x_0)| as G, and D from X, but no longer than ten
-    steps of length G/L or one of length G/mu. L: smoothness of every ft_i (default: the largest of the losses').
-    mixing: W, "metropolis", "laplacian" or "best_constant".
+        z_k = W z_{k-1} + g(x_{k-1}),  z_0 = 0
+        a_k = step_size/sqrt(k)
+        x_k = argmin over X of <z_k, x> + k (mu nu(x) + r(x)) + V(x_0, x)/a_k
+
+    g stacks the gradients of ft_i, and V is the Bregman distance of nu.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        The step. Default: D sqrt(1 - s2(W))/(4 G), with the largest |g_i(x_0)| as G, and D from X,
+        but no longer than ten steps of length G/L or one of length G/mu.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    mixing : {"metropolis", "laplacian", "best_constant"}
+        The mixing matrix W.
+
+    Notes
+    -----
+    Assumes that every f_i is convex with bounded gradients |g_i| <= G in the dual norm; any nu. The
+    error of every agent's average of x_1, ..., x_k, which is recommended, is at most of the order
+    of D G log(k)/sqrt(k (1 - s2(W))), where D^2 bounds V(x_0, x*) and s2 is the second largest
+    singular value. The last x has no such bound.
+
+    References
+    ----------
+    Duchi, Agarwal, Wainwright, "Dual averaging for distributed optimization: convergence analysis
+    and network scaling", IEEE Trans. Autom. Control 57, 2012.
     """
 
     def init(self, context: Context) -> State:
@@ -56,7 +75,7 @@ class DualAveraging(GradientSteps):
         lengths = _dual_lengths(context, context.oracle.gradient(context.x0))
         widths = to_numpy(doubles(context.domain.distance_bound(context.x0)))
         G, V = map(float, context.network.agree(np.stack([lengths, widths], axis=1), "max"))
-        # D/G, from X and from both guesses of how many gradients the way to x* is long.
+        # D/G: from X, and from two guesses of |x_0 - x*| in units of the gradient.
         guesses = ((STEPS_AWAY, L), (1.0, context.problem.mu), (math.sqrt(2 * V), G))
         reach = min((factor / size for factor, size in guesses if size > 0), default=math.inf) / math.sqrt(2)
         return (reach if 0 < reach < math.inf else 1.0) * math.sqrt(W.spectral_gap) / 4
@@ -76,6 +95,6 @@ class DualAveraging(GradientSteps):
 
 
 def _dual_lengths(context: Context, gradients: Array) -> Array:
-    """The agents' |g_i| in the norm dual to nu's, (m,)."""
+    """Return the agents' |g_i| in the norm dual to nu's, shape (m,)."""
     order = np.inf if context.domain.norm == 1 else 2
     return np.linalg.norm(to_numpy(doubles(gradients)), order, axis=1)

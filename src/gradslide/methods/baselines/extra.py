@@ -1,6 +1,4 @@
-"""EXTRA: Shi, Ling, Wu, Yin, "EXTRA: an exact first-order algorithm for decentralized consensus optimization", SIAM J.
-Optim. 25, 2015; PG-EXTRA: the same, "A proximal gradient algorithm for decentralized composite optimization", IEEE
-Trans. Signal Process. 63, 2015."""
+"""EXTRA and PG-EXTRA (Shi, Ling, Wu, Yin 2015)."""
 
 from dataclasses import dataclass
 
@@ -24,14 +22,38 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class EXTRA(GradientSteps):
-    """One gradient and one exchange per iteration, for min sum_i f_i(x); each agent may have its own X_i and r_i.
+    """EXTRA and PG-EXTRA for min sum_i f_i(x); each agent may have its own X_i and r_i.
 
-    v_1 = W x_0 - a g(x_0), v+ = W x + v - (I + W)/2 x_- - a (g(x) - g(x_-)), x+ = prox of v+. Assumes f_i convex and
-    L-smooth, nu Euclidean. For a < (1 + lmin(W))/L the residual of the optimality conditions falls like o(1/k); without
-    r and X, and with a small enough a, linearly if the sum of the f_i is strongly convex.
+    One gradient and one exchange per iteration:
 
-    step_size: a (default 0.95 (1 + lmin(W))/L). L: smoothness of every ft_i (default: the largest of the losses'
-    constants). mixing: W, "metropolis", "laplacian" or "best_constant".
+        v_1     = W x_0 - a g(x_0)
+        v_{k+1} = W x_k + v_k - (I + W)/2 x_{k-1} - a (g(x_k) - g(x_{k-1}))
+        x_{k+1} = prox_{a r}(v_{k+1})
+
+    g stacks the gradients of ft_i + mu nu, and the prox step includes X_i.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        The step a. Default: 0.95 (1 + lmin(W))/L, lmin the smallest eigenvalue.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    mixing : {"metropolis", "laplacian", "best_constant"}
+        The mixing matrix W.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, and nu Euclidean. For a < (1 + lmin(W))/L the
+    residual of the optimality conditions falls like o(1/k); without r and X, and with a small
+    enough a, it falls linearly if the sum of the f_i is strongly convex.
+
+    References
+    ----------
+    Shi, Ling, Wu, Yin, "EXTRA: an exact first-order algorithm for decentralized consensus
+    optimization", SIAM J. Optim. 25, 2015.
+
+    Shi, Ling, Wu, Yin, "A proximal gradient algorithm for decentralized composite optimization",
+    IEEE Trans. Signal Process. 63, 2015 (PG-EXTRA).
     """
 
     def init(self, context: Context) -> State:

@@ -1,8 +1,4 @@
-"""Gradient tracking: Di Lorenzo, Scutari, "NEXT: in-network nonconvex optimization", IEEE Trans. Signal Inf. Process.
-Netw. 2, 2016; Nedic, Olshevsky, Shi, "Achieving geometric convergence for distributed optimization over time-varying
-graphs", SIAM J. Optim. 27, 2017; Qu, Li, "Harnessing smoothness to accelerate distributed optimization", IEEE Trans.
-Control Netw. Syst. 5, 2018. Its step sizes: Alghunaim, Ryu, Yuan, Sayed, "Decentralized proximal gradient algorithms
-with linear convergence rates", IEEE Trans. Autom. Control 66, 2021."""
+"""Gradient tracking (Di Lorenzo, Scutari 2016; Nedic, Olshevsky, Shi 2017; Qu, Li 2018)."""
 
 from dataclasses import dataclass
 
@@ -24,16 +20,46 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientTracking(GradientSteps):
-    """One gradient and two exchanges per iteration, for min sum_i f_i(x); X and r must be the same for all agents.
+    """Gradient tracking for min sum_i f_i(x); X and r must be the same for all agents.
 
-    s_0 = g(x_0), x+ = prox of W (x - a s), s+ = W (s + g(x+) - g(x)): adapt, then combine. W has no negative
-    eigenvalue: (I + W)/2 is taken where it has some. Assumes f_i convex and L-smooth, nu Euclidean. For a < 2/L,
-    whatever the network, x_k converges linearly without r and X if the f_i are strongly convex. Its rate holds the
-    square of W's spectral gap, so a smaller step may be faster where agents far apart have unlike f_i. With r or X,
-    proofs ask for smaller steps; 1/L has converged in all our trials.
+    One gradient and two exchanges per iteration (adapt, then combine):
 
-    step_size: a (default 1/L). L: smoothness of every ft_i (default: the largest of the losses' constants). mixing: W,
-    "metropolis", "laplacian" or "best_constant".
+        s_0     = g(x_0)
+        x_{k+1} = prox_{a r}(W (x_k - a s_k))
+        s_{k+1} = W (s_k + g(x_{k+1}) - g(x_k))
+
+    g stacks the gradients of ft_i + mu nu; row i of s_k is agent i's estimate of their mean. The
+    prox step includes X.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        The step a. Default: 1/L.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants.
+    mixing : {"metropolis", "laplacian", "best_constant"}
+        The mixing matrix W. If it has negative eigenvalues, (I + W)/2 replaces it.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, and nu Euclidean. For a < 2/L, whatever the
+    network, x_k converges linearly without r and X if the f_i are strongly convex. The rate
+    contains the square of W's spectral gap, so a smaller step may be faster if distant agents have
+    different f_i. With r or X, proofs require smaller steps; 1/L has converged in all our trials.
+
+    References
+    ----------
+    Di Lorenzo, Scutari, "NEXT: in-network nonconvex optimization", IEEE Trans. Signal Inf. Process.
+    Netw. 2, 2016.
+
+    Nedic, Olshevsky, Shi, "Achieving geometric convergence for distributed optimization over
+    time-varying graphs", SIAM J. Optim. 27, 2017.
+
+    Qu, Li, "Harnessing smoothness to accelerate distributed optimization", IEEE Trans. Control
+    Netw. Syst. 5, 2018.
+
+    Alghunaim, Ryu, Yuan, Sayed, "Decentralized proximal gradient algorithms with linear convergence
+    rates", IEEE Trans. Autom. Control 66, 2021 (step sizes).
     """
 
     def init(self, context: Context) -> State:

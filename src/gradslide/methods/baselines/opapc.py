@@ -1,5 +1,4 @@
-"""OPAPC: Kovalev, Salim, Richtarik, "Optimal and practical algorithms for smooth and strongly convex decentralized
-optimization", NeurIPS 2020."""
+"""OPAPC: optimal gradient and communication complexity (Kovalev, Salim, Richtarik 2020)."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ _GOSSIP_NORM = 19 / 15
 
 @dataclass(frozen=True)
 class State(Copied):
-    """x_k, x_f and y_k. norm: the largest eigenvalue of the Laplacian. K: exchanges per iteration."""
+    """x_k, x_f and y_k; the norm of the Laplacian; K exchanges per iteration."""
 
     k: int
     tau: float
@@ -31,17 +30,38 @@ class State(Copied):
 
 @dataclass(frozen=True, kw_only=True)
 class OPAPC(Method):
-    """One gradient and floor(sqrt(chi)) exchanges per iteration, chi = lmax/l2 of the Laplacian, for min sum_i f_i(x).
+    """OPAPC for min sum_i f_i(x), x in R^d, with strongly convex f_i.
 
-    x_g = tau x + (1 - tau) x_f; x_half = (x - eta (g(x_g) - mu x_g + y))/(1 + eta mu); y+ = y + theta C x_half; x+ =
-    (x - eta (g(x_g) - mu x_g + y+))/(1 + eta mu); x_f+ = x_g + 2 tau/(2 - tau) (x+ - x), with C the Chebyshev
-    polynomial of the Laplacian (`gossip.chebyshev`). Assumes f_i convex and L-smooth, mu > 0, X = R^d, no penalty.
-    |x - x*|^2 falls by a constant factor in every sqrt(L/mu) iterations, which is the fewest gradients and exchanges
-    possible, up to a constant.
+    One gradient and floor(sqrt(chi)) exchanges per iteration, where chi = lmax/l2 of the Laplacian:
 
-    step_size: eta (default sqrt(15/(76 mu L)), the paper's 1/(4 tau L)); tau = min(1, 19 mu eta/15) and theta =
-    15/(19 eta) follow from it as they do from the paper's L. L: smoothness of every ft_i (default: the largest of the
-    losses' constants); the paper's is that of f_i, L + mu.
+        x_g     = tau x_k + (1 - tau) x_f
+        x_half  = (x_k - eta (g(x_g) - mu x_g + y_k))/(1 + eta mu)
+        y_{k+1} = y_k + theta C x_half
+        x_{k+1} = (x_k - eta (g(x_g) - mu x_g + y_{k+1}))/(1 + eta mu)
+        x_f    <- x_g + 2 tau/(2 - tau) (x_{k+1} - x_k)
+
+    C is the Chebyshev polynomial of the Laplacian (`gradslide.graphs.chebyshev`), and g stacks the
+    gradients of ft_i + mu nu.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        The step eta. Default: sqrt(15/(76 mu L)), the paper's 1/(4 tau L). tau = min(1, 19 mu
+        eta/15) and theta = 15/(19 eta) follow from it as they do from the paper's L.
+    L : float, optional
+        Smoothness of every ft_i. Default: the largest of the losses' constants. The paper's is that
+        of f_i, L + mu.
+
+    Notes
+    -----
+    Assumes that every f_i is convex and L-smooth, mu > 0, X = R^d and no penalty. |x - x*|^2 falls
+    by a constant factor in every sqrt(L/mu) iterations, which is the smallest possible number of
+    gradients and exchanges, up to a constant.
+
+    References
+    ----------
+    Kovalev, Salim, Richtarik, "Optimal and practical algorithms for smooth and strongly convex
+    decentralized optimization", NeurIPS 2020.
     """
 
     tuned: ClassVar[str] = "step_size"

@@ -1,4 +1,4 @@
-"""What methods of stochastic gradient steps share: samples, shrinking steps, and averages."""
+"""Shared by `DSGD` and `ChocoSGD`: samples, shrinking steps and averages."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,13 +14,26 @@ from gradslide.methods.steps import GradientSteps, smoothness, with_ridge
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.oracles.variance import moments
 
-# Samples per agent at x_0 that show how noisy they are.
+# Samples per agent at x_0 from which their variance is estimated.
 _PROBE_SAMPLES = 16
 
 
 class SampledState(Protocol):
-    """A state: k iterations done, with so many samples per agent; first and rate of a_k; the sum of the weights in
-    x_bar."""
+    """The fields that all states share.
+
+    Attributes
+    ----------
+    k, samples : int
+        Iterations done, and samples per agent drawn.
+    a : float
+        The step size that was given or computed.
+    first, rate : float
+        a_k = first/(1 + rate k)^p.
+    weights : float
+        The sum of the weights in x_bar.
+    x, x_bar : Array
+        The last iterate and the average.
+    """
 
     @property
     def k(self) -> int: ...
@@ -41,7 +54,7 @@ class SampledState(Protocol):
 
 
 class StepSizes(NamedTuple):
-    """step_size, given or found; a_k = first/(1 + rate k)^p; the samples per agent that it took to find them."""
+    """The step size a; a_k = first/(1 + rate k)^p; the samples per agent used to compute them."""
 
     a: float
     first: float
@@ -51,7 +64,7 @@ class StepSizes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledSteps(GradientSteps):
-    """The parameters, as `DSGD` explains them."""
+    """The parameters that `DSGD` documents."""
 
     decay: float | None = None
     batch: int = 1
@@ -61,7 +74,7 @@ class SampledSteps(GradientSteps):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.decay is not None:
-            require_number("decay", self.decay, "0 keeps the step, 0.5 has a_k = a/sqrt(k + 1)", least=0, most=1)
+            require_number("decay", self.decay, "0 is a constant step, 0.5 is a_k = a/sqrt(k + 1)", least=0, most=1)
         as_floats(self, "decay")
         require_number("batch", self.batch, "the samples of an iteration", least=1, whole=True)
         require_number("seed", self.seed, "for example seed=0", least=0, whole=True)
@@ -69,6 +82,7 @@ class SampledSteps(GradientSteps):
             raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
 
     def steps(self, context: Context) -> StepSizes:
+        """Return the given steps, or those of the theory."""
         theory, mu = self.decay is None, context.problem.mu
         a, samples = self.step_size, 0
         if a is None:
@@ -80,20 +94,22 @@ class SampledSteps(GradientSteps):
         return StepSizes(a, a, a * mu / 2 if theory and mu > 0 else 1.0, samples)
 
     def a_k(self, context: Context, state: SampledState) -> float:
-        """The step of the next iteration."""
+        """Return the step of the next iteration."""
         decay = self.decay
         if decay is None:
             decay = 1.0 if context.problem.mu > 0 else 0.5
         return state.first / math.pow(1 + state.rate * state.k, decay)
 
     def sampled_gradient(self, context: Context, state: SampledState) -> Array:
-        """Of ft_i + mu nu, at x."""
+        """Return estimates of the gradients of ft_i + mu nu at x."""
         y = context.oracle.sampled_gradient(state.x, state.samples, self.batch)
         return with_ridge(context, state.x, y)
 
     def after(self, context: Context, state: SampledState, x: Array, a_k: float) -> dict[str, Any]:
-        """What all states have, after the step a_k that led to x. It weighs a_k in the average for mu = 0, else
-        1/a_k."""
+        """Return the fields that all states share, after the step a_k to x.
+
+        x has weight a_k in the average for mu = 0, else 1/a_k.
+        """
         weight = a_k if context.problem.mu == 0 else 1 / a_k
         weights = state.weights + weight
         return {
@@ -112,13 +128,15 @@ class SampledSteps(GradientSteps):
 
 
 def _signal(context: Context, batch: int) -> float:
-    """|g|^2/(|g|^2 + sigma^2/batch) at x_0, over all agents: 1/L times this is the step that promises most there. It
-    takes one sum over all agents."""
+    """Return |g|^2/(|g|^2 + sigma^2/batch) at x_0, by one sum over all agents.
+
+    1/L times this number is the step with the largest expected decrease there.
+    """
     x = context.x0
     mean, variances = moments(lambda j: context.oracle.sampled_gradient(x, j, 1), _PROBE_SAMPLES)
     slope = with_ridge(context, x, like(mean, x))
     each = np.stack([to_numpy(dot(slope, slope)), to_numpy(variances)], axis=1)
     square, variance = map(float, context.network.agree(each, "sum"))
-    # The mean of the samples is noisy too; where it is little else, a tenth of its square is taken.
+    # The mean of the samples is noisy too; if it is little more than noise, a tenth of its square is used.
     square = max(square - variance / _PROBE_SAMPLES, 0.1 * square)
     return square / (square + variance / batch) if square > 0 else 1.0

@@ -1,5 +1,4 @@
-"""Stochastic decentralized communication sliding: Lan, Lee, Zhou, "Communication-efficient algorithms for
-decentralized and stochastic optimization", Math. Program. 180, 2020."""
+"""Stochastic decentralized communication sliding (Lan, Lee, Zhou 2020)."""
 
 from dataclasses import dataclass, field
 
@@ -12,15 +11,34 @@ from gradslide.oracles import Sampling, WithReplacement
 
 @dataclass(frozen=True, kw_only=True)
 class SDCS(CommunicationSliding):
-    """DCS with sampled gradients: two exchanges and T_k = min(growth k, most) batches per outer iteration.
+    """Stochastic decentralized communication sliding: `DCS` with sampled gradients.
 
-    Assumes, beyond what DCS does, unbiased samples G_i with E|G_i - ft_i'|^2 <= sigma^2. The bounds of DCS then hold in
-    expectation with M^2 + sigma^2/batch in place of M^2, up to a constant. The theorem takes T = m (M^2 + sigma^2)
-    N/(||Lap||^2 D) for N outer iterations and some D > 0: T_k = growth k is of the same order, and needs neither M and
-    sigma nor N. From T_k = `most` on the noise no longer averages out.
+    Two exchanges and T_k = min(growth k, most) batches of samples per outer iteration, with the
+    update of `DCS`.
 
-    batch: samples per agent in each inner iteration. oracle: how samples are drawn, one of `gs.oracles`. seed: of the
-    agents' random streams. ratio, growth, most, norm: as for DCS.
+    Parameters
+    ----------
+    ratio, growth, most, norm : float, int, int, float
+        As for `DCS`.
+    batch : int
+        Samples per agent in each inner iteration.
+    oracle : Sampling
+        How samples are drawn, one of `gradslide.oracles`.
+    seed : int
+        The seed of the agents' random streams.
+
+    Notes
+    -----
+    Assumes, in addition to `DCS`, unbiased samples G_i with E|G_i - ft_i'|^2 <= sigma^2. The bounds
+    of `DCS` then hold in expectation with M^2 + sigma^2/batch in place of M^2, up to a constant.
+    The theorem takes T = m (M^2 + sigma^2) N/(||Lap||^2 D) for N outer iterations and some D > 0:
+    T_k = growth k is of the same order, and needs neither M and sigma nor N. Once T_k = `most`, the
+    noise no longer averages out.
+
+    References
+    ----------
+    Lan, Lee, Zhou, "Communication-efficient algorithms for decentralized and stochastic
+    optimization", Math. Program. 180, 2020.
     """
 
     batch: int = 1

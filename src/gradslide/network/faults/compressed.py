@@ -27,8 +27,10 @@ class Compressed(Fault):
     seed : int
         Of the random numbers.
 
-    Notes ----- Floats are counted after compression. Messages of a method that compresses itself
-    (`ChocoSGD`) are not compressed again.
+    Notes
+    -----
+    Floats are counted after compression. Messages of a method that compresses itself (`ChocoSGD`)
+    are not compressed again.
 
     Examples
     --------

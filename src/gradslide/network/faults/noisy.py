@@ -24,8 +24,10 @@ class Noisy(Fault):
     seed : int
         Of the random numbers.
 
-    Notes ----- The noise in sum_j w_ij v_j is Gaussian with variance sigma^2 sum_{j != i} w_ij^2,
-    and is drawn from that.
+    Notes
+    -----
+    The noise in sum_j w_ij v_j is Gaussian with variance sigma^2 sum_{j != i} w_ij^2, and is drawn
+    from that.
 
     Examples
     --------

@@ -49,8 +49,10 @@ class MPI(OnGraph):
         The agents of this process, chosen so that few edges are cut. Only rows that another process
         needs are sent.
 
-    Notes ----- Iterates are those of `Local`, for any number of processes: sums over all agents are
-    exact, so that their order does not matter. Costs are those of all agents, as on `Local`.
+    Notes
+    -----
+    Iterates are those of `Local`, for any number of processes: sums over all agents are exact, so
+    that their order does not matter. Costs are those of all agents, as on `Local`.
 
     Examples
     --------

@@ -35,9 +35,10 @@ class Watchdog:
         Called with the failure report in a thread before this process ends, for a few seconds at
         most.
 
-    Notes ----- The network sets `round` before each exchange of a round, and adds one to `calls`
-    before any other exchange that all ranks enter. Neither ever decreases. With one rank nothing is
-    watched.
+    Notes
+    -----
+    The network sets `round` before each exchange of a round, and adds one to `calls` before any
+    other exchange that all ranks enter. Neither ever decreases. With one rank nothing is watched.
     """
 
     def __init__(

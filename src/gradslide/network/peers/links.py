@@ -59,9 +59,11 @@ class Links:
         Bytes cached for one neighbour; over it the oldest are forgotten, with a warning.
     log : logging.Logger, optional
 
-    Notes ----- Both ends of a link may connect; one is enough. A message must get through within a
-    quarter of the deadline, but at least 5 and at most 60 seconds, or the connection counts as
-    broken. One thread at a time may call.
+    Notes
+    -----
+    Both ends of a link may connect; one is enough. A message must get through within a quarter of
+    the deadline, but at least 5 and at most 60 seconds, or the connection counts as broken. One
+    thread at a time may call.
     """
 
     def __init__(

@@ -25,9 +25,12 @@ class Neighbour:
     public_key : str
         Its public key, 40 characters of Z85.
 
-    Examples -------- >>> from gradslide.network.peers.neighbour import Neighbour >>> east =
-    Neighbour("east", "tcp://east.example.org:5555", "the 40 characters of its public key") >>>
-    east.name 'east'
+    Examples
+    --------
+    >>> from gradslide.network.peers.neighbour import Neighbour
+    >>> east = Neighbour("east", "tcp://east.example.org:5555", "its public key")
+    >>> east.name
+    'east'
     """
 
     name: str

@@ -61,10 +61,12 @@ class Peers(RenamedMembers):
         Use the largest eigenvalue of the Laplacian, which the centre of the graph computes and
         broadcasts; otherwise the largest sum of degrees over a link.
 
-    Notes ----- No process sees all agents: their points and losses stay with them, and only what
-    was agreed on is known to all. Every message is one array of float64, which holds float32
-    exactly: the agent's position in the algorithm, its vector, and the piggybacked reductions. An
-    exchange involves all neighbours, also those that nothing is sent to.
+    Notes
+    -----
+    No process sees all agents: their points and losses stay with them, and only what was agreed on
+    is known to all. Every message is one array of float64, which holds float32 exactly: the agent's
+    position in the algorithm, its vector, and the piggybacked reductions. An exchange involves all
+    neighbours, also those that nothing is sent to.
 
     Until it is connected, `graph`, `m`, `agents`, `laplacian`, `costs` and `public_keys` raise
     InputError.
