@@ -11,12 +11,13 @@ linear map A of the algorithms, written with a network. No method and no solver 
 from typing import TYPE_CHECKING, Any
 
 from gradslide._support.errors import InputError
+from gradslide.network.costs import CostModel
 from gradslide.network.counted import Counted
 from gradslide.network.delayed import Delayed
 from gradslide.network.faults import Bursty, Compressed, Lossy, Noisy, Sleeping, Stragglers, Varying
 from gradslide.network.local import Local
 from gradslide.network.mpi.network import MPI
-from gradslide.network.protocol import Network
+from gradslide.network.protocol import Network, Session
 
 if TYPE_CHECKING:
     from gradslide.network.peers.network import Peers
@@ -25,6 +26,7 @@ __all__ = [
     "MPI",
     "Bursty",
     "Compressed",
+    "CostModel",
     "Counted",
     "Delayed",
     "Local",
@@ -32,6 +34,7 @@ __all__ = [
     "Network",
     "Noisy",
     "Peers",
+    "Session",
     "Sleeping",
     "Stragglers",
     "Varying",
@@ -39,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Peers, which needs an extra, is only imported where it is asked for."""
+    """Import Peers, which needs an extra, when it is first used."""
     if name != "Peers":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

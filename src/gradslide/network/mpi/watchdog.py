@@ -118,13 +118,13 @@ class Watchdog:
             rendezvous.wire.send(round=self.round, calls=self.calls, state=self._state, why=self._why)
 
     def _watch(self, rendezvous: Rendezvous) -> None:
-        last, silence = time.monotonic(), 0.0
+        last, unheard = time.monotonic(), 0.0
         while True:
             self._tell(rendezvous)
             messages = rendezvous.wire.receive()
             now = time.monotonic()
             # Where this process itself was suspended, nobody else was silent.
-            silence = 0.0 if messages else silence + min(now - last, 2 * self._beat)
+            unheard = 0.0 if messages else unheard + min(now - last, 2 * self._beat)
             last = now
             for message in messages or []:
                 if "failure" in message:
@@ -132,7 +132,7 @@ class Watchdog:
                 if "done" in message:
                     self._finish(rendezvous)
                     return
-            if messages is None or silence > self.timeout:
+            if messages is None or unheard > self.timeout:
                 report = FailureReport(0, self.round, "lost its watchdog", exact=False, hung=messages is not None)
                 sys.stderr.write(f"{report}\n")
                 self._end(rendezvous, report)
