@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from comparisons import without_processes
 
 import gradslide as gs
 from gradslide.experiments.compare.run import run_comparison
@@ -47,6 +48,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 @with_blocks("toml")
 def test_specs_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    without_processes(monkeypatch)
     for source in blocks(page, "toml"):
         if "accuracies =" in source:
             assert run_comparison(parse_comparison(source, name=page.stem, folder=tmp_path)).is_complete
