@@ -50,7 +50,7 @@ checkpoint_seconds = 0.2
 """
 
 
-def write_spec(folder, *, out="out", method="auto", iterations=40, targets="", checkpoint="false"):
+def write_spec(folder, *, out="out", method="auto", iterations=15, targets="", checkpoint="false"):
     path = folder / "spec.toml"
     path.write_text(
         SPEC.format(out=folder / out, method=method, iterations=iterations, targets=targets, checkpoint=checkpoint)
@@ -270,6 +270,7 @@ def test_a_rank_that_dies_or_hangs_ends_all_and_the_run_can_be_resumed(how, rank
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["terminated", "pressed twice"])
 def test_what_else_ends_it_leaves_no_process_behind(how, tmp_path):
     process = started(write_spec(tmp_path, iterations=10**6, checkpoint="true"), 2, "-q", "--timeout", 5)
