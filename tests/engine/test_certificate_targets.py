@@ -219,6 +219,18 @@ def test_only_some_agents_are_here():
             assert one.kkt.scale == pytest.approx(expected.kkt.scale, rel=1e-12)
 
 
+def test_checks_of_earlier_versions_are_restored():
+    problem = small_problem()
+    evaluator = CertificateEvaluator(problem, gs.network.Local(RING), problem.loss, is_counted=True)
+    checks = Checks(gs.Stop(gap=1.0), evaluator, problem.start())
+    kkt = {"stationarity": 1.0, "consensus": 0.5, "scale": 2.0}
+    last = {"iteration": 7, "mean_norm": 1.0, "lower": 1.0, "upper": 2.0, "apart": 0.5, "kkt": kkt}
+    checks.restore({"lower": 1.0, "first": 3.0, "scale": 2.0, "last": last})
+    assert checks.iteration == 7
+    assert checks.last.disagreement == checks.last.kkt.disagreement == 0.5
+    assert checks.certificate == gs.Certificate(1.0, 2.0, 0.5)
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_domains_elsewhere_may_differ(same):
     """Each place sees one domain; whether it is the same one takes an agreement."""

@@ -193,6 +193,8 @@ def test_how_far_apart_agents_are_from_their_targets():
         gs.Stop(objective=5.0, residual=0.1, gap=1.0),
     ):
         assert stop.contraction_needed(record) is None
+    with pytest.deprecated_call(match="contraction_needed"):
+        assert gs.Stop(objective=5.0, residual=0.1).apart(record) == pytest.approx(4)
 
 
 @pytest.mark.parametrize("factor", [1.5, 30.0, 1e8])

@@ -26,12 +26,12 @@ def test_residuals_vanish_at_the_optimum_and_nowhere_else(domain):
     at = np.tile(reference(problem, tolerance=1e-12).x, (6, 1))
     there = residuals(problem, at)
     assert there.stationarity < 1e-6
-    assert there.consensus < 1e-15
+    assert there.disagreement < 1e-15
     rng = np.random.default_rng(0)
     nearby = problem.domain.project(at + 0.3 * rng.normal(size=3))
     assert residuals(problem, nearby).stationarity > 1e-2
     apart = problem.domain.project(at + 0.3 * rng.normal(size=(6, 3)))
-    assert max(residuals(problem, apart).stationarity, residuals(problem, apart).consensus) > 1e-2
+    assert max(residuals(problem, apart).stationarity, residuals(problem, apart).disagreement) > 1e-2
     assert there.scale == residuals(problem, nearby).scale > 1e-2
 
 
@@ -46,7 +46,7 @@ def test_residuals_follow_the_definition():
     assert residuals(problem, x, evidence).stationarity == pytest.approx(expected)
     without = np.linalg.norm(g.mean(axis=0) + 0.5 * x) / 1.5
     assert residuals(problem, x).stationarity == pytest.approx(without)
-    assert residuals(problem, x).consensus == pytest.approx(np.linalg.norm(x - x.mean(axis=0), axis=1).max())
+    assert residuals(problem, x).disagreement == pytest.approx(np.linalg.norm(x - x.mean(axis=0), axis=1).max())
     start = np.linalg.norm(problem.loss.gradient(np.zeros((6, 3)))) / 1.5
     assert residuals(problem, x).scale == pytest.approx(start)
     # The multipliers that fit best count.
@@ -63,7 +63,7 @@ def test_a_run_can_stop_at_its_residuals(method):
     assert solution.status is gs.Status.CONVERGED
     kkt, optimum = solution.kkt, reference(FREE)
     assert kkt.stationarity <= 1e-3 * kkt.scale
-    assert kkt.consensus <= 1e-3 * np.linalg.norm(solution.mean)
+    assert kkt.disagreement <= 1e-3 * np.linalg.norm(solution.mean)
     assert np.linalg.norm(solution.mean - optimum.x) < 0.05 * np.linalg.norm(optimum.x)
     assert solution.certificate is None
     assert f"{kkt.stationarity:.3g}" in solution.certificate_reason
@@ -108,7 +108,7 @@ def test_residuals_are_saved_and_loaded(tmp_path):
     kkt = solution.kkt
     assert solution.to_dict()["kkt"] == {
         "stationarity": kkt.stationarity,
-        "consensus": kkt.consensus,
+        "disagreement": kkt.disagreement,
         "scale": kkt.scale,
     }
     certified = gs.solve(small_problem(), RING, METHOD, stop=gs.Stop(iterations=5))
@@ -126,3 +126,11 @@ def test_a_loss_without_value_has_residuals_but_no_certificate():
     assert solution.certificate is None
     assert "value" in solution.certificate_reason
     assert solution.kkt.stationarity < 1e-2 * solution.kkt.scale
+
+
+def test_earlier_names_are_read_and_warn():
+    saved = {"stationarity": 1.0, "consensus": 2.0, "scale": 3.0}
+    kkt = KKT.from_dict(saved)
+    assert kkt == KKT(1.0, 2.0, 3.0)
+    with pytest.deprecated_call(match="disagreement"):
+        assert kkt.consensus == 2.0

@@ -1,4 +1,4 @@
-"""Signs that a problem has no solution: constraints that nothing near fulfils, an objective that falls without end."""
+"""Tests for problems without a solution: contradictory constraints, or an objective without a lower bound."""
 
 import math
 
@@ -9,11 +9,11 @@ from gradslide.network.coupling import Dual
 from gradslide.problems.linear_map import LinearMap, least_squares
 from gradslide.problems.saddle import Saddle
 
-# So many times as far as a run has come there is no feasible point, or the objective still falls.
+# Points this many times as far away as the run has come are not feasible, or the objective still falls there.
 _FAR = 1e6
-# Strengths of the pull towards nu's centre that are tried, in units of the best guess.
+# Strengths kappa of the pull towards the center of nu that are tried, relative to the best guess.
 _PULLS = 4.0 ** np.arange(-6, 7)
-# A smooth f that still falls so many gradient steps away is taken to fall for ever.
+# A smooth f that still falls this many gradient steps away counts as unbounded.
 _STEPS = 1e10
 
 
@@ -28,12 +28,22 @@ def total(values: Array) -> float:
 
 
 def is_infeasible(problem: Saddle, A: LinearMap, x: Array, products: int) -> bool:
-    """Whether A x is out of reach of where it must be, proved by a multiplier (Farkas). It may take so many products.
+    """Return whether the constraints are infeasible, proved by a multiplier (Farkas).
 
-    The point x' nearest to fulfilling the constraints is looked for from x on; what its A x' lacks is the multiplier z.
-    If a point is feasible, <A ., z> <= h(z) there. So there is none with nu(.) <= N if, for some pull kappa >= 0, min
-    over X of <A^T z, .> + kappa nu exceeds h(z) + kappa N. Where X is bounded, kappa = 0 proves it outright; elsewhere
-    N is 10^12 times nu(x').
+    A search from x finds the point x' with about the smallest violation, which is the multiplier z. Every feasible
+    point has <A ., z> <= h(z). So there is none with nu(.) <= N if, for some kappa >= 0, the minimum over X of
+    <A^T z, .> + kappa nu exceeds h(z) + kappa N. If X is bounded, kappa = 0 proves it; else N is 10^12 times nu(x').
+
+    Parameters
+    ----------
+    problem : Saddle
+        The problem.
+    A : LinearMap
+        Its operator, which counts products.
+    x : Array
+        Where the search starts.
+    products : int
+        How many products the search may take.
     """
     domain = problem.domain.without_penalty()
     x, z = _nearest_to_feasible(problem, A, x, products)
@@ -89,10 +99,21 @@ def _nearest_to_feasible(problem: Saddle, A: LinearMap, x: Array, products: int)
 
 
 def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
-    """Whether the objective falls along a ray of X that A does not see, a million times as far as the run has come.
+    """Return whether the objective falls along a ray in X and the constraints, 10^6 times as far as the run has come.
 
-    The ray is v = x - x_0, less what leads out of the constraints. f must fall by more than <A v, z> could make up for
-    with any z a million times as long as multipliers of that slope are; a smooth f, 10^10 gradient steps away.
+    The ray is v = x - x_0, less its part that leaves the constraints. f must fall by more than <A v, z> for any z that
+    is 10^6 times as long as multipliers of that slope; a smooth f, 10^10 gradient steps away.
+
+    Parameters
+    ----------
+    problem : Saddle
+        The problem.
+    A : LinearMap
+        Its operator, which counts products.
+    x : Array
+        The iterate.
+    dual : Dual
+        Its multipliers.
     """
     domain = problem.domain
     if domain.bounded or problem.mu > 0:
@@ -112,7 +133,7 @@ def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
 
 
 def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.0) -> bool:
-    """Whether X goes on along the ray, and f still falls far out, by more than what holds it."""
+    """Whether X contains the ray, and f still falls far out on it, by more than `held`."""
     domain, far = problem.domain, x + _FAR * ray
     if not np.any(ray) or not bool(np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))):
         return False
@@ -125,7 +146,7 @@ def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.
 
 
 def _falls_past_all_kinks(problem: Saddle, start: Array, x: Array, far: Array) -> bool:
-    """Whether f + max over Z falls all the way to a point from where the offset of h cannot be seen."""
+    """Whether f + max over Z falls all the way to a point where the offset of h is negligible."""
     offset = length(np.broadcast_to(getattr(problem.duals.term, "b", 0.0), problem.duals.start().shape))
     if not problem.loss.has_value or length(problem.product(far)) < 10 * offset:
         return False

@@ -64,7 +64,7 @@ class Relative:
           and the norm of the nearest allowed value of A x, or norm(A) norm(x) if that is 0;
         - gap: the absolute value of the objective, or 1e-9 times that at the start if the method
           evaluated it there (the optimum may be 0);
-        - kkt: the stationarity at the start, and the norm of the mean for the consensus.
+        - kkt: the stationarity at the start, and the norm of the mean for the disagreement.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Stop:
     gap : float or Relative, optional
         Target: the absolute value of the certified optimality gap.
     kkt : float or Relative, optional
-        Target on a network: stationarity and consensus of `Solution.kkt`. It proves nothing about
+        Target on a network: stationarity and disagreement of `Solution.kkt`. It proves nothing about
         the objective.
     iterations : int, optional
         Limit on outer iterations.
@@ -309,7 +309,7 @@ class Stop:
             ("disagreement", record.disagreement, record.mean_norm),
             ("gap", None if record.gap is None else abs(record.gap), max(least, abs(record.objective or 0.0))),
             ("kkt", None if kkt is None else kkt.stationarity, 0.0 if kkt is None else kkt.scale),
-            ("kkt", None if kkt is None else kkt.consensus, record.mean_norm),
+            ("kkt", None if kkt is None else kkt.disagreement, record.mean_norm),
         )
         found: list[tuple[str, float | None, float]] = []
         for name, measured, scale in measurements:
@@ -463,7 +463,7 @@ class Checks:
         if last is not None:
             # Earlier versions wrote "apart".
             disagreement = last.get("disagreement", last.get("apart"))
-            kkt = None if last["kkt"] is None else KKT(**last["kkt"])
+            kkt = None if last["kkt"] is None else KKT.from_dict(last["kkt"])
             last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], disagreement, kkt)
             self.iteration = last.iteration
         self.last = last

@@ -18,7 +18,7 @@ from gradslide.report.parts import (
     with_all_rounds,
     y_axis,
 )
-from gradslide.results.certificate import Certificate
+from gradslide.results.certificate import KKT, Certificate
 
 Run = Mapping[str, Any]
 
@@ -114,7 +114,9 @@ def certificate(run: Run) -> dict[str, Any]:
             facts |= {"value less lower bound": upper - lower, "relative": abs(upper / lower - 1) if lower else None}
             holds, text = _judged(residual if is_saddle else 0.0, Certificate(lower, upper).refutation)
     if kkt is not None:
-        facts |= {f"{name} (no certificate)": kkt[name] for name in ("stationarity", "consensus")}
+        residuals = KKT.from_dict(kkt)
+        facts["stationarity (no certificate)"] = residuals.stationarity
+        facts["disagreement (no certificate)"] = residuals.disagreement
     return {"name": run["network"], "facts": facts, "holds": holds, "text": text, "warnings": list(run["warnings"])}
 
 

@@ -1,5 +1,7 @@
-"""What proves how good an answer is, and what only speaks for it."""
+"""Certified bounds on the optimum, and residuals that are no certificate."""
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Bounds leave room for rounding already: this is for what a user's own loss may add.
@@ -8,12 +10,26 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Certificate:
-    """lower <= optimum, and the value `upper` at the answer.
+    """Certified bounds: lower <= optimum, and the objective `upper` at the answer.
 
-    On a network `lower` leaves room for rounding, and `upper` is the sum of all f_i at the mean of the agents: the
-    optimum lies between them. Where the agents have sets of their own the mean need not be feasible, and upper is inf.
-    residual: on a network max_i |x_i - mean|, how far the agents are from the point that upper speaks of. Else how far
-    A x is from where it must be; where that is not 0, `upper` may lie below the optimum.
+    Attributes
+    ----------
+    lower : float
+        A lower bound on the optimum; on a network it leaves room for rounding.
+    upper : float
+        On a network the sum of all f_i at the mean of the agents, so that the optimum lies between
+        the two; infinite if the agents have sets of their own, since the mean need not be feasible.
+        Otherwise the objective at x.
+    residual : float
+        On a network the disagreement max_i norm(x_i - mean): how far the agents are from the point
+        of `upper`. Otherwise the distance of A x from the values that the constraints allow; if it
+        is not 0, `upper` may lie below the optimum.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.Certificate(lower=1.0, upper=1.5).gap
+    0.5
     """
 
     lower: float
@@ -22,11 +38,12 @@ class Certificate:
 
     @property
     def gap(self) -> float:
+        """upper - lower."""
         return self.upper - self.lower
 
     @property
     def refutation(self) -> str:
-        """What to say where no optimum can lie between the two, on a network; nothing where one can."""
+        """Why no optimum can lie between the bounds of a network; empty if one can."""
         if self.lower <= self.upper + _ROUNDING * abs(self.upper):
             return ""
         return (
@@ -37,18 +54,38 @@ class Certificate:
 
 @dataclass(frozen=True)
 class KKT:
-    """How far the agents are from the conditions of optimality. NOT a certificate: small residuals do not say how far
-    the objective is from the optimum.
+    """Residuals of the optimality conditions on a network.
 
-    stationarity: the length, over all agents, of the step x_i - argmin over X_i of mu nu + r + <grad ft_i(x_i) + w_i,
-    .> + V(x_i, .), with multipliers w_i that add up to 0: those of the method that make it shortest, or, where it has
-    none, mean gradient - own gradient. consensus: max_i |x_i - mean|. scale: the stationarity at the start, with w = 0.
+    They are no certificate: small residuals do not say how far the objective is from the optimum.
+
+    Attributes
+    ----------
+    stationarity : float
+        The norm, over all agents, of the steps x_i - argmin over X_i of
+        mu nu + r + <grad ft_i(x_i) + w_i, .> + V(x_i, .), with multipliers w_i that sum to 0: those
+        of the method for which it is smallest or, if it has none, mean gradient - own gradient.
+    disagreement : float
+        max_i norm(x_i - mean).
+    scale : float
+        The stationarity at the start, with w = 0.
     """
 
     stationarity: float
-    consensus: float
+    disagreement: float
     scale: float
+
+    @property
+    def consensus(self) -> float:
+        """The disagreement; deprecated."""
+        warnings.warn("KKT.consensus is now KKT.disagreement", DeprecationWarning, stacklevel=2)
+        return self.disagreement
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, float]) -> "KKT":
+        """Return the residuals from a file; earlier versions wrote "consensus" for the disagreement."""
+        disagreement = saved["consensus"] if "consensus" in saved else saved["disagreement"]
+        return cls(saved["stationarity"], disagreement, saved["scale"])
 
     def __str__(self) -> str:
         start = f"{self.scale:.3g} at the start"
-        return f"stationarity {self.stationarity:.3g} ({start}), consensus {self.consensus:.3g}"
+        return f"stationarity {self.stationarity:.3g} ({start}), disagreement {self.disagreement:.3g}"

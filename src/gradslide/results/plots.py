@@ -25,13 +25,15 @@ METRICS = {
 
 
 class Columns(Protocol):
-    """What was recorded along a run, by name: a `History`, for example."""
+    """What was recorded along a run, by name: for example a `History`."""
 
-    def to_dict(self) -> dict[str, list[Any]]: ...
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return one list per column."""
+        ...
 
 
 def _second_metric(histories: Iterable[Mapping[str, Sequence[Any]]]) -> str:
-    """What there is to be seen beside the objective."""
+    """The metric that is shown beside the objective."""
     return next((name for name in METRICS if any(_has(columns, name) for columns in histories)), "disagreement")
 
 
@@ -40,7 +42,7 @@ def _has(columns: Mapping[str, Sequence[Any]], name: str) -> bool:
 
 
 def _numbers(column: Sequence[float | None]) -> list[float]:
-    """What was not measured leaves a gap in a line."""
+    """The column with NaN for what was not measured, which leaves a gap in a line."""
     return [math.nan if value is None else value for value in column]
 
 
@@ -51,8 +53,26 @@ def plot_histories(
     optimum: float | None = None,
     title: str = "",
 ) -> Any:
-    """Objective and disagreement (or residual, or gap) against each cost. Of the objective its error, where the optimum
-    is known, or else its certified gap, where there is one."""
+    """Plot objective and disagreement (or residual, or gap) against each cost.
+
+    Of the objective its error is shown if the optimum is known, else its certified gap if there is one.
+
+    Parameters
+    ----------
+    histories : mapping of str to Columns
+        What was recorded, by the name in the legend.
+    against : sequence of str
+        The costs.
+    optimum : float, optional
+        The optimal value.
+    title : str
+        The title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
     plt = pyplot()
     curves = {name: history.to_dict() for name, history in histories.items()}
     for columns in curves.values():

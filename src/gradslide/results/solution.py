@@ -270,7 +270,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         y=arrays.get("y"),
         certificate=None if (proof := meta.get("certificate")) is None else Certificate(**proof),
         certificate_reason=meta["certificate_reason"],
-        kkt=None if (residuals := meta.get("kkt")) is None else KKT(**residuals),
+        kkt=None if (residuals := meta.get("kkt")) is None else KKT.from_dict(residuals),
         parameters=meta["parameters"],
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),

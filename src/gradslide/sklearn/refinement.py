@@ -205,7 +205,7 @@ def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
     """The answer of the second run, with the costs of both, and the lower bound of the first."""
     kkt = None
     if first.kkt is not None and second.kkt is not None:
-        kkt = KKT(second.kkt.stationarity, second.kkt.consensus, first.kkt.scale)
+        kkt = KKT(second.kkt.stationarity, second.kkt.disagreement, first.kkt.scale)
     mean = np.broadcast_to(second.mean, second.x.shape)
     upper = float(np.sum(problem.objective(mean)))
     certificate = first.certificate
