@@ -98,7 +98,7 @@ class Twin:
     def __init__(self, problem, graph, kind, first_L=None, is_alone=False):
         """is_alone: each agent knows its own curvature only."""
         self.is_alone, self.blur = is_alone, 0.0
-        self.went_back = self.went_on = False
+        self.rolled_back = self.went_on = False
         self.loss, self.mu, self.kind = problem.loss, problem.mu, kind
         _, self.prox, self.r = KINDS[kind]
         self.net = net = Net(graph)
@@ -117,7 +117,7 @@ class Twin:
             self.L = math.sqrt(self.squared(far * change / net.D) / self.squared(plain))
         self.control = net.survey
         self.risen = False
-        self.epoch = self.course = -1
+        self.epoch = self.generation = -1
         self.start()
 
     def squared(self, v):
@@ -134,7 +134,7 @@ class Twin:
         """A new epoch, at x."""
         self.S = self.slack = 0.0
         self.xbar, self.P, self.k = self.x, self.L, 0
-        self.epoch, self.course = self.epoch + 1, self.course + 1
+        self.epoch, self.generation = self.epoch + 1, self.generation + 1
         self.raised = False
 
     def tried(self):
@@ -197,7 +197,7 @@ class Twin:
             "rounds",
             "control",
             "blur",
-            "went_back",
+            "rolled_back",
             "went_on",
         )
         return SimpleNamespace(**{name: getattr(self, name) for name in names})
@@ -207,7 +207,7 @@ def exact_rule(problem, graph, kind, iterations, balance=1.0):
     twin = Twin(problem, graph, kind)
     fall = 0.9
     if balance >= 5:
-        # Where gradients are dear, L begins low, and falls fast until it first has to rise.
+        # Where gradients are expensive, L begins low, and falls fast until it first has to rise.
         twin.L, twin.P, fall = twin.L / 2, twin.L / 2, 0.7
         twin.K = math.ceil(max(twin.net.reach / 3, math.sqrt(0.35 * balance * twin.net.reach)))
         twin.K_max = max(twin.K, twin.K_max)
@@ -241,52 +241,53 @@ def exact_rule(problem, graph, kind, iterations, balance=1.0):
 def late_rule(problem, graph, kind, iterations, first_L=None):
     twin = Twin(problem, graph, kind, first_L)
     tree = twin.net.tree
-    on_their_way, E_ref, failures = [], None, 0
+    outstanding, E_ref, failures = [], None, 0
     points, Lams = {0: twin.place()}, {}
-    falls = onset = edge = 0
+    falls = failed_at = edge = 0
     for _ in range(iterations):
         t = twin.tried()
         twin.accept(t)
-        t.course, t.k, t.due = twin.course, twin.k, twin.rounds + tree
+        t.generation, t.k, t.due = twin.generation, twin.k, twin.rounds + tree
         points[twin.k] = twin.place()
-        ahead = math.ceil(tree / twin.K)
-        on_their_way.append(t)
+        delay = math.ceil(tree / twin.K)
+        outstanding.append(t)
         ends, unstable = False, None
-        while on_their_way and on_their_way[0].due <= twin.rounds:
-            j = on_their_way.pop(0)
+        while outstanding and outstanding[0].due <= twin.rounds:
+            j = outstanding.pop(0)
             if not twin.is_noise(j):
                 if 1.2 * j.Lr > twin.L:
                     if falls >= 5:
-                        edge, onset = 2 * twin.L, j.k if j.course == twin.course else 0
+                        edge, failed_at = 2 * twin.L, j.k if j.generation == twin.generation else 0
                     twin.L = min(1.2 * j.Lr, 4 * twin.L)
                     twin.risen, twin.raised, falls = True, True, 0
                 else:
-                    c = max(0.93, 1 - 0.18 / ahead) if first_L is None else 0.1
+                    c = max(0.93, 1 - 0.18 / delay) if first_L is None else 0.1
                     if twin.risen:
                         c = 0.98 if twin.L > edge else 0.995
                     twin.L = max(c * twin.L, 1.2 * j.Lr)
                     falls += 1
-                    onset = onset if falls < 5 else 0
-            if j.course != twin.course:
+                    failed_at = failed_at if falls < 5 else 0
+            if j.generation != twin.generation:
                 continue
-            if onset and j.k > onset + ahead + 5:
-                onset = 0
+            if failed_at and j.k > failed_at + delay + 5:
+                failed_at = 0
             Lams[j.k], E = j.Lam, j.E
             now, before = (Lams[i] - Lams.get(i - 1, math.nan) if i in Lams else math.nan for i in (j.k, j.k - 2))
             ends = ends or (j.k >= 2 and j.Lam > j.Lam_before) or (j.k >= 25 and now > 0)
             if j.k >= 25 and now > before:
-                ends = ends or now + ahead * (now - before) / 2 > 0
-            if j.Lam - j.Lam_before > (0 if onset else JUMP * abs(j.Lam_before)):
+                ends = ends or now + delay * (now - before) / 2 > 0
+            if j.Lam - j.Lam_before > (0 if failed_at else JUMP * abs(j.Lam_before)):
                 unstable = unstable or j.k
         if unstable:
-            twin.k, twin.S, twin.x, twin.xbar, twin.w = points[max(min(points), onset - 2) if onset else unstable - 1]
-            twin.went_back = True
-        if unstable and onset:
-            twin.course += 1
-            twin.went_on, onset = True, 0
+            target = max(min(points), failed_at - 2) if failed_at else unstable - 1
+            twin.k, twin.S, twin.x, twin.xbar, twin.w = points[target]
+            twin.rolled_back = True
+        if unstable and failed_at:
+            twin.generation += 1
+            twin.went_on, failed_at = True, 0
             points, Lams = {twin.k: twin.place()}, {}
         elif ends or unstable:
-            onset = 0
+            failed_at = 0
             twin.x = twin.xbar
             if E_ref is None or E <= 0.5 * E_ref:
                 E_ref, failures = E, 0
@@ -302,13 +303,13 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
 def scheduled_rule(problem, graph, kind, iterations):
     twin = Twin(problem, graph, kind, is_alone=True)
     net = twin.net
-    on_their_way = []
+    outstanding = []
     for _ in range(iterations):
         t = twin.tried()
         twin.accept(t)
-        on_their_way.append((twin.rounds + net.diameter, t.Lr_max))
-        while on_their_way and on_their_way[0][0] <= twin.rounds:
-            _, Lr = on_their_way.pop(0)
+        outstanding.append((twin.rounds + net.diameter, t.Lr_max))
+        while outstanding and outstanding[0][0] <= twin.rounds:
+            _, Lr = outstanding.pop(0)
             if Lr > 0:
                 twin.L = max(0.98 * twin.L, min(0.8 * Lr, 4 * twin.L))
         if twin.k == 30 * 2**twin.epoch:
@@ -369,8 +370,10 @@ def opened(problem, network, method):
     return kept[0]
 
 
-def solved(problem, network, method, optimum, *, tolerance=1e-6, apart=1e-5, iterations=3000, **options):
-    stop = gs.Stop(objective=gs.Relative(tolerance, to=optimum), disagreement=gs.Relative(apart), iterations=iterations)
+def solved(problem, network, method, optimum, *, tolerance=1e-6, disagreement=1e-5, iterations=3000, **options):
+    stop = gs.Stop(
+        objective=gs.Relative(tolerance, to=optimum), disagreement=gs.Relative(disagreement), iterations=iterations
+    )
     solution = gs.solve(problem, network, method, stop=stop, record_every=5, **options)
     assert solution.status is gs.Status.CONVERGED, (method, solution.status)
     return solution

@@ -104,10 +104,10 @@ def test_sliding_needs_no_graph_and_weighs_all_agents_alike():
         assert gaps.sum() <= state.iterate.P / 2 * np.sum(np.sum(np.abs(d), axis=1) ** 2) + 1e-12
 
 
-def expected_floats(graph, solution, d, posted):
+def expected_floats(graph, solution, d, piggybacked):
     """In the survey three numbers of each agent, and down the tree two eigenvalues, L, and all weights."""
     links, m = 2 * len(graph.edges), graph.m
-    return solution.costs.rounds * links * d + links * (links + 3 * m) + (m - 1) * (3 + m) + posted
+    return solution.costs.rounds * links * d + links * (links + 3 * m) + (m - 1) * (3 + m) + piggybacked
 
 
 @pytest.mark.parametrize("name", ["ring", "star", "random"])
@@ -116,7 +116,7 @@ def test_all_that_it_costs_is_counted(name):
     problem = hard_problem(None, logistic, graph.m)
     final = math.ceil(2 * net.reach)
     start = net.survey
-    for agreement, posted in (
+    for agreement, piggybacked in (
         ("exact", 0),
         ("late", 40 * 2 * (graph.m - 1) * 9),
         ("none", 40 * net.diameter * 2 * len(graph.edges)),
@@ -130,7 +130,7 @@ def test_all_that_it_costs_is_counted(name):
         assert costs.gradients == twins[-1].gradients
         # With every gradient but the probe's there comes a value, and one at every average.
         assert costs.values == costs.gradients - 1 + attempts
-        assert costs.floats_sent == expected_floats(graph, solution, 6, posted)
+        assert costs.floats_sent == expected_floats(graph, solution, 6, piggybacked)
         assert (costs.samples, costs.operator_products) == (0, 0)
 
 
@@ -138,12 +138,9 @@ def test_more_balance_means_fewer_gradients_and_more_rounds():
     problem, graph = hard_problem(None, logistic, 16), gs.Graph.ring(16)
     optimum = reference(problem).objective
     for agreement in ("exact", "late"):
-        spent = [
-            solved(
-                problem, graph, gs.AutoPDS(agreement=agreement, balance=balance), optimum, tolerance=1e-5, apart=1e-3
-            ).costs
-            for balance in (0.1, 10.0, 100.0)
-        ]
+        methods = [gs.AutoPDS(agreement=agreement, balance=balance) for balance in (0.1, 10.0, 100.0)]
+        accuracy = {"tolerance": 1e-5, "disagreement": 1e-3}
+        spent = [solved(problem, graph, method, optimum, **accuracy).costs for method in methods]
         assert spent[0].gradients > 1.3 * spent[1].gradients > 1.5 * spent[2].gradients
         assert spent[0].rounds < spent[1].rounds < spent[2].rounds
 

@@ -386,12 +386,12 @@ def test_what_is_given_is_kept():
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.05])
-def test_prox_sliding_spends_fewer_gradients_where_they_are_dear(mu):
+def test_prox_sliding_spends_fewer_gradients_where_they_are_expensive(mu):
     problem = gs.Problem(logistic(np.random.default_rng(2), 8, D), EntropySimplex(), mu)
     best = optimum(problem)
     methods = [gs.AutoPDS(balance=balance, agreement="exact", first_L=1.0) for balance in (1.0, 100.0)]
-    cheap, dear = (check(problem, RING, method, best, 400) for method in methods)
-    assert dear.costs.gradients < cheap.costs.gradients / 2
+    cheap, expensive = (check(problem, RING, method, best, 400) for method in methods)
+    assert expensive.costs.gradients < cheap.costs.gradients / 2
 
 
 @pytest.mark.parametrize("agreement", AGREEMENTS)

@@ -86,7 +86,7 @@ def ridge_problem(m, condition=1e4):
 def test_a_ridge_problem_of_condition_10000_is_solved(agreement, graph, iterations):
     problem = ridge_problem(graph.m)
     method, optimum = gs.AutoPDS(agreement=agreement), reference(problem).objective
-    solved(problem, graph, method, optimum, apart=1e-6, iterations=iterations)
+    solved(problem, graph, method, optimum, disagreement=1e-6, iterations=iterations)
 
 
 @pytest.mark.parametrize("mu", [1e2, 1e5])

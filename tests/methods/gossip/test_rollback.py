@@ -1,4 +1,4 @@
-"""Auto mode with late sums: when the agents go back, where to, and what they take along."""
+"""Auto mode with late sums: when the agents roll back, where to, and what they keep."""
 
 import itertools
 import math
@@ -11,8 +11,8 @@ from problems import least_squares, logistic
 
 import gradslide as gs
 from gradslide.methods.gossip.inner import Shared
-from gradslide.methods.gossip.rules import Rules, late_L, restart
-from gradslide.methods.gossip.state import Smoothness
+from gradslide.methods.gossip.rules import Findings, Rules, late_L, learn, restart
+from gradslide.methods.gossip.state import Progress, Smoothness, Sums
 from gradslide.network.wrapper import Wrapper
 
 
@@ -23,7 +23,7 @@ def first_rollback(states):
     return 1 + generations.index(True)
 
 
-def test_it_goes_back_without_restarts_too():
+def test_it_rolls_back_without_restarts_too():
     problem, graph = hard_problem(None, logistic, 12, mu=0.3), GRAPHS["ring"]
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late", restarts=False), 60)
     back = [n for n in range(1, 60) if states[n].iterate.k <= states[n - 1].iterate.k]
@@ -32,7 +32,7 @@ def test_it_goes_back_without_restarts_too():
     assert states[-1].epoch == 0
 
 
-def test_points_that_nobody_can_go_back_to_are_not_kept():
+def test_snapshots_that_no_rollback_needs_are_dropped():
     problem, graph = hard_problem(None, logistic, 12), GRAPHS["ring"]
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late"), 60)
     for state in states:
@@ -83,8 +83,34 @@ def test_nothing_is_known_too_small_before_it_has_fallen_five_times():
     assert (found.failed_at, found.edge, found.falls, found.has_risen) == (0, 0.0, 0, True)
 
 
+def completed_sums(L_r, lagrangian=1.0, before=2.0):
+    """Sums that show this curvature, and a Lagrangian that fell from 2 to 1."""
+    return Sums(L_r / 2, 1.0, 1.0, lagrangian, before, 0.25, 0.0, 0.25, 0.0)
+
+
+def test_a_completed_sum_of_an_older_generation_changes_L_only():
+    first = Findings(Smoothness(10.0), Progress(lagrangian=5.0))
+    found = learn(first, completed_sums(20.0, 9.0), Shared(True), Rules(), k=None, total=9, delay=1)
+    assert found._replace(smoothness=None) == first._replace(smoothness=None)
+    assert found.smoothness == first.smoothness._replace(L=24.0, has_risen=True, has_risen_now=True)
+
+
+def test_completed_sums_tell_of_the_first_jump_and_of_the_end():
+    found = Findings(Smoothness(10.0), Progress())
+    for k, (lagrangian, ends, unstable_at) in enumerate([(1.0, False, 0), (2.01, True, 0), (9.0, True, 3)], 1):
+        found = learn(found, completed_sums(5.0, lagrangian), Shared(True), Rules(), k=k, total=9, delay=1)
+        assert (found.ends, found.unstable_at) == (ends, unstable_at)
+    assert (found.progress.error, found.progress.lagrangian) == (0.5, 9.0)
+    # A later jump does not count, and a curvature that rounding hides leaves L as it is.
+    hidden = completed_sums(50.0, 9.0)._replace(magnitude=1e15)
+    again = learn(found, hidden, Shared(True), Rules(), k=4, total=9, delay=1)
+    assert (again.unstable_at, again.smoothness) == (3, found.smoothness)
+    overflowed = learn(found, hidden._replace(magnitude=math.inf), Shared(True), Rules(), k=4, total=9, delay=1)
+    assert overflowed.smoothness.L == 4 * found.smoothness.L
+
+
 @pytest.mark.parametrize("restarts", [True, False])
-def test_a_run_goes_on_from_where_it_had_gone_back_to_the_bit(restarts, tmp_path):
+def test_a_run_resumes_after_a_rollback_to_the_bit(restarts, tmp_path):
     problem, graph = hard_problem(None, logistic, 12, 0.3), GRAPHS["ring"]
     method = gs.AutoPDS(agreement="late", restarts=restarts)
     states, whole = followed(problem, graph, method, 60)
@@ -140,7 +166,7 @@ def test_a_restart_forgets_that_L_was_too_small():
     assert (after.smoothness.failed_at, after.late.snapshots, after.iterate.k) == (0, (), 0)
 
 
-def test_going_back_takes_everything_back():
+def test_a_rollback_restores_the_whole_iterate():
     problem, graph = hard_problem(None, logistic, 12, 0.3), GRAPHS["ring"]
     states, _ = followed(problem, graph, gs.AutoPDS(agreement="late"), 60)
     back = first_rollback(states)

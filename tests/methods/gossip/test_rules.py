@@ -34,7 +34,7 @@ def test_a_wrong_first_guess_is_made_good_late_by_the_rules(share, kind):
     twins = list(late_rule(problem, graph, kind, 60, L))
     states, solution = followed(problem, graph, gs.AutoPDS(agreement="late", first_L=L), 60)
     assert check_against(twins, states, solution) >= 30
-    assert share > 1 or any(twin.went_back for twin in twins)
+    assert share > 1 or any(twin.rolled_back for twin in twins)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_an_L_that_had_become_too_small_late_sends_all_back_without_a_restart(na
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["ring", "star"])
-def test_it_keeps_to_the_rules_where_gradients_are_dear(name, kind):
+def test_it_keeps_to_the_rules_where_gradients_are_expensive(name, kind):
     graph = GRAPHS[name]
     problem = hard_problem(KINDS[kind][0], logistic, graph.m)
     twins = list(exact_rule(problem, graph, kind, 40, balance=20.0))
-    dear = [
+    expensive = [
         followed(problem, graph, gs.AutoPDS(agreement=agreement, balance=20.0), 40) for agreement in ("exact", "late")
     ]
-    assert check_against(twins, *dear[0]) >= 15
+    assert check_against(twins, *expensive[0]) >= 15
     # Sums at once cost less than what late ones cost in gradients: they are waited for, on a star for sure.
     if name == "star":
-        assert check_against(twins, *dear[1]) >= 15
+        assert check_against(twins, *expensive[1]) >= 15

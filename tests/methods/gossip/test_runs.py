@@ -37,7 +37,7 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_bit(domain, inner, agreement, tm
     assert [r.control_rounds for r in part.history] == [r.control_rounds for r in whole.history]
 
 
-def test_going_back_survives_a_checkpoint(tmp_path):
+def test_a_rollback_survives_a_checkpoint(tmp_path):
     """The points to go back to are part of it."""
     problem, graph = hard_problem(None, logistic, 12), GRAPHS["ring"]
     L = 1e-3 * float(np.max(problem.smoothness()))
@@ -87,7 +87,7 @@ def test_single_precision_stays(domain, inner, agreement):
 @pytest.mark.parametrize("inner", ["shared", "own", "sliding"])
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_the_first_L_is_found_far_from_0_in_single_precision(agreement, inner):
-    """Neighbours of 1e5 are 1/128 apart in float32: a probe of fixed length would not move."""
+    """Neighbours of 1e5 differ by 1/128 in float32: a probe of fixed length would not move."""
     rng = np.random.default_rng(0)
     features, targets = rng.normal(size=(30, 3)).astype(np.float32), rng.normal(size=30).astype(np.float32)
     problem, graph = gs.Problem(gs.losses.LeastSquares(features, targets, agents=6)), gs.Graph.ring(6)
@@ -129,7 +129,7 @@ def test_it_starts_anywhere(domain, agreement):
     same = small_problem(1, COMMON_BOX if domain is BOXES else domain, 0.1)
     optimum = reference(same).objective
     for x0 in (own_starts(problem), problem.domain.project(np.full((7, 3), 2.0))):
-        solved(problem, graph, gs.AutoPDS(agreement=agreement), optimum, apart=1e-4, x0=x0)
+        solved(problem, graph, gs.AutoPDS(agreement=agreement), optimum, disagreement=1e-4, x0=x0)
     states, _ = followed(problem, graph, gs.AutoPDS(agreement=agreement, L=1e9), 1, x0=own_starts(problem))
     np.testing.assert_allclose(states[0].gradient.x_under, own_starts(problem))
 
@@ -214,6 +214,6 @@ def test_the_answers_are_mixed_at_the_end_and_stay_in_X(kind, name):
     mean = np.sum(net.D * states[-1].iterate.x_bar, axis=0) / net.D.sum()
     if kind == "free":
         np.testing.assert_allclose(np.sum(net.D * solution.x, axis=0) / net.D.sum(), mean, rtol=1e-10)
-    apart = [np.linalg.norm(x - x.mean(axis=0)) for x in (states[-1].iterate.x_bar, solution.x)]
-    assert apart[1] < 0.1 * apart[0]
+    disagreement = [np.linalg.norm(x - x.mean(axis=0)) for x in (states[-1].iterate.x_bar, solution.x)]
+    assert disagreement[1] < 0.1 * disagreement[0]
     assert kind == "free" or np.linalg.norm(solution.x, axis=1).max() <= 0.3 * (1 + 1e-12)

@@ -24,8 +24,8 @@ def test_no_lower_bound_is_above_what_was_reached(scales, graph):
     assert solution.warnings == ()
 
 
-def test_going_back_again_and_again_leads_nowhere():
-    """A lasso on which all went back to the same iteration for ever, with an L that was the same each time."""
+def test_repeated_rollbacks_end():
+    """A lasso on which agents rolled back to the same iteration for ever, each time with the same L."""
     rng = np.random.default_rng(1716)
     n, d = int(rng.integers(6, 40)), int(rng.integers(1, 8))
     rng.integers(2, 4)

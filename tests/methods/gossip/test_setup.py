@@ -61,7 +61,7 @@ def test_the_first_L_of_sliding_is_measured_in_the_norm_of_nu():
 
 
 def test_cheap_gradients_do_not_slacken_consensus():
-    """A balance below 1 is as 1: R is for gradients that are dear."""
+    """A balance below 1 is as 1: R is for expensive gradients."""
     problem, graph = small_problem(3, gs.domains.EntropySimplex(), 0.05), gs.Graph.ring(7)
     found = [
         [s.tuning.R for s in followed(problem, graph, gs.AutoPDS(agreement="exact", balance=balance), 60)[0]]

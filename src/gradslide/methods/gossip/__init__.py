@@ -1,5 +1,5 @@
-"""The adaptive gossip mode, `AutoPDS`: an accelerated outer loop that finds L and restarts, around exchanges with
-neighbours.
+"""The adaptive gossip mode, `AutoPDS`.
 
-What it takes from the network, its inner loops, and the rules by which agents decide alike belong here.
+`auto_pds` is the method, `inner` its three inner loops, `rules` its decisions (L, restarts, K), `setup` what agents
+learn before the first iteration, and `state` the records of its state.
 """

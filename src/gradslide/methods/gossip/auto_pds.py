@@ -1,8 +1,9 @@
-"""AutoPDS: primal-dual sliding with nothing to tune, an accelerated outer loop that finds L and restarts, around an
-inner loop chosen by the problem.
+"""AutoPDS: primal-dual sliding without parameters.
 
-After Lan, Ouyang, Zhou, "Graph topology invariant gradient and sampling complexity for decentralized and stochastic
-optimization". The labels (a) to (g) are those of the rules in docs/auto.md.
+An accelerated outer loop that estimates L and restarts, around an inner loop chosen by the problem.
+After G. Lan, Y. Ouyang, Y. Zhou, "Graph topology invariant gradient and sampling complexity for
+decentralized and stochastic optimization". Comments (a) to (g) refer to the notes of `AutoPDS`; the
+inner loops are in `inner`, the decisions (c) to (g) in `rules`.
 """
 
 import math
@@ -60,24 +61,72 @@ _FINAL, _RESERVE = 2.0, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class AutoPDS(Method):
-    """For min sum_i f_i(x), x in X, over a network, with exact gradients: nothing has to be given.
+    """Primal-dual sliding without parameters, for min sum_i f_i(x), x in X, with exact gradients.
 
-    One accelerated outer loop. Each outer iteration takes one gradient per agent, and values at two points where the
-    loss has them; L is the curvature that these show, and an iteration that needs a larger one is done again where sums
-    are known at once. The average restarts when the Lagrangian stops falling (or where residuals have fallen enough).
-    What happens between neighbours depends on the problem: "shared", K Chebyshev exchanges, where all agents have one
-    Euclidean X and penalty (R^d too); "own", the same between two prox steps, where they differ; "sliding", the inner
-    iterations of PDS with R balanced at restarts, for other nu. Assumes ft_i convex and smooth, where "shared" is also
-    asked for points outside X. What is guaranteed under each of these is in docs/auto.md.
+    An accelerated outer loop estimates L from observed curvatures and restarts when the Lagrangian
+    stops falling. Each outer iteration takes one gradient per agent, and values at two points where
+    the loss has them.
 
-    balance: how many rounds a gradient is worth; more means fewer gradients and more rounds. "measure": as measured in
-    the first outer iterations, agreed on once. agreement: "late" (sums ride on the vectors along a spanning tree and
-    are acted on when they arrive; where gradients are so dear that waiting costs less, they are waited for), "exact"
-    (sums at once, in control rounds), "none" (no sums: flooded maxima, and restarts on a schedule). inner: one of those
-    above. L: kept instead of found; first_L: only the first guess. K: exchanges per gradient, of "shared" and
-    "own"; R: the weight of consensus, of "own" and "sliding"; both are kept. restarts: whether there are any. spectrum:
-    the smallest eigenvalue of the Laplacian but 0, and the largest, if they are known; else the agents learn the graph
-    first, in as many control rounds as its diameter and radius.
+    Parameters
+    ----------
+    balance : float or "measure"
+        How many rounds a gradient is worth; more means fewer gradients and more rounds. "measure"
+        measures it in the first outer iterations.
+    agreement : {"late", "exact", "none"}
+        How agents learn the sums that L, restarts and K follow from. "late": sums are piggybacked
+        on the exchanges along a spanning tree and used when they complete; if gradients are so
+        expensive that waiting costs less, agents wait. "exact": sums at once, in control rounds.
+        "none": flooded maxima instead of sums, and restarts on a schedule.
+    inner : {"shared", "own", "sliding"}, optional
+        The inner loop. "shared": K Chebyshev exchanges, if all agents have the same Euclidean X and
+        penalty (also R^d). "own": K exchanges between two prox steps, if they differ. "sliding":
+        the inner iterations of PDS, for other nu. Default: the first of these that fits.
+    L : float, optional
+        The smoothness constant, fixed. Default: estimated.
+    first_L : float, optional
+        The first estimate of L. Default: from a second gradient near x_0.
+    K : int, optional
+        Exchanges per gradient, fixed; of "shared" and "own".
+    R : float, optional
+        The weight of consensus, fixed; of "own" and "sliding".
+    restarts : bool
+        False switches restarts off.
+    spectrum : tuple of float, optional
+        The smallest nonzero eigenvalue of the Laplacian and the largest, or bounds. Default: agents
+        first learn the graph, in as many control rounds as its diameter and radius.
+
+    Notes
+    -----
+    Let N = D^-1 Lap with weights D of the agents, and mix(v, K) a damped Chebyshev polynomial of
+    degree K in N. An epoch starts with S = slack = 0, x_bar = x, P = L. For k = 1, 2, ...
+
+    (a) b = (P + sqrt(P^2 + 4 L P S))/(2 L), S' = S + b, p = P/b, x_under = (S x_bar + b x)/S',
+        y = gradient at x_under;
+    (b) the inner loop; for X = R^d: v = x - (y + w)/(p D), x+ = mix(v, K), w+ = w + p D (v - x+),
+        x_bar+ = (S x_bar + b x+)/S';
+    (c) the observed curvature, L_r = 2 [f(x_bar+) - f(x_under) - <y, d>]/|d|_D^2 with
+        d = x_bar+ - x_under, and the violation S' (L_r - L) |d|_D^2/2;
+    (d) if slack + violation > 0, repeat with a larger L, else add the violation to the slack;
+    (e) L falls by a tenth, but not below 1.2 L_r;
+    (f) restart if Lam_k > Lam_{k-1}, with Lam the Lagrangian f + r + <w, .> at x_bar;
+    (g) at a restart x = x_bar, w stays, and K grows if the residual did not halve.
+
+    With late sums there is no (d): L changes when sums complete, and all agents roll back if it was
+    too small. Every ft_i must be convex and smooth; "shared" evaluates it outside X too. docs/auto.md
+    states what is guaranteed. Outputs are "average" and "last", and first "best", the better of both,
+    for "own" and "sliding".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], agents=4)
+    >>> problem = gs.Problem(loss, domain=gs.domains.Box(0.0, 5.0))
+    >>> solution = gs.solve(problem, gs.Graph.ring(4), gs.AutoPDS())
+    >>> solution.status.name, round(float(solution.mean[0]), 3)
+    ('CONVERGED', 2.5)
+    >>> solution.certificate.gap < 1e-4 * solution.certificate.upper
+    True
     """
 
     stops_itself: ClassVar[bool] = True
@@ -196,7 +245,7 @@ class AutoPDS(Method):
         return s
 
     def output(self, state: State) -> dict[str, Array]:
-        """The average; or first the better of it and the last point, where residuals tell which that is."""
+        """Return the average and the last point, and first the better of both where residuals tell."""
         x_bar, last = state.iterate.x_bar, state.iterate.last
         outputs = {"average": x_bar, "last": last}
         if state.follows_lagrangian:
@@ -204,14 +253,14 @@ class AutoPDS(Method):
         return {"best": last if state.progress.last_is_better else x_bar, **outputs}
 
     def dual(self, state: State) -> dict[str, Array]:
-        """The multipliers that go with each output, in node form."""
+        """Return the multipliers of each output, in node form."""
         s, s_bar = state.iterate.dual.s, state.iterate.averages.dual_bar.s
         if state.follows_lagrangian:
             return {"average": s, "last": s}
         return {"best": s if state.progress.last_is_better else s_bar, "average": s_bar, "last": s}
 
     def dual_evidence(self, state: State) -> tuple[DualEvidence, DualEvidence]:
-        """Of the averages of this epoch, and of the last outer iteration."""
+        """Return the dual points of the averages of this epoch and of the last outer iteration."""
         iterate, gradient = state.iterate, state.gradient
         return (
             DualEvidence(*iterate.averages, averaged=max(1, iterate.k)),
@@ -222,7 +271,7 @@ class AutoPDS(Method):
         return state.iterate.dual.w
 
     def finish(self, context: Context, state: State, factor: float) -> State:
-        """Mix the answers a few rounds more, or as many as are asked for, where all agents have the same X."""
+        """Mix the averages until they differ less by the factor, where all agents have the same X."""
         mixer, x_bar = context.prepared.mixer, state.iterate.x_bar
         if not state.follows_lagrangian or mixer.most == 0:
             return state
@@ -237,7 +286,7 @@ class AutoPDS(Method):
         return found | ({"R": R} if R > 0 else {})
 
     def _rules(self, context: Context, tuning: Tuning) -> tuple[str, Rules]:
-        """Return the agreement and the rules; late sums cost gradients: where waiting for them costs less, wait."""
+        """Return the agreement and the rules; late sums are waited for where this costs less."""
         rounds = context.network.costs.control_rounds("sum")
         is_cheap = self.agreement == "late" and rounds <= _CHEAP * (tuning.balance + tuning.K)
         rules = Rules(
@@ -252,7 +301,7 @@ class AutoPDS(Method):
         return "exact" if is_cheap else self.agreement, rules
 
     def _measure(self, context: Context, setup: Setup, s: State) -> State:
-        """Take the balance from the clock, on average over the agents, once."""
+        """Set the balance to the measured one, averaged over the agents."""
         K, network = s.tuning.K, context.network
         ratios = np.full((len(network.agents), 1), context.pace.ratio())
         balance = float(network.agree(ratios, "sum")[0]) / network.m

@@ -86,7 +86,10 @@ class Inner(ABC):
 
 @dataclass(frozen=True)
 class Shared(Inner):
-    """Rules 4 and 5: one Euclidean X and penalty for all agents. FISTA around K Chebyshev exchanges.
+    """One Euclidean X and penalty for all agents: FISTA around K Chebyshev exchanges.
+
+    v = x - (y + w)/(p D), u = mix(v, K), w+ = w + p D (v - u),
+    x_bar+ = prox_{1/L}((S x_bar + b u)/S'), x+ = x_bar + (S'/b)(x_bar+ - x_bar).
 
     Parameters
     ----------
@@ -118,7 +121,11 @@ class Shared(Inner):
 
 
 class Own(Inner):
-    """Rule 6: a Euclidean set or penalty of its own for each agent. Two prox steps around K Chebyshev exchanges."""
+    """A Euclidean set or penalty of its own for each agent: two prox steps around K exchanges.
+
+    v = prox(x - (y + w)/(p D)), w+ = w + p D (v - mix(v, K)), x+ = prox(x - (y + w+)/(p D)),
+    x_bar+ = (S x_bar + b v)/S', with prox of step 1/(p D).
+    """
 
     accelerates = False
     least_R = 1.0
@@ -160,7 +167,9 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Slide(Inner):
-    """Any X and any nu: the T_k inner iterations of primal-dual sliding; R balances them against gradients.
+    """Any X and any nu: the T_k inner iterations of primal-dual sliding.
+
+    R balances them against gradients: Theta = P/(8 R^2), T_k = ceil(b ||A||/sqrt(Theta P_k)).
 
     Parameters
     ----------
@@ -189,7 +198,7 @@ class Slide(Inner):
         q = self._theta(s) * T / b
         row = _Row(p, T, q, s.sliding.b * T / (b * s.sliding.T), mu)
         x, x_before, dual, x_hat, mean = context.prepared.loop(context, prev.x, s.sliding.x_before, prev.dual, y, row)
-        # C x_hat with C = Lap/||A||^2, apart from the first extrapolation: it needs no exchange.
+        # C x_hat with C = Lap/||A||^2, except for the first extrapolation: it needs no exchange.
         Cx = (dual.w - prev.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
         x_bar, Cx_bar = average(prev.x_bar, x_hat, b / S), average(prev.Cx_bar, Cx, b / S)
         w_bar = average(prev.averages.dual_bar.w, mean.w, b / S)
@@ -203,7 +212,7 @@ class Slide(Inner):
 
 
 def _stationarity(context: Context, P: float, x: Array, y: Array, w: Array, mu: float) -> Array:
-    """Return the square of the residual of a prox step from x, per agent; mu: of the ridge that y leaves out."""
+    """Return |x - prox step from x|^2 per agent; mu: of the ridge that y leaves out."""
     domain = context.domain
     return squares(context, x - domain.prox(P * domain.grad_nu(x) - y - w, P + mu))
 

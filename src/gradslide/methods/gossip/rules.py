@@ -1,4 +1,4 @@
-"""The decisions of `AutoPDS`: L, restarts and K; and the three ways in which agents come to know sums.
+"""The decisions of `AutoPDS`, (c) to (g): L, restarts and K, with exact sums, late sums or none.
 
 A decision uses only what all agents know alike, to the bit, so that all decide the same.
 """
@@ -161,7 +161,7 @@ def update_K(s: State, mixer: Mixer, rules: Rules, *, waits: bool) -> State:
 
 
 def restart(s: State, inner: Inner, rules: Rules) -> State:
-    """Start a new epoch at the average; where residuals decide, at the better of average and last point."""
+    """Start a new epoch at the average, or where residuals decide at the better point."""
     last, found, R = s.iterate, s.smoothness, s.tuning.R
     x, dual = last.x_bar, last.dual
     if not inner.follows_lagrangian:
@@ -192,7 +192,7 @@ def _weight(s: State, rules: Rules) -> float:
 
 
 def _balanced_R(s: State, inner: Inner) -> float:
-    """Return R, larger where consensus is missing, smaller where stationarity is or rounds are expensive."""
+    """Return R: larger if consensus lags behind, smaller if stationarity does."""
     consensus, stationarity = s.progress.residuals
     if consensus <= 0 or (stationarity <= 0 and inner.accelerates):
         return s.tuning.R
@@ -202,7 +202,7 @@ def _balanced_R(s: State, inner: Inner) -> float:
 
 
 def rollback(s: State, k: int) -> State:
-    """Return to iteration k of this epoch, with what has been learned since; outstanding sums become outdated."""
+    """Return to iteration k of this epoch, but keep what was learned since, and L."""
     iterate = next(each for each in s.late.snapshots if each.k == k)
     return replace(
         s,
@@ -217,7 +217,7 @@ def rollback(s: State, k: int) -> State:
 
 
 def judge_exact(context: Context, setup: Setup, rules: Rules, s: State, attempt: Attempt, tries: int) -> State:
-    """Sums at once, in control rounds: an iteration that fails its test is redone with a larger L."""
+    """Sum at once, in control rounds; repeat an iteration that fails its test with a larger L."""
     found, L, after = s.smoothness, s.smoothness.L, attempt.after
     sums = Sums(*context.network.agree(attempt.sums, "sum").tolist())
     tolerance = rules.rounding * sums.magnitude
@@ -276,7 +276,8 @@ def learn(
 ) -> Findings:
     """Return what one completed sum changes.
 
-    k: the iteration of this generation that it describes, None if it is of an older one. delay: iterations since.
+    k: the iteration of this generation that it describes, None if it is of an older one.
+    delay: iterations since.
     """
     smoothness, L_r = found.smoothness, 0.0
     if rules.rounding * sums.magnitude < _NOISE * smoothness.L * sums.d_squared:
@@ -299,9 +300,9 @@ def learn(
 
 
 def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: Attempt, tries: int) -> State:
-    """Sums are piggybacked on the exchanges and complete late: every iteration is accepted.
+    """Accept every iteration; sums are piggybacked on the exchanges and complete late.
 
-    Where L had been too small for a while, all agents roll back.
+    A fold over the completed sums, then one decision: roll back, restart, or continue.
     """
     network, inner, before, s = context.network, setup.inner, s.iterate, attempt.after
     late, k = s.late, s.iterate.k
@@ -351,8 +352,10 @@ def _restored(snapshots: tuple[Any, ...]) -> tuple[Iterate, ...]:
 
 
 def judge_without_sums(context: Context, setup: Setup, rules: Rules, s: State, attempt: Attempt, tries: int) -> State:
-    """Maxima only, which are flooded along with the exchanges: L for the agent that needs the largest, and restarts on
-    a schedule."""
+    """Use maxima only, which are flooded along with the exchanges; restart on a schedule.
+
+    L serves the agent that needs the largest.
+    """
     network, each, L = context.network, Sums(*attempt.sums.T), s.smoothness.L
     is_visible = rules.rounding * each.magnitude < _NOISE * L * each.d_squared
     own = np.where(is_visible, 2 * each.bregman / np.where(is_visible, each.d_squared, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""What the agents learn before the first outer iteration, in one survey: weights, eigenvalues, and a first L."""
+"""The setup of `AutoPDS`: agents learn weights, eigenvalues and a first L in one survey."""
 
 import math
 from functools import lru_cache
@@ -90,7 +90,10 @@ def gradient_at(context: Context, x: Array) -> Gradient:
 
 
 def _probe(context: Context, inner: Inner, y: Array) -> Array:
-    """Return per agent the squares of the change of its gradient and of its move, had all moved by y, and of y."""
+    """Return three squares per agent, for the first L.
+
+    Of the change of its gradient and of its move, had all agents moved by y; and of y.
+    """
     x, domain, dtype = context.x0, context.domain, context.problem.dtype
     xp = array_namespace(x)
     size, largest = np.sqrt(to_numpy(dot(y, y))), to_numpy(xp.max(abs(x), axis=1))
@@ -118,7 +121,10 @@ def _evaluate_survey(graph: Graph, probes: Array) -> Array:
 
 
 def _first_L(totals: Array, agents: int) -> float:
-    """Return the first L; a linear loss, for which no L is too small, gets one with which x moves by about 1."""
+    """Return the first L from the sums of the probes.
+
+    A linear loss, for which no L is too small, gets one with which x moves by about 1.
+    """
     change, move, size = totals.tolist()
     squared = change / move if change > 0 and move > 0 else size / agents
     return math.sqrt(squared) or 1.0

@@ -1,4 +1,4 @@
-"""The state of `AutoPDS`: a few records, each one concept, and what passes between the parts of an outer iteration."""
+"""The records of the state of `AutoPDS`, and those that an outer iteration passes on."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gradslide.network.coupling import Dual
 
 
 class Averages(NamedTuple):
-    """Averages over the iterations of this epoch with weights b: a lower bound on the optimum follows from them.
+    """Averages over the iterations of this epoch with weights b, for a lower bound on the optimum.
 
     Attributes
     ----------
@@ -150,7 +150,8 @@ class LateSums(NamedTuple):
     Attributes
     ----------
     generation
-        Increases with every restart and rollback: sums of an older generation describe iterations that were left.
+        Increases with every restart and rollback: sums of an older generation describe discarded
+        iterations.
     outstanding
         (generation, k) of the sums that have not completed, the oldest first.
     snapshots
@@ -187,7 +188,7 @@ class Tuning(NamedTuple):
 
 
 class Sliding(NamedTuple):
-    """The previous inner loop of prox sliding: its last iterate but one, its weight b, and its length T."""
+    """The previous inner loop of prox sliding: its last iterate but one, weight b and length T."""
 
     x_before: Array
     b: float = 0.0
@@ -259,7 +260,7 @@ class InnerOutput(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Quantities of one outer iteration that are summed over all agents: one number per agent before, one after.
+    """Quantities of one outer iteration that are summed over all agents.
 
     Attributes
     ----------
