@@ -39,6 +39,7 @@ class Euclidean(Domain):
 
     row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center", "weights")
     norm: ClassVar[int] = 2
+    euclidean: ClassVar[bool] = True
     """The norm in which nu is 1-strongly convex."""
     constrained: ClassVar[bool] = True
     """Whether X is not all of R^d."""

@@ -59,14 +59,6 @@ class Extent:
     diameter_high: int
 
 
-def exact_extent(adjacency: Sparse) -> Extent:
-    """Compute center, radius and diameter from all eccentricities."""
-    all_hops = eccentricities(adjacency)
-    center = int(all_hops.argmin())
-    diameter = int(all_hops.max())
-    return Extent(center, int(all_hops[center]), diameter, diameter)
-
-
 def estimated_extent(adjacency: Sparse, searches: int = 48) -> Extent:
     """Bound the diameter by breadth-first searches: double sweeps, then Takes and Kosters."""
     m = adjacency.shape[0]

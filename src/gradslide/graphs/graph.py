@@ -429,8 +429,11 @@ class Graph:
 
     @cached_property
     def _extent(self) -> distances.Extent:
-        measure = distances.exact_extent if self.m <= _EXACT else distances.estimated_extent
-        return measure(self.adjacency)
+        if self.m > _EXACT:
+            return distances.estimated_extent(self.adjacency)
+        hops = distances.eccentricities(self.adjacency)
+        center, diameter = int(hops.argmin()), int(hops.max())
+        return distances.Extent(center, int(hops[center]), diameter, diameter)
 
     @property
     def diameter(self) -> int:

@@ -33,22 +33,17 @@ class RowOperator(Protocol):
         ...
 
 
-def dense_runs(features: Array, sizes: Array) -> list[tuple[slice, slice, Any]]:
-    """Consecutive agents with equally many rows: which agents, which rows, and these as one block (k, rows, p)."""
-    first, ends = np.flatnonzero(np.diff(sizes, prepend=-1)), np.cumsum(sizes)
-    runs = []
-    for a, b in zip(first, [*first[1:], len(sizes)], strict=True):
-        rows = slice(int(ends[a] - sizes[a]), int(ends[b - 1]))
-        runs.append((slice(a, b), rows, features[rows].reshape(int(b - a), int(sizes[a]), -1)))
-    return runs
-
-
 class DenseOperator:
     """Batched products, one for each run of consecutive agents with equally many rows."""
 
     def __init__(self, features: Array, sizes: Array) -> None:
         self._features, self._sizes = features, sizes
-        self._runs = dense_runs(features, sizes)
+        first, ends = np.flatnonzero(np.diff(sizes, prepend=-1)), np.cumsum(sizes)
+        # Which agents, which rows, and these as one block (k, rows, p).
+        self._runs: list[tuple[slice, slice, Any]] = []
+        for a, b in zip(first, [*first[1:], len(sizes)], strict=True):
+            rows = slice(int(ends[a] - sizes[a]), int(ends[b - 1]))
+            self._runs.append((slice(a, b), rows, features[rows].reshape(int(b - a), int(sizes[a]), -1)))
 
     def apply(self, x: Array) -> Array:
         K = x.shape[2]
@@ -96,11 +91,11 @@ class SparseOperator(DenseOperator):
         return (self._adjoint @ r).reshape(len(self._sizes), self._p, -1)
 
 
-class DenseRuns:
+class DenseRuns(DenseOperator):
     """Batched products, one for each run of consecutive agents with equally many rows; for any array library."""
 
     def __init__(self, features: Tensor, sizes: Array) -> None:
-        self._runs = dense_runs(features, sizes)
+        super().__init__(features, sizes)
         self._xp = array_namespace(features)
 
     def apply(self, x: Tensor) -> Tensor:
