@@ -39,8 +39,9 @@ class Euclidean(Domain):
 
     row_fields: ClassVar[tuple[str, ...]] = ("penalty", "center", "weights")
     norm: ClassVar[int] = 2
-    euclidean: ClassVar[bool] = True
     """The norm in which nu is 1-strongly convex."""
+    euclidean: ClassVar[bool] = True
+    """Whether nu is half a squared Euclidean distance."""
     constrained: ClassVar[bool] = True
     """Whether X is not all of R^d."""
     separable: ClassVar[bool] = False
