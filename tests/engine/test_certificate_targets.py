@@ -16,7 +16,6 @@ from gradslide.engine.stopping import Checks
 from gradslide.methods.pds import State
 from gradslide.network.collectives import reduced
 from gradslide.network.coupling import Dual
-from gradslide.theory import certificates as proof
 from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
 # ---- decisions, which are counted
@@ -242,7 +241,7 @@ def test_domains_elsewhere_may_differ(same):
         problem = gs.Problem(loss.take([2 * which, 2 * which + 1]), gs.domains.L2Ball(radius))
         assert problem.domain.common
         network = Part(4, range(2 * which, 2 * which + 2), lambda v, how: meeting.reduce(which, v, how))
-        found[which] = proof.traits(problem, network)
+        found[which] = CertificateEvaluator(problem, network, problem.loss, is_counted=True).traits
 
     threads = [threading.Thread(target=place, args=(k,)) for k in range(2)]
     for thread in threads:

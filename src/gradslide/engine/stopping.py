@@ -391,7 +391,6 @@ class Checks:
         self._stop, self._evaluator, self._start = stop, evaluator, start
         self._measures_disagreement = measures_disagreement
         self._lower = -math.inf
-        self._first: float | None = None
         self.last: Check | None = None
         self.iteration = -1
 
@@ -403,7 +402,6 @@ class Checks:
         """Let the agents agree on the values of their targets at x."""
         stop, evaluator = self._stop, self._evaluator
         gap = stop.gap is not None
-        first = evaluator.first_values(self._start) if gap and self._first is None else None
         found = evaluator.evaluate(
             x,
             evidence,
@@ -411,9 +409,7 @@ class Checks:
             disagreement=stop.disagreement is not None or self._measures_disagreement,
             kkt=stop.kkt is not None,
             start=self._start,
-            extra=first,
         )
-        self._first = self._first if found.extra_total is None else found.extra_total
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
         self.iteration = iteration
@@ -430,7 +426,7 @@ class Checks:
         """Whether all targets held after the record's iteration."""
         if self.last is None or self.iteration != record.iteration:
             return False
-        return self._stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * abs(self._first or 0.0))
+        return self._stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * abs(self._evaluator.first or 0.0))
 
     def agreed(self, record: Record) -> Record:
         """The record with what the agents agreed on in place of what was observed, if they did in its iteration."""
@@ -453,12 +449,12 @@ class Checks:
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the checks."""
         last = None if self.last is None else asdict(self.last)
-        return {"lower": self._lower, "first": self._first, "scale": self._evaluator.scale, "last": last}
+        return {"lower": self._lower, "first": self._evaluator.first, "scale": self._evaluator.scale, "last": last}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Continue from what `to_dict` returned."""
         self._lower, self._evaluator.scale = saved["lower"], saved["scale"]
-        self._first = saved.get("first")
+        self._evaluator.first = saved.get("first")
         last = saved["last"]
         if last is not None:
             # Earlier versions wrote "apart".

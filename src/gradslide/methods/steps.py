@@ -1,8 +1,5 @@
 """Gradients of the smooth part, prox steps and checks, shared by first-order methods."""
 
-import functools
-import operator
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -111,19 +108,16 @@ def require_common_prox(context: Context, method: object) -> None:
 
 def is_free(context: Context) -> bool:
     """Return whether X = R^d without a penalty, nu Euclidean, for all agents."""
-    moved = []
-    for v in _test_points(context):
-        far = abs(proximal(context, v, 1.0) - v) > _ROUNDING * (1 + abs(v))
-        moved.append(array_namespace(v).any(far, axis=1))
-    return not bool(reduce_constant(context.network, functools.reduce(operator.or_, moved), "or"))
+    points, images = _points_and_images(context)
+    far = abs(images - points) > _ROUNDING * (1 + abs(points))
+    return not bool(reduce_constant(context.network, array_namespace(far).any(far, axis=1), "or"))
 
 
 def is_common(context: Context, *, euclidean: bool = True) -> bool:
     """Return whether all agents have the same X and penalty; unless nu is Euclidean, that too."""
-    images = [proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0) for v in _test_points(context)]
-    xp = array_namespace(*images)
-    rows = xp.concat(images, axis=1)
-    most, less = np.split(reduce_constant(context.network, xp.concat([rows, -rows], axis=1), "max"), 2)
+    _, rows = _points_and_images(context, euclidean=euclidean)
+    both = array_namespace(rows).concat([rows, -rows], axis=1)
+    most, less = np.split(reduce_constant(context.network, both, "max"), 2)
     return bool(np.all(most + less <= _ROUNDING * (1 + np.abs(most))))
 
 
@@ -138,9 +132,13 @@ def require_strongly_convex(context: Context, method: object) -> None:
     require(context.problem.mu > 0, rule, f"{context.problem.mu:g}", remedy)
 
 
-def _test_points(context: Context) -> Iterator[Array]:
-    """Yield the same few points, near and far, for every agent."""
-    shape = (context.problem.m, context.problem.d)
-    for p in np.random.default_rng(0).normal(size=(2, 1, shape[1])):
+def _points_and_images(context: Context, *, euclidean: bool = True) -> tuple[Array, Array]:
+    """Return four points in a row, near and far, and each agent's prox of them, (agents, 4 d)."""
+    points, images = [], []
+    for p in np.random.default_rng(0).normal(size=(2, 1, context.problem.d)):
         for scale in (0.1, 1e6):
-            yield context.problem.placed(np.broadcast_to(scale * p, shape))
+            v = context.problem.placed(np.broadcast_to(scale * p, (context.problem.m, context.problem.d)))
+            points.append(v[:1])
+            images.append(proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0))
+    xp = array_namespace(*points)
+    return xp.concat(points, axis=1), xp.concat(images, axis=1)

@@ -82,8 +82,6 @@ class Findings:
         max_i |x_i - mean|.
     kkt : KKT or None
         Residuals of the optimality conditions.
-    extra_total : float or None
-        The sum of `extra` over all agents.
     """
 
     mean: Array
@@ -92,7 +90,6 @@ class Findings:
     upper: float | None = None
     disagreement: float | None = None
     kkt: KKT | None = None
-    extra_total: float | None = None
 
 
 class CertificateEvaluator:
@@ -114,12 +111,15 @@ class CertificateEvaluator:
     ----------
     scale : float or None
         The norm of the KKT residual at the start, once it is known.
+    first : float or None
+        The sum of all f_i at the start, if the method asked for values there first.
     """
 
     def __init__(self, problem: Objective, network: Network, values: Values, *, is_counted: bool) -> None:
         self._problem, self._network, self._values, self._is_counted = problem, network, values, is_counted
         self._traits: Traits | None = None
         self.scale: float | None = None
+        self.first: float | None = None
 
     def _reduce(self, rows: Array, reduction: Reduction) -> Array:
         """Reduce over all agents; what decides is summed exactly, on the host."""
@@ -129,11 +129,29 @@ class CertificateEvaluator:
 
     @property
     def traits(self) -> "Traits":
-        """What can be proved; found by an agreement, where agents live in several processes."""
+        """What can be proved, the same for all agents.
+
+        Where some agents live in other processes, domains count as common if they map fixed points
+        to the same points; that takes an agreement, once.
+        """
         # No cached_property: its lock, shared by all evaluators, would keep agents in other threads from agreeing.
-        if self._traits is None:
-            self._traits = traits(self._problem, self._network)
-        return self._traits
+        if self._traits is not None:
+            return self._traits
+        problem, network, domain = self._problem, self._network, self._problem.domain
+        found = Traits(domain.common, problem.has_lower_bound)
+        if len(network.agents) < network.m:
+            m, d = problem.m, problem.d
+            probe = np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d))
+            images = [domain.prox(size * probe, 1.0) for size in (1.0, 1e6)]
+            images += [f(images[0])[:, None] for f in (domain.nu, domain.r)]
+            rows = np.hstack([doubles(image) for image in images])
+            missing = np.broadcast_to([float(not trait) for trait in found], (m, len(found)))
+            largest = reduce_constant(network, np.hstack([missing, rows, -rows]), "max")
+            most, least = largest[len(found) :].reshape(2, -1)
+            same = bool(np.allclose(most, -least, rtol=1e-6, atol=1e-9))
+            found = Traits(same and not largest[0], not largest[1])
+        self._traits = found
+        return found
 
     def evaluate(
         self,
@@ -144,7 +162,6 @@ class CertificateEvaluator:
         disagreement: bool = False,
         kkt: bool = False,
         start: Array | None = None,
-        extra: Array | None = None,
     ) -> Findings:
         """Evaluate what is requested at x.
 
@@ -164,9 +181,7 @@ class CertificateEvaluator:
         kkt : bool
             Whether to compute the residuals of the optimality conditions.
         start : Array, optional
-            The starting point, where residuals get their scale if they have none yet.
-        extra : Array, optional
-            A number of each agent, shape (agents,), to be summed as well.
+            The starting point, where `scale` and `first` are computed if they are not known yet.
 
         Returns
         -------
@@ -212,8 +227,9 @@ class CertificateEvaluator:
             parts["start", 0] = [
                 stationarity_part(piece, start[rows], slope[rows]) for piece, rows in _pieces(problem, start)
             ]
-        if extra is not None:
-            parts["extra", 0] = [extra]
+        first_values = getattr(self._values, "first_values", None)
+        if gap and self.first is None and start is not None and first_values is not None:
+            parts["first", 0] = [problem.objective(start, first_values)]
 
         totals: dict[str, list[float]] = {"lower": [], "upper": []}
         if parts:
@@ -223,6 +239,8 @@ class CertificateEvaluator:
         distance = float(self._reduce(xp.concat(away), "max")) if away else None
         if "start" in totals:
             self.scale = math.sqrt(totals["start"][0])
+        if "first" in totals:
+            self.first = totals["first"][0]
         residuals = None
         if kkt:
             assert distance is not None
@@ -235,13 +253,7 @@ class CertificateEvaluator:
             upper=min(filter(math.isfinite, totals["upper"]), default=math.inf) if gap else None,
             disagreement=distance,
             kkt=residuals,
-            extra_total=totals["extra"][0] if extra is not None else None,
         )
-
-    def first_values(self, start: Array) -> Array | None:
-        """Return f_i at the start, if the method asked for values there first."""
-        values = getattr(self._values, "first_values", None)
-        return None if values is None else self._problem.objective(start, values)
 
 
 class Traits(NamedTuple):
@@ -249,39 +261,6 @@ class Traits(NamedTuple):
 
     is_common: bool
     has_lower_bound: bool
-
-
-def traits(problem: Objective, network: Network) -> Traits:
-    """Return what can be proved about a problem.
-
-    Where some agents live in other processes, domains count as common if they map fixed points to
-    the same points.
-
-    Parameters
-    ----------
-    problem : Objective
-        The agents that live here.
-    network : Network
-        The network that connects them with all others.
-
-    Returns
-    -------
-    Traits
-        The same for all agents.
-    """
-    domain, m, d = problem.domain, problem.m, problem.d
-    here = Traits(domain.common, problem.has_lower_bound)
-    if len(network.agents) == network.m:
-        return here
-    probe = np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d))
-    images = [domain.prox(size * probe, 1.0) for size in (1.0, 1e6)]
-    images += [f(images[0])[:, None] for f in (domain.nu, domain.r)]
-    rows = np.hstack([doubles(image) for image in images])
-    missing = np.broadcast_to([float(not trait) for trait in here], (m, len(here)))
-    largest = reduce_constant(network, np.hstack([missing, rows, -rows]), "max")
-    most, least = largest[len(here) :].reshape(2, -1)
-    same = bool(np.allclose(most, -least, rtol=1e-6, atol=1e-9))
-    return Traits(same and not largest[0], not largest[1])
 
 
 class Piece(NamedTuple):
