@@ -20,7 +20,13 @@ _REMEDY = "delete such a file and get it again"
 
 
 class DataError(InputError):
-    """Data that is missing, damaged or cannot be downloaded."""
+    """Data that is missing, damaged or cannot be downloaded.
+
+    Parameters
+    ----------
+    rule, got, remedy : str, object, str
+        As for `InputError`.
+    """
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,41 @@ def split(kind: str, labels: npt.ArrayLike, m: int, seed: Seed = 0, alpha: float
 
 
 def split_contiguous(n: int, m: int) -> list[Array]:
-    """Cut n rows in order into m blocks whose sizes differ by at most one."""
+    """Divide n rows in order into m blocks whose sizes differ by at most one.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    m : int
+        Number of agents.
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each agent.
+    """
     require(1 <= m <= n, "each agent must get a row", f"{m} agents and {n} rows", "take at most as many agents as rows")
     return np.array_split(np.arange(n), m)
 
 
 def split_shuffled(n: int, m: int, seed: Seed) -> list[Array]:
-    """Distribute n rows at random, with sizes that differ by at most one."""
+    """Distribute n rows at random, with sizes that differ by at most one.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    m : int
+        Number of agents.
+    seed : int or numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each agent, sorted.
+    """
     order = generator(seed).permutation(n)
     return [np.sort(order[block]) for block in split_contiguous(n, m)]
 

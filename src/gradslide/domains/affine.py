@@ -30,6 +30,8 @@ class Halfspace(Euclidean):
         A number or (m,).
     center : array_like
         Where nu is smallest: a number, (d,) or (m, d).
+    penalty : None
+        This set supports no penalty.
     """
 
     a: Array
@@ -76,6 +78,8 @@ class Affine(Euclidean):
         Right-hand side of shape (p,) or (m, p).
     center : array_like
         Where nu is smallest: a number, (d,) or (m, d).
+    penalty : None
+        This set supports no penalty.
 
     Raises
     ------

@@ -26,6 +26,8 @@ class GroupBall(Euclidean):
         Index arrays, or one integer label per coordinate, as for `GroupL1`.
     center : array_like
         Where nu is smallest: a number, (d,) or (m, d).
+    penalty : None
+        This set supports no penalty.
     """
 
     radius: Array

@@ -27,6 +27,8 @@ class Simplex(Euclidean):
         A positive number or (m,); 1 by default.
     center : array_like
         Where nu is smallest: a number, (d,) or (m, d).
+    penalty : None
+        This set supports no penalty.
     """
 
     total: Parameter = 1.0

@@ -139,7 +139,18 @@ MIXINGS: dict[str, Callable[..., Mixing]] = {
 
 
 def spectral_gaps(graph: Graph) -> dict[str, float]:
-    """Return the spectral gap of each mixing matrix, by name."""
+    """Return the spectral gap of each mixing matrix.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network.
+
+    Returns
+    -------
+    dict
+        Names and spectral gaps, as `Mixing.spectral_gap` defines them.
+    """
     return {name: make(graph).spectral_gap for name, make in MIXINGS.items()}
 
 

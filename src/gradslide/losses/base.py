@@ -15,10 +15,10 @@ from gradslide.losses.devices import moved, torch_home
 
 
 class Loss(abc.ABC):
-    """The convex, smooth losses ft_1, ..., ft_m of m agents; row i of x, of shape (m, d), is agent
-    i's.
+    """The convex, smooth losses ft_1, ..., ft_m of m agents.
 
-    A subclass implements `value`, `gradient`, `compute_smoothness` and `take_agents`.
+    Row i of x, of shape (m, d), belongs to agent i. A subclass implements `value`, `gradient`,
+    `compute_smoothness` and `take_agents`.
 
     Parameters
     ----------

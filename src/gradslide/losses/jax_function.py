@@ -24,10 +24,10 @@ _FEW = 4  # rows on which the function is tried
 
 
 class Jax(Differentiated):
-    """Losses ft_i(x) = sum over agent i's rows of function(parameters, row); x holds the
-    parameters.
+    """Losses of a JAX function, ft_i(x) = sum over agent i's rows of function(parameters, row).
 
-    It takes and returns NumPy arrays. Agents with fewer rows are padded with rows of weight 0.
+    x holds the parameters. It takes and returns NumPy arrays. Agents with fewer rows are padded
+    with rows of weight 0.
 
     Parameters
     ----------

@@ -25,10 +25,10 @@ _FEW = 4  # rows on which the loss is tried
 
 
 class Torch(Differentiated):
-    """Losses ft_i(x) = sum over agent i's rows of loss(module(input), target); x holds the
-    parameters.
+    """Losses of a PyTorch module, ft_i(x) = sum over agent i's rows of loss(module(input), target).
 
-    On the CPU it takes and returns NumPy arrays; the loss of a module on a GPU stays on the GPU.
+    x holds the parameters of the module. On the CPU it takes and returns NumPy arrays; the loss of
+    a module on a GPU stays on the GPU.
 
     Parameters
     ----------

@@ -251,6 +251,13 @@ class Operator:
 
     z is stored as it is: s = z as a row (1, k), and w = A^T z in the shape of x. Every product is
     counted.
+
+    Parameters
+    ----------
+    problem : Saddle
+        The problem, with A and the dual term.
+    costs : Costs
+        Where products are counted.
     """
 
     name: ClassVar[str] = "operator"
