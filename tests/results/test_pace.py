@@ -11,8 +11,7 @@ from gradslide.methods.base import Copied
 from gradslide.network import Counted
 from gradslide.network.clock import Timeline
 from gradslide.oracles import Oracle
-from gradslide.results.costs import Costs
-from gradslide.results.pace import Pace
+from gradslide.results.costs import Costs, Pace
 
 GRAPH = gs.Graph.ring(6)
 
@@ -62,10 +61,12 @@ def test_the_ratio_is_one_of_averages():
     pace = Pace()
     assert pace.ratio() == 1.0
     for seconds in (1.0, 3.0):
-        pace.add_gradient(seconds)
+        pace.gradients += 1
+        pace.gradient_seconds += seconds
     assert pace.ratio() == 1.0
     for count, seconds in ((1, 0.25), (2, 1.25)):
-        pace.add_exchanges(count, seconds)
+        pace.exchanges += count
+        pace.exchange_seconds += seconds
     assert pace == Pace(gradients=2, gradient_seconds=4.0, exchanges=3, exchange_seconds=1.5)
     assert pace.ratio() == 4.0
 

@@ -19,7 +19,7 @@ from gradslide.network.coupling import COUPLINGS, Coupling
 from gradslide.network.protocol import Network
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Objective
-from gradslide.results.pace import Pace
+from gradslide.results.costs import Pace
 from gradslide.theory.certificates import DualEvidence
 
 

@@ -53,14 +53,16 @@ class Counted(Wrapper):
         started = self._count(1, v, encoding)
         result = self._network.combine(v, weights, encoding)
         if self.m > 1:
-            self._spent.pace.add_exchanges(1, self._spent.now() - started)
+            self._spent.pace.exchanges += 1
+            self._spent.pace.exchange_seconds += self._spent.now() - started
         return result
 
     def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
         started = self._count(exchanges, v, None)
         result = self._network.batch(exchanges, v, compute)
         if self.m > 1:
-            self._spent.pace.add_exchanges(exchanges, self._spent.now() - started)
+            self._spent.pace.exchanges += exchanges
+            self._spent.pace.exchange_seconds += self._spent.now() - started
         return result
 
     def _count(self, exchanges: int, v: Array, encoding: Compressor | None) -> float:

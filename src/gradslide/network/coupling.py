@@ -171,9 +171,10 @@ class Incidence(_NodeForm):
 
     def residual(self, x: Array) -> float:
         # <x, Lap x> loses half the digits near consensus unless the mean is taken off first.
-        total = 0.0
-        for part in map(self._centred, self._columns(x)):
-            total += self._inner(part, self._laplace(part))
+        observe, total = self._network.session.observe, 0.0
+        for columns in self._columns(x):
+            part = columns - like(observe(columns, "sum") / self._network.m, columns)
+            total += float(observe(dot(part, self._laplace(part)), "sum"))
         return math.sqrt(max(0.0, total))
 
     def dual_norm(self, dual: Dual) -> float:

@@ -11,8 +11,7 @@ from gradslide.losses import Loss
 from gradslide.losses.base import require_shape
 from gradslide.network.clock import Timeline
 from gradslide.oracles.base import Sampler
-from gradslide.results.costs import Costs
-from gradslide.results.pace import Pace
+from gradslide.results.costs import Costs, Pace
 
 _Result = TypeVar("_Result")
 
@@ -148,8 +147,9 @@ class Oracle:
             self._timeline.gradient(count)
         result = gradients(*arguments)
         seconds = costs.now() - started
+        costs.pace.gradients += count
         for _ in range(count):
-            costs.pace.add_gradient(seconds / count)
+            costs.pace.gradient_seconds += seconds / count
         return result
 
     def _given(self) -> Sampler:
