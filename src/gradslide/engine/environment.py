@@ -19,7 +19,7 @@ from gradslide.network.clock import Clock, Timeline
 from gradslide.network.coupling import Coupling, Operator
 from gradslide.network.faults.fault import Fault
 from gradslide.network.protocol import Network
-from gradslide.network.wrapper import Wrapper, wrappers
+from gradslide.network.wrapper import Wrapper
 from gradslide.oracles import Oracle
 from gradslide.problems.problem import Problem, checked_problem
 from gradslide.problems.saddle import Saddle
@@ -272,8 +272,11 @@ def on_device_of(network: Network | None, problem: Problem | Saddle) -> Problem 
         rule = f"a {type(problem).__name__} problem is solved with arrays of NumPy's"
         require(problem.device is None, rule, f"a loss on {problem.device}", "give it the data so")
         return problem
-    around = list(wrappers(network))
-    inner = around[-1]._network if around else network
+    around: list[Wrapper] = []
+    inner = network
+    while isinstance(inner, Wrapper):
+        around.append(inner)
+        inner = inner._network
     device = getattr(inner, "device", None)
     problem = problem if device is None else problem.to(device)
     if problem.device is not None:

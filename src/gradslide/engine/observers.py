@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -281,6 +281,7 @@ class SaddleObserver(Observer):
         return bool(earlier) and earlier[-1] is not None and last.residual > _STUCK * earlier[-1]
 
 
+@dataclass
 class InvariantMonitor:
     """Watches the rows of `Method.invariant`, which sum to 0 over the agents unless messages were lost one way.
 
@@ -294,21 +295,23 @@ class InvariantMonitor:
         What the run spends, which bounds the number of roundings.
     """
 
-    def __init__(self, problem: Objective, network: Network, costs: Costs) -> None:
-        self._problem, self._network, self._costs = problem, network, costs
-        self._sum, self._size = 0.0, 0.0
+    problem: Objective
+    network: Network
+    costs: Costs
+    _sum: float = field(default=0.0, init=False)
+    _size: float = field(default=0.0, init=False)
 
     def observe(self, rows: Array | None) -> None:
         """Look at the rows of one outer iteration; None if the method has no invariant."""
         if rows is not None:
-            observe = self._network.session.observe
+            observe = self.network.session.observe
             self._sum = max(float(np.linalg.norm(observe(doubles(rows), "sum"))), _DECAY * self._sum)
             self._size = max(self._size, float(observe(lengths(rows), "sum")))
 
     def warning(self, start: Array, x: Array, method: str) -> str:
         """Return what makes the answer x of a run from start doubtful, or an empty string."""
-        roundings = 10 + self._costs.rounds + self._costs.gradients
-        rounding = roundings * float(np.finfo(self._problem.dtype).eps)
+        roundings = 10 + self.costs.rounds + self.costs.gradients
+        rounding = roundings * float(np.finfo(self.problem.dtype).eps)
         tolerance = _HARMLESS + rounding
         # NaN comes from a run that diverged, which says so itself.
         if not tolerance * self._size < self._sum:
@@ -316,7 +319,7 @@ class InvariantMonitor:
         # Where no multipliers are needed they hold nothing but rounding: gradients give the scale.
         points = (start, x)
         with np.errstate(over="ignore", invalid="ignore"):
-            size = self._size + max(self._total_length(self._problem.loss.gradient(point)) for point in points)
+            size = self._size + max(self._total_length(self.problem.loss.gradient(point)) for point in points)
             steps = max(self._total_length(point) for point in points) * self._smoothness()
         if not tolerance * size + rounding * steps < self._sum:
             return ""
@@ -327,11 +330,11 @@ class InvariantMonitor:
         )
 
     def _total_length(self, rows: Array) -> float:
-        return float(self._network.session.observe(lengths(rows), "sum"))
+        return float(self.network.session.observe(lengths(rows), "sum"))
 
     def _smoothness(self) -> float:
         """L, since a step of 1/L turns roundings of iterates into those of gradients; 0 if unknown."""
         try:
-            return float(np.max(self._problem.smoothness())) + self._problem.mu
+            return float(np.max(self.problem.smoothness())) + self.problem.mu
         except InputError:
             return 0.0

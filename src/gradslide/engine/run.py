@@ -185,7 +185,8 @@ class Run:
             Shows the records.
         """
         self._interrupt, self._line = interrupt, line
-        self._context.oracle.wait_unless(lambda: interrupt.requested or self._own_limit() is Signal.TIME)
+        if self._method.oracle is not None:
+            self._context.oracle.wait_unless(lambda: interrupt.requested or self._own_limit() is Signal.TIME)
         now, records = self._now, self._now.records
         last = records[-1] if records else None
         if self._checks is not None and self._checks.iteration == now.iteration:

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, doubles, to_numpy
-from gradslide._support.errors import require, require_number, unknown_name
+from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
@@ -173,10 +173,13 @@ class AutoPDS(Method):
         domain = context.domain
         has_common = domain.euclidean and is_common(context)
         name = self.inner or (("shared" if has_common else "own") if domain.euclidean else "sliding")
-        got, remedy = repr(context.problem), "leave inner out"
-        require(domain.euclidean or name == "sliding", f'inner="{name}" needs a Euclidean domain', got, remedy)
-        rule = 'inner="shared" needs the same X and penalty for all agents'
-        require(has_common or name != "shared", rule, got, remedy)
+        rule = ""
+        if name != "sliding" and not domain.euclidean:
+            rule = f'inner="{name}" needs a Euclidean domain'
+        elif name == "shared" and not has_common:
+            rule = 'inner="shared" needs the same X and penalty for all agents'
+        if rule:
+            raise InputError(rule, repr(context.problem), "leave inner out")
         for parameter in _UNUSED[name]:
             value = getattr(self, parameter)
             require(value is None, f'inner="{name}" has no {parameter}', value, f"leave {parameter} out")
