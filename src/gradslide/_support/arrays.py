@@ -108,20 +108,6 @@ def copied(x: Array) -> Array:
     return array_namespace(x).asarray(x, copy=True)
 
 
-def in_one_row(x: Array) -> Array:
-    """Return the array as a read-only broadcast of one row where all rows are equal, to save
-    memory.
-    """
-    if is_numpy(x) and (x == x[:1]).all():
-        return np.broadcast_to(np.array(x[:1]), x.shape)
-    return x
-
-
-def on_host(x: Array) -> Array:
-    """Return a NumPy copy."""
-    return np.array(to_numpy(x))
-
-
 def wait_for(x: Array) -> None:
     """Wait until the device has computed x and everything queued before."""
     if not is_numpy(x):

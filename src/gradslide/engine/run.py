@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import copied, dtype_of, in_one_row, is_numpy, on_host, to_numpy, wait_for
+from gradslide._support.arrays import copied, dtype_of, is_numpy, to_numpy, wait_for
 from gradslide._support.errors import StreamEnded, StreamError, WaitEnded, unknown_name
 from gradslide._support.interrupts import Interrupt
 from gradslide._support.types import Array
@@ -107,7 +107,7 @@ class Run:
             network=environment.network,
             coupling=environment.coupling,
             x0=problem.start(x0 if warm_start is None else warm_start.x),
-            s0=None if dual is None else problem.placed(environment.dual_start(on_host(dual))),
+            s0=None if dual is None else problem.placed(environment.dual_start(np.array(dual))),
         )
         self._now = Snapshot(iteration=0, state=None, costs=costs)
         # A state that only lends its form to the saved one draws no samples.
@@ -119,7 +119,11 @@ class Run:
         except StreamEnded as end:
             raise StreamError(end.agent, "it ended before the first outer iteration") from None
         environment.oracle.is_blank = False
-        self._context = replace(context, x0=in_one_row(context.x0))
+        x = context.x0
+        if is_numpy(x) and (x == x[:1]).all():
+            # One row in memory stands for all.
+            x = np.broadcast_to(np.array(x[:1]), x.shape)
+        self._context = replace(context, x0=x)
         self._plan()
         outputs = self._outputs()
         self._output = next(iter(outputs)) if output is None else output
@@ -267,7 +271,7 @@ class Run:
         if self._line is not None:
             self._line.show(record)
         # A copy: what a callback keeps or changes is its own.
-        self._asked_to_stop = self._callback is not None and bool(self._callback(record, on_host(x)))
+        self._asked_to_stop = self._callback is not None and bool(self._callback(record, np.array(to_numpy(x))))
         return record
 
     def decide(self, record: Record | None) -> Status | None:
@@ -377,7 +381,7 @@ class Run:
             outputs=outputs,
             status=self.status,
             history=History(now.records),
-            y=on_host(evidence[0].y) if evidence else None,
+            y=np.array(to_numpy(evidence[0].y)) if evidence else None,
             certificate=certificate,
             certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,

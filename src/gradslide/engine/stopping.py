@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any
 
@@ -363,6 +363,7 @@ class Check:
     kkt: KKT | None
 
 
+@dataclass
 class Checks:
     """Decisions that end a run on a network: taken now and then, on what all agents know alike, and counted.
 
@@ -385,14 +386,13 @@ class Checks:
         Its outer iteration; -1 before the first.
     """
 
-    def __init__(
-        self, stop: Stop, evaluator: CertificateEvaluator, start: Array, *, measures_disagreement: bool = False
-    ) -> None:
-        self._stop, self._evaluator, self._start = stop, evaluator, start
-        self._measures_disagreement = measures_disagreement
-        self._lower = -math.inf
-        self.last: Check | None = None
-        self.iteration = -1
+    stop: Stop
+    evaluator: CertificateEvaluator
+    start: Array
+    measures_disagreement: bool = False
+    last: Check | None = field(default=None, init=False)
+    iteration: int = field(default=-1, init=False)
+    _lower: float = field(default=-math.inf, init=False)
 
     def is_due(self, iteration: int) -> bool:
         """Whether iterations have grown enough since the last check."""
@@ -400,15 +400,15 @@ class Checks:
 
     def take(self, iteration: int, x: Array, evidence: Sequence[DualEvidence]) -> None:
         """Let the agents agree on the values of their targets at x."""
-        stop, evaluator = self._stop, self._evaluator
+        stop, evaluator = self.stop, self.evaluator
         gap = stop.gap is not None
         found = evaluator.evaluate(
             x,
             evidence,
             gap=gap,
-            disagreement=stop.disagreement is not None or self._measures_disagreement,
+            disagreement=stop.disagreement is not None or self.measures_disagreement,
             kkt=stop.kkt is not None,
-            start=self._start,
+            start=self.start,
         )
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
@@ -426,7 +426,7 @@ class Checks:
         """Whether all targets held after the record's iteration."""
         if self.last is None or self.iteration != record.iteration:
             return False
-        return self._stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * abs(self._evaluator.first or 0.0))
+        return self.stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * abs(self.evaluator.first or 0.0))
 
     def agreed(self, record: Record) -> Record:
         """The record with what the agents agreed on in place of what was observed, if they did in its iteration."""
@@ -449,12 +449,12 @@ class Checks:
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the checks."""
         last = None if self.last is None else asdict(self.last)
-        return {"lower": self._lower, "first": self._evaluator.first, "scale": self._evaluator.scale, "last": last}
+        return {"lower": self._lower, "first": self.evaluator.first, "scale": self.evaluator.scale, "last": last}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Continue from what `to_dict` returned."""
-        self._lower, self._evaluator.scale = saved["lower"], saved["scale"]
-        self._evaluator.first = saved.get("first")
+        self._lower, self.evaluator.scale = saved["lower"], saved["scale"]
+        self.evaluator.first = saved.get("first")
         last = saved["last"]
         if last is not None:
             # Earlier versions wrote "apart".

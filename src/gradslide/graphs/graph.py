@@ -425,6 +425,21 @@ class Graph:
         end = int(distances.hop_distances(self.adjacency, 0).argmax())
         return int(np.bincount(distances.hop_distances(self.adjacency, end)).max())
 
+    @cached_property
+    def degree_weights(self) -> tuple[Array, float, float]:
+        """Weights D of the agents, and the extreme nonzero eigenvalues of D^-1 Lap.
+
+        D reduces what a few agents with many neighbours do to the spectrum. All weights are 1 for
+        m > 1,000.
+        """
+        D = np.maximum(1.0, self.weighted_degrees / (2 * self.weighted_degrees.mean()))
+        D = D / D.mean()
+        if self.m > _DENSE or np.all(D == 1):
+            return np.ones(self.m), self.algebraic_connectivity, self.laplacian_norm
+        root = sp.diags_array(1 / np.sqrt(D))
+        values = np.linalg.eigvalsh((root @ self.laplacian @ root).toarray())
+        return D, float(values[1]), float(values[-1])
+
     # Distances
 
     @cached_property

@@ -6,6 +6,7 @@ Saddle point problems have an operator of their own, and no network.
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -97,13 +98,12 @@ class NetworkCoupling(Coupling, Protocol):
         ...
 
 
+@dataclass
 class _NodeForm:
     """What the couplings of a network share: their dual is stored at the nodes."""
 
+    _network: Network
     _in_double: ClassVar[bool] = False
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
         xp = array_namespace(x)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -86,15 +87,14 @@ class Piggybacking(RenamedMembers, ABC):
     def agree(self, values: Array, reduction: Reduction) -> Array: ...
 
 
+@dataclass
 class InOneRun:
     """The session of a network in one process that sees all agents."""
 
+    _network: Piggybacking
     rank: int = 0
     size: int = 1
     sees_all: ClassVar[bool] = True
-
-    def __init__(self, network: Piggybacking) -> None:
-        self._network = network
 
     def connect(self) -> None:
         return

@@ -19,7 +19,7 @@ from gradslide._support.errors import InputError, require, require_number, unkno
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Method, as_floats, average
+from gradslide.methods.base import Context, Method, average
 from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide, squares
 from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
 from gradslide.methods.gossip.setup import Setup, gradient_at, set_up
@@ -146,7 +146,7 @@ class AutoPDS(Method):
     def __post_init__(self) -> None:
         if self.balance != "measure":
             require_number("balance", self.balance, 'or give "measure"', above=0)
-            as_floats(self, "balance")
+            object.__setattr__(self, "balance", float(self.balance))
         if self.agreement not in AGREEMENTS:
             raise unknown_name("agreement", self.agreement, AGREEMENTS)
         if self.inner is not None and self.inner not in _UNUSED:

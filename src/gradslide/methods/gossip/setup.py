@@ -1,7 +1,6 @@
 """The setup of `AutoPDS`: agents learn weights, eigenvalues and a first L in one survey."""
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,6 @@ from gradslide.methods.gossip.inner import Inner, Mixer, Slide, squares
 from gradslide.methods.gossip.state import Gradient
 from gradslide.methods.pds import InnerLoop, fastest_inner_loop
 
-# Up to this many agents the spectrum of the weighted Laplacian is computed; beyond, all agents weigh the same.
-_WEIGHTED = 1_000
 # How far from x_0 the second gradient is taken, unless x_0 is so large that this would be lost in rounding.
 _PROBE = 1e-3
 
@@ -113,7 +110,7 @@ def _probe(context: Context, inner: Inner, y: Array) -> Array:
 
 def _evaluate_survey(graph: Graph, probes: Array) -> Array:
     """Return l2, lmax, the first L and D, from all edges and all probes."""
-    D, least, most = weighted_spectrum(graph)
+    D, least, most = graph.degree_weights
     if probes.size == 0:
         return np.array([least, most, math.nan, *D])
     weights = np.stack([1 / D, D, np.ones_like(D)], axis=1)
@@ -128,19 +125,3 @@ def _first_L(totals: Array, agents: int) -> float:
     change, move, size = totals.tolist()
     squared = change / move if change > 0 and move > 0 else size / agents
     return math.sqrt(squared) or 1.0
-
-
-@lru_cache(maxsize=16)
-def weighted_spectrum(graph: Graph) -> tuple[Array, float, float]:
-    """Return D, and the extreme eigenvalues but 0 of D^-1 Lap.
-
-    D reduces what a few agents with many neighbours do to the spectrum.
-    """
-    degrees = graph.weighted_degrees
-    D = np.maximum(1.0, degrees / (2 * degrees.mean()))
-    D = D / D.mean()
-    if graph.m > _WEIGHTED or np.all(D == 1):
-        return np.ones(graph.m), graph.algebraic_connectivity, graph.laplacian_norm
-    root = sp.diags_array(1 / np.sqrt(D))
-    values = np.linalg.eigvalsh((root @ graph.laplacian @ root).toarray())
-    return D, float(values[1]), float(values[-1])
