@@ -136,6 +136,7 @@ def test_gamma_is_that_of_the_theorem(graph, compressor):
     assert solution.parameters == {"step_size": 0.1, "gamma": pytest.approx(gamma)}
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("compressor", [TopK(k=1), Quantization(levels=4), Quantization(levels=1)])
 def test_gossip_alone_agrees_on_the_mean_at_a_linear_rate(compressor):
     """Without gradients it is CHOCO-GOSSIP: 1 - delta^2 omega/82 per exchange, in squares, with the theorem's gamma."""

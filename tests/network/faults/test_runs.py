@@ -85,6 +85,7 @@ def test_noise_leaves_an_error_in_proportion():
     assert coarse == pytest.approx(100 * fine, rel=0.3)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ALL)
 def test_two_runs_over_one_network_are_alike(name, method):
@@ -115,6 +116,7 @@ def test_costs_are_those_of_a_network_where_all_arrives(name):
     assert plain.floats_sent == plain.rounds * 2 * len(GRAPH.edges) * 3
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", ["PDS", "NIDS"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_run_that_goes_on_later_gives_the_same_bits(name, method, tmp_path):
