@@ -273,3 +273,10 @@ def test_the_longest_N_of_theorem_2_is_allowed_and_the_next_is_not():
 def test_a_batch_size_that_is_a_whole_number_is_not_rounded_up():
     # N k^2 c / (4 L^2) = 24 * 225 * 2 / 400 = 27
     assert schedules.theorem_2(N=24, L=10.0, mu=0.0, A_norm=1.0, R=1.0, c=2.0).row(15).c == 27
+
+
+def test_the_old_name_of_a_schedule_warns():
+    with pytest.warns(DeprecationWarning, match=r"schedules\.Linear is now schedules\.LinearObjective"):
+        assert schedules.Linear is schedules.LinearObjective
+    with pytest.raises(AttributeError, match="no attribute 'Quadratic'"):
+        schedules.Quadratic  # noqa: B018

@@ -36,7 +36,7 @@ class Startup:
         self.is_over = False
 
     def is_worthwhile(self, seconds: float) -> bool:
-        """Return whether to use compiled code for work that takes so many seconds without."""
+        """Return whether to compile for work that takes this many seconds otherwise."""
         self.is_over = self.is_over or self._spent + seconds > self._cost()
         return self.is_over
 

@@ -168,7 +168,7 @@ class State(Copied):
         )
 
 
-class Sliding(Method):
+class PrimalDualSliding(Method):
     """What PDS and SPDS share: the inner loop, the outputs and their multipliers."""
 
     proves: ClassVar[bool] = True
@@ -198,7 +198,7 @@ class Sliding(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PDS(Sliding):
+class PDS(PrimalDualSliding):
     r"""Primal-dual sliding for min sum_i f_i(x), x in X, with the schedule of Theorem 1.
 
     One gradient per agent and outer iteration, whatever the network; T_k inner iterations exchange

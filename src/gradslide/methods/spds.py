@@ -12,14 +12,14 @@ from typing import ClassVar
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, as_floats, require_coupling, without_conjugate
-from gradslide.methods.pds import Sliding, State, Workspace
+from gradslide.methods.pds import PrimalDualSliding, State, Workspace
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.theory import guarantees, schedules
 from gradslide.theory.schedules import Sampled
 
 
 @dataclass(frozen=True, kw_only=True)
-class SPDS(Sliding):
+class SPDS(PrimalDualSliding):
     r"""Primal-dual sliding with sampled gradients for min sum_i f_i(x), x in X.
 
     The schedule is that of Theorem 2. Outer iteration k averages c_k samples per agent; T_k inner

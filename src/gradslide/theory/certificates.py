@@ -66,7 +66,7 @@ class Values(Protocol):
 
 
 @dataclass(frozen=True)
-class Findings:
+class Evaluation:
     """What all agents know alike about x; None for what was not requested.
 
     Attributes
@@ -162,7 +162,7 @@ class CertificateEvaluator:
         disagreement: bool = False,
         kkt: bool = False,
         start: Array | None = None,
-    ) -> Findings:
+    ) -> Evaluation:
         """Evaluate what is requested at x.
 
         It takes one sum of vectors, one of numbers and one maximum; one value, or one gradient (two
@@ -185,7 +185,7 @@ class CertificateEvaluator:
 
         Returns
         -------
-        Findings
+        Evaluation
             What all agents know alike.
         """
         problem, m, xp = self._problem, self._network.m, array_namespace(x)
@@ -246,7 +246,7 @@ class CertificateEvaluator:
             assert distance is not None
             assert self.scale is not None
             residuals = KKT(math.sqrt(min(totals["kkt"])), distance, self.scale)
-        return Findings(
+        return Evaluation(
             mean,
             point,
             lower=max(filter(math.isfinite, totals["lower"]), default=-math.inf) if gap else None,

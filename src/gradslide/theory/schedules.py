@@ -9,9 +9,11 @@ import abc
 import bisect
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from gradslide._support.errors import require, require_number
 
@@ -241,7 +243,7 @@ class StronglyConvex(Schedule):
 
 
 @dataclass(frozen=True)
-class Linear(Schedule):
+class LinearObjective(Schedule):
     """A schedule for L = mu = 0, where one gradient is enough.
 
         tau_k = 0,  lambda_k = (k - 1)/k,  beta_k = T_k = k,  p_k = 0,
@@ -303,7 +305,7 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
     Returns
     -------
     Schedule
-        `Convex` for mu = 0, `StronglyConvex` for mu > 0, `Linear` for L = mu = 0.
+        `Convex` for mu = 0, `StronglyConvex` for mu > 0, `LinearObjective` for L = mu = 0.
 
     Raises
     ------
@@ -324,7 +326,7 @@ def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 6
     require_number("growth", growth, "leave it out for the default", above=1, most=1e9)
     L, mu, A_norm, R, growth = float(L), float(mu), float(A_norm), float(R), float(growth)
     if mu == 0 and L == 0:
-        return Linear(A_norm=A_norm, R=R)
+        return LinearObjective(A_norm=A_norm, R=R)
     if mu == 0:
         return Convex(L=L, A_norm=A_norm, R=R)
     # A larger L is valid too; below mu/8 it would not change tau and only increase T_k. The gradients of a linear f are
@@ -545,3 +547,13 @@ def violations(rows: Iterable[Row], *, L: float, mu: float, A_norm: float, toler
         check("eta_N^T q_N >= ||A||^2", k, A_norm**2, row.eta(row.T) * row.q)
         previous = row
     return broken
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return a class by its old name, with a warning."""
+        if name != "Linear":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn("schedules.Linear is now schedules.LinearObjective", DeprecationWarning, stacklevel=2)
+        return LinearObjective
