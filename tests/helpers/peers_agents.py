@@ -151,7 +151,7 @@ class Agent:
     def wait_for_checkpoint(self, iteration):
         """Until one of this outer iteration, or a later one, is on disk."""
         end = time.monotonic() + SECONDS
-        while storage.read(self._folder / f"checkpoint-{self._i}.npz", "checkpoint", 3)[0]["iteration"] < iteration:
+        while storage.read(self._folder / f"checkpoint-{self._i}.npz", *storage.CHECKPOINT)[0]["iteration"] < iteration:
             assert time.monotonic() < end, "it is too slow"
             time.sleep(0.01)
 

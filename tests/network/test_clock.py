@@ -376,7 +376,7 @@ def test_times_before_the_first_iteration_count():
 
     class Spy(gs.PDS):
         def step(self, context, state):
-            spent.append(replace(context.oracle._costs))
+            spent.append(replace(context.oracle.costs))
             return super().step(context, state)
 
     gs.solve(problem_of(5), network, Spy(), stop=gs.Stop(iterations=1), clock=gs.Clock(gradient=1.0, latency=0.25))

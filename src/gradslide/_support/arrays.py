@@ -15,7 +15,7 @@ from gradslide._support.errors import InputError
 from gradslide._support.types import Array, Sparse
 
 # Entries of an array that are worked on together.
-_BLOCK = 1 << 15
+BLOCK = 1 << 15
 
 # By the library that a device belongs to: who makes arrays there. PyTorch's may be named by a string.
 _MAKERS = {
@@ -116,7 +116,7 @@ def wait_for(x: Array) -> None:
 
 def row_blocks(x: Array) -> Iterator[slice]:
     """Yield slices of rows that fit into the cache."""
-    rows = max(1, _BLOCK // max(1, x.size // max(1, len(x))))
+    rows = max(1, BLOCK // max(1, x.size // max(1, len(x))))
     return (slice(first, first + rows) for first in range(0, len(x), rows))
 
 
@@ -127,7 +127,7 @@ def row_wise(work: Callable[..., Array], *arrays: Array, out: Array | None = Non
     are passed to `work` as a whole.
     """
     first = arrays[0]
-    if not is_numpy(first) or (out is None and first.size <= _BLOCK):
+    if not is_numpy(first) or (out is None and first.size <= BLOCK):
         return work(*arrays)
     out = np.empty_like(first) if out is None else out
     for rows in row_blocks(first):
@@ -137,7 +137,7 @@ def row_wise(work: Callable[..., Array], *arrays: Array, out: Array | None = Non
 
 def dot(a: Array, b: Array) -> Array:
     """Return <a_i, b_i> per agent, in double precision."""
-    if is_numpy(a) and a.size > _BLOCK and a.shape == b.shape:
+    if is_numpy(a) and a.size > BLOCK and a.shape == b.shape:
         return np.concatenate([np.sum(a[rows] * b[rows], axis=1, dtype=np.float64) for rows in row_blocks(a)])
     xp = array_namespace(a, b)
     return xp.sum(a * b, axis=1, dtype=xp.float64)

@@ -17,7 +17,7 @@ from gradslide._support.errors import InputError
 
 _META = "meta.json"
 # Kind and version of the files that runs are saved in.
-CHECKPOINT = ("checkpoint", 3)
+CHECKPOINT = ("checkpoint", 4)
 
 
 def require_writable(folder: Path) -> None:

@@ -57,6 +57,8 @@ class Environment(ABC):
         Watches what must sum to zero over the agents.
     compares_outputs : bool
         Whether any output that reaches the targets will do if none was asked for.
+    may_lack_solutions : bool
+        Whether the problem may turn out to be infeasible or unbounded.
     """
 
     network: Network
@@ -68,14 +70,7 @@ class Environment(ABC):
     uncounted: Network | None = None
     invariant: InvariantMonitor | None = None
     compares_outputs: ClassVar[bool] = False
-
-    def _open_oracle(self, problem: Problem | Saddle, method: Method, costs: Costs) -> Oracle:
-        """The oracle, with the method's way of sampling if it has one."""
-        sampler, session = None, self.network.session
-        if method.oracle is not None:
-            sampler = method.oracle.open(problem.loss, self.network.agents, method.seed)
-        shared = {"all_reduce": session.all_reduce_signal} if session.sees_all else {}
-        return Oracle(problem.loss, costs, sampler, self.timeline, **shared)
+    may_lack_solutions: ClassVar[bool] = False
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -152,7 +147,9 @@ class NetworkEnvironment(Environment):
             self.observer = AgreedObserver()
         name = repr(network if isinstance(network, Wrapper) else network.graph)
         self.names = {"coupling": method.coupling, "network": name}
-        self.oracle = self._open_oracle(problem, method, costs)
+        sampler = None if method.oracle is None else method.oracle.open(problem.loss, network.agents, method.seed)
+        shared = {"all_reduce": network.session.all_reduce_signal} if self._sees_all else {}
+        self.oracle = Oracle(problem.loss, costs, sampler, self.timeline, **shared)
         self._evaluator = CertificateEvaluator(problem, self.network, self.oracle, is_counted=True)
 
     def fingerprint(self) -> str:
@@ -234,6 +231,7 @@ class SaddleEnvironment(Environment):
     """
 
     compares_outputs: ClassVar[bool] = True
+    may_lack_solutions: ClassVar[bool] = True
 
     def __init__(self, problem: Saddle, method: Method, costs: Costs) -> None:
         self._problem = problem
@@ -242,7 +240,8 @@ class SaddleEnvironment(Environment):
         self.coupling = operator
         self.observer = SaddleObserver(problem, operator.A)
         self.names = {"coupling": operator.name}
-        self.oracle = self._open_oracle(problem, method, costs)
+        sampler = None if method.oracle is None else method.oracle.open(problem.loss, range(problem.m), method.seed)
+        self.oracle = Oracle(problem.loss, costs, sampler)
 
     def fingerprint(self) -> str:
         return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"
@@ -294,7 +293,8 @@ def check_network(problem: object, network: object) -> None:
         rule = f"a {type(problem).__name__} problem has no network"
         require(network is None, rule, kind_of(network), "name what comes next, for example method=gs.PDS()")
         return
-    checked_problem(problem)
+    if not isinstance(problem, Problem):
+        checked_problem(problem)
     if isinstance(network, type) or not hasattr(network, "combine"):
         rule, remedy = "network must be a Graph or a network", "gs.Graph.ring(10), or Graph.from_networkx"
         raise InputError(rule, kind_of(network), remedy)

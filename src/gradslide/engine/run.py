@@ -158,8 +158,7 @@ class Run:
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
         self._now = found
-        # Earlier versions wrote "setting".
-        self._environment.resume(found.engine.get("environment", found.engine.get("setting")))
+        self._environment.resume(found.engine["environment"])
         self._restore_lower()
         self._plan()
         if self._checks is not None and found.engine["checks"] is not None:
@@ -292,7 +291,8 @@ class Run:
             return Status.CONVERGED
         if self._may_switch and has_grown(now.iteration, _COMPARISON_GROWTH) and self._switch_output():
             return Status.CONVERGED
-        if now.iteration >= _FIRST_SEARCH and now.records and now.records[-1] is record:
+        searches = self._environment.may_lack_solutions and now.iteration >= _FIRST_SEARCH
+        if searches and now.records and now.records[-1] is record:
             before = now.records[-2].iteration if len(now.records) > 1 else 0
             # Iterations have passed a power of 2 since the record before.
             if record.iteration.bit_length() > before.bit_length():

@@ -35,6 +35,7 @@ from gradslide.problems.saddle import Saddle
 from gradslide.results.costs import Costs
 from gradslide.results.solution import Solution
 
+_DEFAULT, _SADDLE_DEFAULT = AutoPDS(), PDS()
 _MARKS = 1 << 56
 
 
@@ -131,7 +132,7 @@ def solve(
     True
     """
     if method is None:
-        method = PDS() if isinstance(problem, Saddle) else AutoPDS()
+        method = _SADDLE_DEFAULT if isinstance(problem, Saddle) else _DEFAULT
     method = adapted(method)
     network = Local(network) if isinstance(network, Graph) else network
     check_network(problem, network)

@@ -457,10 +457,8 @@ class Checks:
         self.evaluator.first = saved.get("first")
         last = saved["last"]
         if last is not None:
-            # Earlier versions wrote "apart".
-            disagreement = last.get("disagreement", last.get("apart"))
             kkt = None if last["kkt"] is None else KKT.from_dict(last["kkt"])
-            last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], disagreement, kkt)
+            last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], last["disagreement"], kkt)
             self.iteration = last.iteration
         self.last = last
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import row_wise
+from gradslide._support.arrays import BLOCK, is_numpy, row_wise
 from gradslide._support.errors import InputError, kind_of, unknown_name
 from gradslide._support.types import Array
 from gradslide.domains import Domain
@@ -305,4 +305,6 @@ def without_conjugate(y: Array) -> GradientAndConjugate:
 
 def average(bar: Array, new: Array, weight: float, out: Array | None = None) -> Array:
     """Return bar + weight (new - bar), the average with a new value; in `out`, if given."""
-    return row_wise(lambda bar, new: bar + weight * (new - bar), bar, new, out=out)
+    if is_numpy(bar) and (out is not None or bar.size > BLOCK):
+        return row_wise(lambda bar, new: bar + weight * (new - bar), bar, new, out=out)
+    return bar + weight * (new - bar)

@@ -7,7 +7,7 @@ import array_api_compat as compat
 import numpy as np
 
 from gradslide._support.arrays import checked_device, is_numpy, sparse_like, to_numpy
-from gradslide._support.errors import kind_of, require
+from gradslide._support.errors import InputError, kind_of
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.collectives import exact_sum, reduced
@@ -22,8 +22,10 @@ class OnGraph(Piggybacking):
     agents: Sequence[int]
 
     def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
-        name = type(self).__name__
-        require(isinstance(graph, Graph), f"{name} needs a graph", kind_of(graph), "for example gs.Graph.ring(10)")
+        given: object = graph
+        if not isinstance(given, Graph):
+            rule = f"{type(self).__name__} needs a graph"
+            raise InputError(rule, kind_of(given), "for example gs.Graph.ring(10)")
         self.graph = graph
         self.m = graph.m
         self.laplacian: Array = graph.laplacian

@@ -1,6 +1,7 @@
 """The oracle that methods call for gradients, which counts evaluations."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from array_api_compat import array_namespace
@@ -16,6 +17,7 @@ from gradslide.results.costs import Costs, Pace
 _Result = TypeVar("_Result")
 
 
+@dataclass(eq=False)
 class Oracle:
     """Gradients of the ft_i, exact or sampled; counts every evaluation and sample.
 
@@ -43,53 +45,45 @@ class Oracle:
         The first values that were computed together with gradients.
     """
 
-    def __init__(
-        self,
-        loss: Loss,
-        costs: Costs,
-        sampler: Sampler | None = None,
-        timeline: Timeline | None = None,
-        all_reduce: Callable[[int], int] = lambda signal: signal,
-    ) -> None:
-        self._loss = loss
-        self._all_reduce = all_reduce
-        self._costs = costs
-        self._sampler = sampler
-        self._timeline = timeline
-        self.is_drawing = False
-        self.is_blank = False
-        self.first_values: Array | None = None
+    loss: Loss
+    costs: Costs
+    sampler: Sampler | None = None
+    timeline: Timeline | None = None
+    all_reduce: Callable[[int], int] = lambda signal: signal
+    is_drawing: bool = field(default=False, init=False)
+    is_blank: bool = field(default=False, init=False)
+    first_values: Array | None = field(default=None, init=False)
 
     @property
     def pace(self) -> Pace:
         """Measured speed of the run so far."""
-        return self._costs.pace
+        return self.costs.pace
 
     def gradient(self, x: Array) -> Array:
         """Return grad ft_i(x_i) of every agent, shape (m, d)."""
-        gradient = self._timed(self._loss.gradient, x)
-        require_shape(self._loss, "gradient", gradient, x.shape)
+        gradient = self._timed(self.loss.gradient, x)
+        require_shape(self.loss, "gradient", gradient, x.shape)
         return gradient
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
         """Perform the T gradient steps of `Loss.steps`; counts T gradients."""
-        return self._timed(self._loss.steps, start, anchor, pulls, scales, shares, count=len(pulls))
+        return self._timed(self.loss.steps, start, anchor, pulls, scales, shares, count=len(pulls))
 
     def value(self, x: Array) -> Array:
         """Return ft_i(x_i) of every agent, shape (m,)."""
-        self._costs.values += 1
-        if self._timeline is not None:
-            self._timeline.gradient()
-        values = self._loss.value(x)
-        require_shape(self._loss, "value", values, x.shape[:1])
+        self.costs.values += 1
+        if self.timeline is not None:
+            self.timeline.gradient()
+        values = self.loss.value(x)
+        require_shape(self.loss, "value", values, x.shape[:1])
         return values
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         """Return values (m,) and gradients (m, d) in one evaluation."""
-        self._costs.values += 1
-        values, gradient = self._timed(self._loss.value_and_gradient, x)
-        require_shape(self._loss, "value", values, x.shape[:1])
-        require_shape(self._loss, "gradient", gradient, x.shape)
+        self.costs.values += 1
+        values, gradient = self._timed(self.loss.value_and_gradient, x)
+        require_shape(self.loss, "value", values, x.shape[:1])
+        require_shape(self.loss, "gradient", gradient, x.shape)
         if self.first_values is None:
             self.first_values = values
         return values, gradient
@@ -114,12 +108,12 @@ class Oracle:
         if self.is_blank:
             return array_namespace(x).zeros_like(x)
         self.is_drawing = True
-        samples = draw_together(lambda: sampler.draw(start, count), self._all_reduce)
+        samples = draw_together(lambda: sampler.draw(start, count), self.all_reduce)
         self.is_drawing = False
         gradient = sampler.gradient(x, samples)
-        self._costs.samples += count
-        if self._timeline is not None:
-            self._timeline.samples(count)
+        self.costs.samples += count
+        if self.timeline is not None:
+            self.timeline.samples(count)
         return gradient
 
     def draw_ahead(self, start: int, count: int) -> None:
@@ -128,23 +122,23 @@ class Oracle:
 
     def wait_unless(self, give_up: Callable[[], bool]) -> None:
         """Set the function that says when to give up waiting for samples."""
-        if self._sampler is not None:
-            self._sampler.give_up = give_up
+        if self.sampler is not None:
+            self.sampler.give_up = give_up
 
     def close(self) -> None:
         """Close the sampler."""
-        if self._sampler is not None:
-            self._sampler.close()
+        if self.sampler is not None:
+            self.sampler.close()
             # It knows the run, which knows this oracle.
-            self._sampler.give_up = Sampler.give_up
+            self.sampler.give_up = Sampler.give_up
 
     def _timed(self, gradients: Callable[..., _Result], *arguments: Array, count: int = 1) -> _Result:
         """Call a function that computes so many gradients; count them and measure the pace."""
-        costs = self._costs
+        costs = self.costs
         started = costs.now()
         costs.gradients += count
-        if self._timeline is not None:
-            self._timeline.gradient(count)
+        if self.timeline is not None:
+            self.timeline.gradient(count)
         result = gradients(*arguments)
         seconds = costs.now() - started
         costs.pace.gradients += count
@@ -153,9 +147,9 @@ class Oracle:
         return result
 
     def _given(self) -> Sampler:
-        if self._sampler is None:
+        if self.sampler is None:
             raise InputError("a method that samples needs a field `oracle`", "none", "gs.oracles.WithReplacement()")
-        return self._sampler
+        return self.sampler
 
 
 _Samples = TypeVar("_Samples")

@@ -10,7 +10,7 @@ decisions and for records.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -92,6 +92,7 @@ class Evaluation:
     kkt: KKT | None = None
 
 
+@dataclass(eq=False)
 class CertificateEvaluator:
     """Compute bounds and residuals from each agent's part, by reductions over all agents.
 
@@ -115,17 +116,19 @@ class CertificateEvaluator:
         The sum of all f_i at the start, if the method asked for values there first.
     """
 
-    def __init__(self, problem: Objective, network: Network, values: Values, *, is_counted: bool) -> None:
-        self._problem, self._network, self._values, self._is_counted = problem, network, values, is_counted
-        self._traits: Traits | None = None
-        self.scale: float | None = None
-        self.first: float | None = None
+    problem: Objective
+    network: Network
+    values: Values
+    is_counted: bool
+    scale: float | None = field(default=None, init=False)
+    first: float | None = field(default=None, init=False)
+    _traits: "Traits | None" = field(default=None, init=False)
 
     def _reduce(self, rows: Array, reduction: Reduction) -> Array:
         """Reduce over all agents; what decides is summed exactly, on the host."""
-        if self._is_counted:
-            return self._network.agree(to_numpy(rows), reduction)
-        return self._network.session.observe(rows, reduction)
+        if self.is_counted:
+            return self.network.agree(to_numpy(rows), reduction)
+        return self.network.session.observe(rows, reduction)
 
     @property
     def traits(self) -> "Traits":
@@ -137,7 +140,7 @@ class CertificateEvaluator:
         # No cached_property: its lock, shared by all evaluators, would keep agents in other threads from agreeing.
         if self._traits is not None:
             return self._traits
-        problem, network, domain = self._problem, self._network, self._problem.domain
+        problem, network, domain = self.problem, self.network, self.problem.domain
         found = Traits(domain.common, problem.has_lower_bound)
         if len(network.agents) < network.m:
             m, d = problem.m, problem.d
@@ -188,18 +191,18 @@ class CertificateEvaluator:
         Evaluation
             What all agents know alike.
         """
-        problem, m, xp = self._problem, self._network.m, array_namespace(x)
-        gradient = doubles(self._values.gradient(x)) if kkt else None
+        problem, m, xp = self.problem, self.network.m, array_namespace(x)
+        gradient = doubles(self.values.gradient(x)) if kkt else None
         proves = gap and self.traits.has_lower_bound
         pulls = [doubles(each.dual.w) for each in evidence] if proves or kkt else []
         if gradient is not None and not pulls:
             # Without multipliers, those that fit best at consensus: mean gradient - own gradient.
             pulls = [-gradient]
         vectors = [doubles(x), *pulls]
-        if self._is_counted:
+        if self.is_counted:
             mean, *excesses = np.split(self._reduce(xp.concat(vectors, axis=1), "sum") / m, len(vectors))
         else:
-            mean, *excesses = [self._reduce(each, "sum") / m for each in vectors]
+            mean, *excesses = (self._reduce(each, "sum") / m for each in vectors)
 
         parts: dict[tuple[str, int], list[Array]] = {}
         away: list[Array] = []
@@ -220,14 +223,14 @@ class CertificateEvaluator:
         if gap and self.traits.is_common:
             point = feasible(problem, mean)
             at = xp.broadcast_to(like(point, x), x.shape)
-            parts["upper", 0] = [problem.objective(at, self._values.value(at))]
+            parts["upper", 0] = [problem.objective(at, self.values.value(at))]
         if kkt and self.scale is None:
             assert start is not None
-            slope = doubles(self._values.gradient(start))
+            slope = doubles(self.values.gradient(start))
             parts["start", 0] = [
                 stationarity_part(piece, start[rows], slope[rows]) for piece, rows in _pieces(problem, start)
             ]
-        first_values = getattr(self._values, "first_values", None)
+        first_values = getattr(self.values, "first_values", None)
         if gap and self.first is None and start is not None and first_values is not None:
             parts["first", 0] = [problem.objective(start, first_values)]
 

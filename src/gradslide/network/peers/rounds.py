@@ -208,7 +208,7 @@ class Rounds:
 def _network_state(checkpoint: Path) -> dict[str, Any]:
     """What `PeersSession.checkpoint` returned when the checkpoint was written."""
     state = checkpoint_memory(checkpoint)
-    found = state.get("environment", state.get("setting"))["network"]
+    found = state["environment"]["network"]
     rule = f"checkpoint {checkpoint} must be one of an agent among peers"
     require(isinstance(found, dict) and "opening" in found, rule, "that of another network", "give another path")
     return dict(found)
