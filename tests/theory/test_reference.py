@@ -102,9 +102,9 @@ def test_float32_data_reach_what_float32_can_hold(label):
     assert single.objective == pytest.approx(double.objective, rel=1e-6)
 
 
-def test_a_problem_without_a_minimiser_is_refused():
+def test_a_problem_without_a_minimizer_is_refused():
     loss = gs.losses.Custom(
         gradient=lambda x: np.ones_like(x), value=lambda x: x[:, 0], smoothness=1.0, agents=2, dimension=1
     )
-    with pytest.raises(gs.InputError, match="minimiser exists"):
+    with pytest.raises(gs.InputError, match="minimizer exists"):
         reference(gs.Problem(loss), iterations=50)
