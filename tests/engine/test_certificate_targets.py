@@ -132,7 +132,7 @@ def test_the_best_bound_of_all_checks_is_kept_and_no_other():
     def take(self, iteration, x, evidence):
         keep(self, iteration, x, evidence)
         found.append(self.last)
-        lows.append(self._evaluator.evaluate(x, evidence, gap=True).lower)
+        lows.append(self.evaluator.evaluate(x, evidence, gap=True).lower)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checks, "take", take)
@@ -218,16 +218,18 @@ def test_only_some_agents_are_here():
             assert one.kkt.scale == pytest.approx(expected.kkt.scale, rel=1e-12)
 
 
-def test_checks_of_earlier_versions_are_restored():
+def test_checks_are_restored_from_what_they_saved():
     problem = small_problem()
-    evaluator = CertificateEvaluator(problem, gs.network.Local(RING), problem.loss, is_counted=True)
-    checks = Checks(gs.Stop(gap=1.0), evaluator, problem.start())
-    kkt = {"stationarity": 1.0, "consensus": 0.5, "scale": 2.0}
-    last = {"iteration": 7, "mean_norm": 1.0, "lower": 1.0, "upper": 2.0, "apart": 0.5, "kkt": kkt}
-    checks.restore({"lower": 1.0, "first": 3.0, "scale": 2.0, "last": last})
-    assert checks.iteration == 7
-    assert checks.last.disagreement == checks.last.kkt.disagreement == 0.5
-    assert checks.certificate == gs.Certificate(1.0, 2.0, 0.5)
+    evaluators = [
+        CertificateEvaluator(problem, gs.network.Local(RING), problem.loss, is_counted=True) for _ in range(2)
+    ]
+    first, second = (Checks(gs.Stop(gap=1.0, kkt=1.0), each, problem.start()) for each in evaluators)
+    first.take(7, problem.start(), ())
+    second.restore(first.to_dict())
+    assert second.iteration == 7
+    assert second.last == first.last
+    assert second.to_dict() == first.to_dict()
+    assert second.certificate == first.certificate
 
 
 @pytest.mark.parametrize("same", [True, False])
