@@ -283,7 +283,7 @@ class Run:
         """
         now, session = self._now, self._context.network.session
         if record is None:
-            # If processes cannot see each other they end together, once all have heard of it.
+            # If processes cannot see each other they end together, once all of them know it.
             ends = self._signal is Signal.DIVERGED or session.sees_all or self._limit is not None
             return Status.DIVERGED if ends else None
         signal = Signal.INTERRUPT if self._interrupt.requested else Signal.NONE
