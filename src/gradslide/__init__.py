@@ -1,5 +1,7 @@
 """Convex optimization by many agents on a network without a centre."""
 
+import sys as _sys
+
 from gradslide import data, domains, losses, network, oracles
 from gradslide._support.errors import InputError, StreamError
 from gradslide._version import __version__
@@ -96,6 +98,10 @@ __all__ = [
     "solve",
     "terms",
 ]
+
+# Modules of the reference can be imported by their public path, too: `from gradslide.schedules import theorem_1`.
+for _module in (compressors, coupling, guarantees, mixing, reference, schedules, terms):
+    _sys.modules[f"{__name__}.{_module.__name__.rpartition('.')[2]}"] = _module
 
 
 def __dir__() -> list[str]:

@@ -147,7 +147,8 @@ class Run:
 
     def _plan(self) -> None:
         """Find out when the method's schedule ends, if it does, and when the run ends."""
-        self._schedule_end = self._method.iterations(self._now.state)
+        fixes_iterations = self._method.fixes_iterations
+        self._schedule_end = self._method.iterations(self._now.state) if fixes_iterations else None
         stop = self._given_stop
         self._stop = self._environment.default_stop(self._method, self._schedule_end) if stop is None else stop
         self._checks = self._environment.checks(self._stop, self._context.x0)

@@ -4,13 +4,14 @@ import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import BLOCK, is_numpy, row_wise
+from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, unknown_name
 from gradslide._support.types import Array
 from gradslide.domains import Domain
@@ -21,6 +22,8 @@ from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Objective
 from gradslide.results.costs import Pace
 from gradslide.theory.certificates import DualEvidence
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Context:
     x0: Array
     s0: Array | None = None
     prepared: Any = None
-    _mixings: dict[str, Mixing] = field(default_factory=dict, repr=False)
+    _deprecated_cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def domain(self) -> Domain:
@@ -71,10 +74,18 @@ class Context:
     def mixing(self, name: str) -> Mixing:
         """Return the mixing matrix of that name; deprecated: make it once in `Method.prepare`."""
         warnings.warn("make the mixing matrix in prepare(context)", DeprecationWarning, stacklevel=2)
-        if name not in self._mixings:
+        key = f"mixing {name}"
+        if key not in self._deprecated_cache:
             norm = {"norm": self.network.norm_bound()} if name == "laplacian" else {}
-            self._mixings[name] = MIXINGS[name](self.network.graph, **norm)
-        return self._mixings[name]
+            self._deprecated_cache[key] = MIXINGS[name](self.network.graph, **norm)
+        return cast(Mixing, self._deprecated_cache[key])
+
+    def once(self, name: str, make: Callable[[], _Made]) -> _Made:
+        """Return what `make` returns, made once in a run; deprecated: make it in `Method.prepare`."""
+        warnings.warn("return it from prepare(context) instead of context.once", DeprecationWarning, stacklevel=2)
+        if name not in self._deprecated_cache:
+            self._deprecated_cache[name] = make()
+        return cast(_Made, self._deprecated_cache[name])
 
     def mix(self, v: Array, mixing: Mixing) -> Array:
         """Return W v: one exchange."""
@@ -119,6 +130,13 @@ class Method(ABC):
     finishes: ClassVar[bool] = False
     keeps: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        rename_hooks(cls, {"evidence": "dual_evidence"})
+        cls.fixes_iterations = cls.iterations is not Method.iterations
+        cls.proves = cls.dual_evidence is not Method.dual_evidence
+        cls.finishes = cls.finish is not Method.finish
+
     @property
     def name(self) -> str:
         """The name in tables and messages."""
@@ -159,6 +177,11 @@ class Method(ABC):
     def dual_evidence(self, state: Any) -> Sequence[DualEvidence]:
         """Return dual points from which lower bounds on the optimum follow."""
         return ()
+
+    def evidence(self, state: Any) -> Sequence[DualEvidence]:
+        """Return `dual_evidence(state)`; deprecated."""
+        warnings.warn("Method.evidence is now Method.dual_evidence", DeprecationWarning, stacklevel=2)
+        return self.dual_evidence(state)
 
     def invariant(self, state: Any) -> Array | None:
         """Return rows that sum to zero over all agents unless messages were lost.

@@ -171,7 +171,6 @@ class State(Copied):
 class PrimalDualSliding(Method):
     """What PDS and SPDS share: the inner loop, the outputs and their multipliers."""
 
-    proves: ClassVar[bool] = True
     keeps: ClassVar[tuple[str, ...]] = ("average",)
 
     def prepare(self, context: Context) -> "InnerLoop":

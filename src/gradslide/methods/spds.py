@@ -7,7 +7,6 @@ The outer iterations are `SPDS.step`; the inner loop is that of `gradslide.metho
 """
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide.methods import defaults
@@ -77,8 +76,6 @@ class SPDS(PrimalDualSliding):
     >>> gs.solve(problem, gs.Graph.ring(4), gs.SPDS(samples=500, seed=1)).costs.samples
     500
     """
-
-    fixes_iterations: ClassVar[bool] = True
 
     N: int | None = None
     R: float | None = None

@@ -98,11 +98,11 @@ class NetworkCoupling(Coupling, Protocol):
         ...
 
 
-@dataclass
+@dataclass(eq=False)
 class _NodeForm:
     """What the couplings of a network share: their dual is stored at the nodes."""
 
-    _network: Network
+    network: Network
     _in_double: ClassVar[bool] = False
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
@@ -116,11 +116,11 @@ class _NodeForm:
 
     def _laplace(self, v: Array) -> Array:
         """Lap v: one exchange."""
-        return self._network.combine(v, self._network.laplacian)
+        return self.network.combine(v, self.network.laplacian)
 
     def _columns(self, x: Array) -> Iterator[Array]:
         """Columns of x, few at a time to save memory; all at once among processes."""
-        if not (self._network.is_local and is_numpy(x)):
+        if not (self.network.is_local and is_numpy(x)):
             yield x
             return
         width = max(_NARROWEST, _LARGE // max(1, len(x)))
@@ -129,11 +129,11 @@ class _NodeForm:
 
     def _centred(self, v: Array) -> Array:
         """v less its mean over all agents: an observation."""
-        return v - like(self._network.session.observe(v, "sum") / self._network.m, v)
+        return v - like(self.network.session.observe(v, "sum") / self.network.m, v)
 
     def _inner(self, a: Array, b: Array) -> float:
         """<a, b> over all agents, in double precision: an observation."""
-        return float(self._network.session.observe(dot(a, b), "sum"))
+        return float(self.network.session.observe(dot(a, b), "sum"))
 
 
 class Incidence(_NodeForm):
@@ -160,10 +160,10 @@ class Incidence(_NodeForm):
     _in_double: ClassVar[bool] = True
 
     def norm(self) -> float:
-        return math.sqrt(self._network.norm_bound())
+        return math.sqrt(self.network.norm_bound())
 
     def smallest_singular_value(self) -> float:
-        return math.sqrt(self._network.graph.algebraic_connectivity)
+        return math.sqrt(self.network.graph.algebraic_connectivity)
 
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
         step = 1 / q
@@ -171,9 +171,9 @@ class Incidence(_NodeForm):
 
     def residual(self, x: Array) -> float:
         # <x, Lap x> loses half the digits near consensus unless the mean is taken off first.
-        observe, total = self._network.session.observe, 0.0
+        observe, total = self.network.session.observe, 0.0
         for columns in self._columns(x):
-            part = columns - like(observe(columns, "sum") / self._network.m, columns)
+            part = columns - like(observe(columns, "sum") / self.network.m, columns)
             total += float(observe(dot(part, self._laplace(part)), "sum"))
         return math.sqrt(max(0.0, total))
 
@@ -203,10 +203,10 @@ class Laplacian(_NodeForm):
     exchanges: ClassVar[int] = 2
 
     def norm(self) -> float:
-        return self._network.norm_bound()
+        return self.network.norm_bound()
 
     def smallest_singular_value(self) -> float:
-        return self._network.graph.algebraic_connectivity
+        return self.network.graph.algebraic_connectivity
 
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
         z = dual.s + (1 / q) * self._laplace(u)

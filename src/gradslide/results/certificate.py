@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 # Bounds leave room for rounding already: this is for what a user's own loss may add.
 _ROUNDING = 1e-9
@@ -83,8 +83,12 @@ class KKT:
     @classmethod
     def from_dict(cls, saved: Mapping[str, float]) -> "KKT":
         """Return the residuals from a file; earlier versions wrote "consensus" for the disagreement."""
-        disagreement = saved["consensus"] if "consensus" in saved else saved["disagreement"]
+        disagreement = saved["disagreement"] if "disagreement" in saved else saved["consensus"]
         return cls(saved["stationarity"], disagreement, saved["scale"])
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the residuals by name; "consensus", the earlier name of the disagreement, until 0.3."""
+        return {**asdict(self), "consensus": self.disagreement}
 
     def __str__(self) -> str:
         start = f"{self.scale:.3g} at the start"

@@ -82,7 +82,6 @@ class Solution:
     status: Status
     costs: Costs
     history: History
-    mean: Array
     dual: Array | None = None
     y: Array | None = None
     certificate: Certificate | None = None
@@ -91,7 +90,12 @@ class Solution:
     parameters: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    mean: Array = field(default_factory=lambda: np.empty(0))
     rows_of_all: Callable[[Array], Array] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.mean.size == 0:
+            object.__setattr__(self, "mean", np.mean(self.x, axis=0))
 
     @property
     def objective(self) -> float | None:
@@ -157,7 +161,7 @@ class Solution:
             "history": self.history.to_dict(),
             "certificate": None if self.certificate is None else asdict(self.certificate),
             "certificate_reason": self.certificate_reason,
-            "kkt": None if self.kkt is None else asdict(self.kkt),
+            "kkt": None if self.kkt is None else self.kkt.to_dict(),
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
             "warnings": list(self.warnings),
@@ -176,7 +180,7 @@ class Solution:
             "history": self.history.to_dict(),
             "certificate": None if self.certificate is None else asdict(self.certificate),
             "certificate_reason": self.certificate_reason,
-            "kkt": None if self.kkt is None else asdict(self.kkt),
+            "kkt": None if self.kkt is None else self.kkt.to_dict(),
             "mean": np.asarray(self.mean).tolist(),
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
@@ -274,7 +278,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         parameters=meta["parameters"],
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),
-        mean=arrays["mean"] if "mean" in arrays else np.mean(outputs[meta["output"]], axis=0),
+        mean=arrays.get("mean", np.empty(0)),
     )
 
 

@@ -91,7 +91,6 @@ class CondatVu(Method):
     """
 
     tuned: ClassVar[str] = "ratio"
-    proves: ClassVar[bool] = True
 
     ratio: float | None = None
     tau: float | None = None

@@ -130,8 +130,6 @@ class AutoPDS(Method):
     """
 
     stops_itself: ClassVar[bool] = True
-    proves: ClassVar[bool] = True
-    finishes: ClassVar[bool] = True
 
     balance: float | str = 1.0
     agreement: str = "late"
