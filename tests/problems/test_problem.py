@@ -115,3 +115,35 @@ def test_hooks_under_their_old_names_still_work_and_warn():
     np.testing.assert_array_equal(problem.domain.prox(np.full((4, 2), 9.0), 1.0)[:, 0], [1, 2, 3, 4])
     np.testing.assert_array_equal(problem.domain.linear_minimum(np.ones((4, 2))), [-2, -4, -6, -8])
     assert gs.domains.Box._project is gs.domains.Box.project
+
+
+def built_in_under_old_names():
+    class OldSquares(gs.losses.LeastSquares):
+        def _take(self, agents):
+            return super()._take(agents)
+
+    class OldBox(gs.domains.Box):
+        def _project(self, v):
+            return super()._project(v)
+
+    return OldSquares, OldBox
+
+
+def test_warnings_of_old_hooks_point_at_subclasses_of_built_in_classes():
+    with pytest.warns(DeprecationWarning, match=r"the old name works until 0\.3") as caught:
+        OldSquares, OldBox = built_in_under_old_names()
+    assert [str(warning.message).partition(":")[0] for warning in caught] == ["OldSquares._take", "OldBox._project"]
+    assert [warning.filename for warning in caught] == [__file__] * 2
+    problem = gs.Problem(OldSquares(np.eye(4), np.ones(4), agents=2), OldBox(-1.0, 1.0))
+    assert isinstance(problem.take([1]).loss, OldSquares)
+    np.testing.assert_array_equal(problem.domain.project(np.full((2, 4), 9.0)), 1.0)
+
+
+@pytest.mark.parametrize("name", ["loss", "m", "d", "dtype", "device", "rows_per_agent"])
+def test_what_follows_from_the_loss_cannot_be_assigned(name):
+    loss = gs.losses.LeastSquares(np.eye(4), np.ones(4), agents=2)
+    for problem in (gs.Problem(loss), gs.Saddle(loss, np.ones((1, 8)))):
+        before = getattr(problem, name)
+        with pytest.raises(AttributeError, match=f"{name} cannot be assigned"):
+            setattr(problem, name, before)
+        assert getattr(problem, name) is before

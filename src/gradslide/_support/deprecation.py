@@ -1,5 +1,6 @@
 """Old names that keep working for one version."""
 
+import sys
 import warnings
 from collections.abc import Mapping
 
@@ -18,8 +19,17 @@ def rename_hooks(cls: type, renamed: Mapping[str, str]) -> None:
     """
     for old, new in renamed.items():
         if old in vars(cls) and new not in vars(cls):
-            message = f"{cls.__name__}.{old}: override {new} instead; the old name will not work in the next version"
-            warnings.warn(message, DeprecationWarning, stacklevel=4)
+            message = f"{cls.__name__}.{old}: override {new} instead; the old name works until 0.3"
+            warnings.warn(message, DeprecationWarning, stacklevel=_caller_level())
             setattr(cls, new, vars(cls)[old])
         elif new in vars(cls) and not getattr(vars(cls)[new], "__isabstractmethod__", False):
             setattr(cls, old, vars(cls)[new])
+
+
+def _caller_level() -> int:
+    """The `stacklevel`, in the calling function, of the innermost code outside gradslide and abc."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("gradslide", "abc"):
+        level, frame = level + 1, frame.f_back
+    return level

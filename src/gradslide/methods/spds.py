@@ -8,11 +8,12 @@ The outer iterations are `SPDS.step`; the inner loop is that of `gradslide.metho
 
 from dataclasses import dataclass, field, replace
 
-from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.errors import require, require_number
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, as_floats, require_coupling, without_conjugate
 from gradslide.methods.pds import PrimalDualSliding, State, Workspace
 from gradslide.oracles import Sampling, WithReplacement
+from gradslide.oracles.base import require_sampling
 from gradslide.theory import guarantees, schedules
 from gradslide.theory.schedules import Sampled
 
@@ -109,8 +110,7 @@ class SPDS(PrimalDualSliding):
         if self.samples is not None:
             require_number("samples", self.samples, "each outer iteration takes at least one", least=N, whole=True)
         require_number("seed", self.seed, "for example seed=0", least=0, whole=True)
-        if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
-            raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
+        require_sampling(self.oracle)
         as_floats(self, "R", "c", "L", "sigma", "eps", "distance", "norm")
         require_coupling(self.coupling)
 

@@ -129,7 +129,7 @@ class Network(Protocol):
 class Session(Protocol):
     """One process's part in a run: what the engine does around a method.
 
-    None of it is counted or steers a method.
+    None of it is counted, and none of it steers a method, except that `all_reduce_signal` ends runs.
 
     Attributes
     ----------

@@ -94,6 +94,8 @@ class _StatefulSession:
         self._wrapper, self._session = wrapper, session
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # not there yet when copy makes a session
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._session, name)
 
     def begin(self) -> None:

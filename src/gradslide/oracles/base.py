@@ -4,6 +4,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from gradslide._support.errors import InputError, kind_of
 from gradslide._support.types import Array
 from gradslide.losses import Loss
 
@@ -79,3 +80,9 @@ class Sampling(Protocol):
         Sampler
         """
         ...
+
+
+def require_sampling(oracle: object) -> None:
+    """Raise an error unless the object describes a way of sampling."""
+    if not hasattr(oracle, "open") or isinstance(oracle, type):
+        raise InputError("oracle must be one of gs.oracles", kind_of(oracle), "gs.oracles.WithReplacement()")

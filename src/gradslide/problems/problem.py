@@ -17,6 +17,9 @@ from gradslide.losses import Loss
 
 Part = Loss | tuple[Loss, Domain]
 
+# Attributes that follow from the loss.
+_FIXED = {"loss", "m", "d", "dtype", "device", "rows_per_agent"}
+
 
 class Objective:
     """The objective f_i = ft_i + mu nu + r over X_i, common to all problem classes."""
@@ -31,6 +34,12 @@ class Objective:
         self.m, self.d, self.dtype, self.device = loss.m, loss.d, loss.dtype, loss.device
         self.rows_per_agent = loss.rows_per_agent
         self.domain = domain.bind(loss.m, loss.d, loss.dtype).to(self.device)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Properties would cost a call at every access.
+        if name in _FIXED and name in vars(self):
+            raise AttributeError(f"{type(self).__name__}.{name} cannot be assigned: make a new problem")
+        super().__setattr__(name, value)
 
     def placed(self, values: Array) -> Array:
         """Return the values in the precision and on the device of the problem."""
@@ -205,9 +214,8 @@ class Problem(Objective):
         Problem
         """
         new = copy.copy(self)
-        new.loss = self.loss.to(device)
-        new.device = new.loss.device
-        new.domain = self.domain.to(new.device)
+        loss = self.loss.to(device)
+        vars(new).update(loss=loss, device=loss.device, domain=self.domain.to(loss.device))
         return new
 
     def take(self, agents: Sequence[int]) -> "Problem":

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gradslide._support.arrays import dot, like, to_numpy
-from gradslide._support.errors import InputError, kind_of, require_number
+from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, as_floats, average
 from gradslide.methods.steps import GradientSteps, smoothness, with_ridge
 from gradslide.oracles import Sampling, WithReplacement
+from gradslide.oracles.base import require_sampling
 from gradslide.oracles.variance import moments
 
 # Samples per agent at x_0 from which their variance is estimated.
@@ -78,8 +79,7 @@ class SampledSteps(GradientSteps):
         as_floats(self, "decay")
         require_number("batch", self.batch, "the samples of an iteration", least=1, whole=True)
         require_number("seed", self.seed, "for example seed=0", least=0, whole=True)
-        if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
-            raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
+        require_sampling(self.oracle)
 
     def steps(self, context: Context) -> StepSizes:
         """Return the given steps, or those of the theory."""

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from gradslide._support.errors import InputError, kind_of, require_number
+from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.methods.base import Context
 from gradslide.methods.baselines.communication_sliding import CommunicationSliding, State, outer_iteration
 from gradslide.oracles import Sampling, WithReplacement
+from gradslide.oracles.base import require_sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +50,7 @@ class SDCS(CommunicationSliding):
         super().__post_init__()
         require_number("batch", self.batch, "each inner iteration takes at least one sample", least=1, whole=True)
         require_number("seed", self.seed, "for example seed=0", least=0, whole=True)
-        if not hasattr(self.oracle, "open") or isinstance(self.oracle, type):
-            raise InputError("oracle must be one of gs.oracles", kind_of(self.oracle), "gs.oracles.WithReplacement()")
+        require_sampling(self.oracle)
 
     def step(self, context: Context, state: State) -> State:
         row, batch = self.row(state, context.problem.mu), int(self.batch)
