@@ -8,18 +8,13 @@ The outer iterations are `PDS.step`, the inner ones `inner_loop`; their paramete
 the same lines are Algorithm 5.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar
 
-import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import copied, is_numpy
+from gradslide._support.arrays import copied
 from gradslide._support.types import Array
-from gradslide.kernels.device_sliding import DeviceInnerLoopKernel, has_kernels
-from gradslide.kernels.sets import sets_of
-from gradslide.kernels.sliding import Buffers, InnerLoopKernel, InnerStart, InnerSteps
 from gradslide.methods import defaults
 from gradslide.methods.base import (
     Context,
@@ -31,7 +26,8 @@ from gradslide.methods.base import (
     require_coupling,
     without_conjugate,
 )
-from gradslide.network.coupling import COUPLINGS, Dual
+from gradslide.methods.compiled import InnerLoop, InnerParams, InnerResult, Workspace, accelerated
+from gradslide.network.coupling import Dual
 from gradslide.theory import schedules
 from gradslide.theory.certificates import DualEvidence
 from gradslide.theory.schedules import Row, Schedule
@@ -150,8 +146,12 @@ class State(Copied):
             dual=Dual(copied(dual.s), copied(dual.w)),
         )
 
-    def next(self, row: Row, x_under: Array, inner: "InnerResult") -> "State":
-        """Return the state after outer iteration k. x_bar takes the place of the old x_under."""
+    def next(self, row: Row, x_under: Array, inner: InnerResult) -> "State":
+        """Return the state after outer iteration k.
+
+        The output of Algorithm 1 is updated: x_bar_k = sum_j beta_j x_hat_j / sum_j beta_j over j <= k,
+        in the memory of the old x_under.
+        """
         return replace(
             self,
             k=self.k + 1,
@@ -173,9 +173,9 @@ class PrimalDualSliding(Method):
 
     keeps: ClassVar[tuple[str, ...]] = ("average",)
 
-    def prepare(self, context: Context) -> "InnerLoop":
+    def prepare(self, context: Context) -> InnerLoop:
         """Return the inner loop, compiled if the graph and the domain allow it."""
-        return fastest_inner_loop(context)
+        return accelerated(inner_loop, context)
 
     def output(self, state: State) -> dict[str, Array]:
         return {"average": state.x_bar, "hat": state.x_hat, "last": state.x}
@@ -228,8 +228,7 @@ class PDS(PrimalDualSliding):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import gradslide as gs
+    >>>     >>> import gradslide as gs
     >>> loss = gs.losses.LeastSquares(np.eye(4), [1.0, 2.0, 3.0, 4.0], agents=4)
     >>> problem = gs.Problem(loss, domain=gs.domains.Box(0.0, 5.0))
     >>> solution = gs.solve(problem, gs.Graph.ring(4), gs.PDS(), stop=gs.Stop(iterations=50))
@@ -272,74 +271,15 @@ class PDS(PrimalDualSliding):
         del x_tilde  # its memory serves the gradient
         y, conjugate = gradient_and_conjugate(context, x_under, s.y if s.y_is_known else None)  # eq:yk_agent
         s.gradients.add(y, conjugate, row)
-        inner = context.prepared(context, s.x, s.x_before, s.dual, y, row, Workspace.of(s, row))
+        workspace = Workspace(s.dual_bar, row.weight, x=s.x_prev, x_hat=s.x_hat, scratch=s.x_under)
+        inner_loop: InnerLoop = context.prepared  # the function below, or compiled code with the same bits
+        inner = inner_loop(context, s.x, s.x_before, s.dual, y, row, workspace)
         return s.next(row, x_under, inner)
 
     def parameters(self, state: State) -> dict[str, float]:
         """Return the parameters of `schedules.theorem_1`."""
         s = state.schedule
         return {"L": s.L, "R": s.R, "A_norm": s.A_norm, "mu": s.mu, "growth": self.growth}
-
-
-class InnerParams(Protocol):
-    """The parameters of the inner iterations t = 1, ..., T of an outer one: a `Row`, for example.
-
-    alpha is the same from t = 2 on; eta takes several t at once, too.
-    """
-
-    @property
-    def p(self) -> float: ...
-
-    @property
-    def T(self) -> int: ...
-
-    @property
-    def q(self) -> float: ...
-
-    def alpha(self, t: int) -> float: ...
-
-    def eta(self, t: Any) -> Any: ...
-
-
-class Workspace(NamedTuple):
-    """Arrays that an inner loop may overwrite, beside its x_before and dual.
-
-    Attributes
-    ----------
-    dual_bar : Dual
-        The average of the duals so far, into which that of the inner loop is taken.
-    weight : float
-        The weight of the inner loop in that average.
-    x, x_hat, scratch : Array
-        Where x and x_hat may be put, and one array for anything in between.
-    """
-
-    dual_bar: Dual
-    weight: float
-    x: Array
-    x_hat: Array
-    scratch: Array
-
-    @classmethod
-    def of(cls, s: State, row: Row) -> "Workspace":
-        """Return what outer iteration k no longer needs of the state before it."""
-        return cls(s.dual_bar, row.weight, x=s.x_prev, x_hat=s.x_hat, scratch=s.x_under)
-
-
-class InnerResult(NamedTuple):
-    """x_k, the inner iterate before it, z_k, x_hat_k, and the average of the duals.
-
-    Without a workspace that is the average over the inner loop alone, z_hat_k.
-    """
-
-    x: Array
-    x_before: Array
-    dual: Dual
-    x_hat: Array
-    dual_bar: Dual
-
-
-InnerLoop = Callable[[Context, Array, Array, Dual, Array, InnerParams, Workspace | None], InnerResult]
 
 
 def inner_loop(
@@ -374,12 +314,14 @@ def inner_loop(
         x_k, z_k and averages.
     """
     domain, coupling, mu = context.domain, context.coupling, context.problem.mu
-    fixed = row.p * domain.grad_nu(x) - y
+    # x is x_k^{t-1}, x_before is x_k^{t-2}; they begin as x_k^0 = x_{k-1} and x_k^{-1}.
+    anchor = row.p * domain.grad_nu(x) - y
     x_sum, s_sum, w_sum = 0 * x, 0 * dual.s, 0 * dual.w
     for t in range(1, row.T + 1):
         u = x + row.alpha(t) * (x - x_before)  # eq:tukt_agent
         dual = coupling.ascend(dual, u, row.q)  # eq:zkt_agent
-        theta = row.eta(t) * domain.grad_nu(x) + fixed - coupling.pull(dual)
+        theta = row.eta(t) * domain.grad_nu(x) + anchor - coupling.pull(dual)  # pull(dual) = A^T z
+        # prox(theta, scale) = argmin over X of scale nu(x) + r(x) - <theta, x>
         x, x_before = domain.prox(theta, mu + row.eta(t) + row.p), x  # eq:xkt_agent
         x_sum += x
         s_sum, w_sum = s_sum + dual.s, w_sum + dual.w
@@ -387,58 +329,5 @@ def inner_loop(
     if workspace is not None:
         pairs = zip(workspace.dual_bar, dual_bar, strict=True)
         dual_bar = Dual(*(average(bar, new, workspace.weight) for bar, new in pairs))
+    # For T = 1 x_before is x_{k-1} itself; fields of a state do not share memory.
     return InnerResult(x, x_before if row.T > 1 else copied(x_before), dual, x_hat, dual_bar)
-
-
-def fastest_inner_loop(context: Context) -> InnerLoop:
-    """Return `inner_loop`, or compiled code that gives the same bits, if there is any.
-
-    There is compiled code for local networks, some domains and Euclidean nu. It is chosen when a
-    run begins, since the choice may have to wait for a device.
-    """
-    coupling, network, x = context.coupling, context.network, context.x0
-    if not (type(coupling) in COUPLINGS.values() and network.is_local):
-        return inner_loop
-    sets = sets_of(context.domain)
-    if sets is None:
-        return inner_loop
-    if is_numpy(x):
-        return _Compiled(
-            InnerLoopKernel(network.laplacian, coupling.name, sets, context.problem.d, context.problem.dtype)
-        )
-    if coupling.name == "incidence" and sets.are_separable and has_kernels(x):
-        return _Compiled(DeviceInnerLoopKernel(network.laplacian, sets, x))
-    return inner_loop
-
-
-class _Compiled:
-    """`inner_loop` by a kernel, once that is worthwhile."""
-
-    def __init__(self, kernel: InnerLoopKernel | DeviceInnerLoopKernel) -> None:
-        self._kernel = kernel
-
-    def __call__(
-        self,
-        context: Context,
-        x: Array,
-        x_before: Array,
-        dual: Dual,
-        y: Array,
-        row: InnerParams,
-        workspace: Workspace | None = None,
-    ) -> InnerResult:
-        if not self._kernel.is_worthwhile(row.T):
-            return self._kernel.time_plain(lambda: inner_loop(context, x, x_before, dual, y, row, workspace))
-        t = np.arange(1, row.T + 1)
-        etas = row.eta(t)
-        alphas = np.where(t == 1, row.alpha(1), row.alpha(2))
-        steps = InnerSteps(row.p, 1 / row.q, alphas, etas, context.problem.mu + etas + row.p)
-        buffers = None if workspace is None else Buffers(*workspace)
-        found = context.network.batch(
-            row.T * context.coupling.exchanges,
-            x,
-            lambda: self._kernel.run(InnerStart(x, x_before, *dual, y), steps, buffers),
-        )
-        return InnerResult(
-            found.x, found.x_before, Dual(found.s, found.w), found.x_mean, Dual(found.s_bar, found.w_bar)
-        )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from gradslide._support.errors import require, require_number
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, as_floats, require_coupling, without_conjugate
-from gradslide.methods.pds import PrimalDualSliding, State, Workspace
+from gradslide.methods.compiled import InnerLoop, Workspace
+from gradslide.methods.pds import PrimalDualSliding, State
 from gradslide.oracles import Sampling, WithReplacement
 from gradslide.oracles.base import require_sampling
 from gradslide.theory import guarantees, schedules
@@ -159,7 +160,9 @@ class SPDS(PrimalDualSliding):
             # The next samples are collected while the inner loop communicates.
             context.oracle.draw_ahead(s.samples + row.c, s.schedule.row(row.k + 1).c)
         s.gradients.add(*without_conjugate(v), row)
-        inner = context.prepared(context, s.x, s.x_before, s.dual, v, row, Workspace.of(s, row))
+        workspace = Workspace(s.dual_bar, row.weight, x=s.x_prev, x_hat=s.x_hat, scratch=s.x_under)
+        inner_loop: InnerLoop = context.prepared  # that of PDS, or compiled code with the same bits
+        inner = inner_loop(context, s.x, s.x_before, s.dual, v, row, workspace)
         return s.next(row, x_under, inner)
 
     def iterations(self, state: State) -> int:

@@ -12,9 +12,10 @@ from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Context, without_conjugate
+from gradslide.methods.compiled import InnerLoop, accelerated
 from gradslide.methods.gossip.inner import Inner, Mixer, Slide, squares
 from gradslide.methods.gossip.state import Gradient
-from gradslide.methods.pds import InnerLoop, fastest_inner_loop
+from gradslide.methods.pds import inner_loop
 
 # How far from x_0 the second gradient is taken, unless x_0 is so large that this would be lost in rounding.
 _PROBE = 1e-3
@@ -52,7 +53,7 @@ def set_up(
     by_maxima: where no survey is needed, agree on a maximum instead of a sum.
     """
     network, m = context.network, context.network.m
-    loop = fastest_inner_loop(context) if isinstance(inner, Slide) else None
+    loop = accelerated(inner_loop, context) if isinstance(inner, Slide) else None
     gradient = gradient_at(context, context.x0)._replace(is_current=True)
     probes = _probe(context, inner, gradient.y) if needs_L else np.zeros((len(network.agents), 0))
     D, least, most, L = np.ones(m), math.inf, 0.0, math.nan
