@@ -1,5 +1,6 @@
 """What all tests share: which cases of a parametrized test the fast suite takes, and Ctrl-C."""
 
+import os
 import signal
 from collections import defaultdict
 from itertools import combinations
@@ -49,3 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for number, item in enumerate(cases):
                 if number not in chosen:
                     item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: many tests wait for other processes."""
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -185,7 +185,7 @@ def test_the_processes_get_the_same_command_without_n(arguments, kept):
     assert _without_n(arguments) == kept
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_program_in_the_docs_runs(ranks, tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()

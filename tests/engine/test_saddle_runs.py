@@ -36,6 +36,7 @@ def assert_same(one, other):
     assert columns == again
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("make_loss", [quadratic, linear])
 @pytest.mark.parametrize("mu", [0.0, 2.0])
 @pytest.mark.parametrize("name", METHODS)

@@ -80,6 +80,7 @@ def random_program(seed):
     return c, A, A @ np.full(n, 0.5)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("sense", ["==", "<="])
 def test_linear_programs_agree_with_linprog(sense):
     for seed in range(4):

@@ -46,6 +46,7 @@ def assert_same_run(loss, domain, mu, coupling, method, iterations, rtol=1e-9):
     assert np.any(central[-1].dual.w != 0)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("coupling", ["incidence", "laplacian"])
 @pytest.mark.parametrize("mu", [0.0, 0.3])
 @pytest.mark.parametrize("name", DOMAINS)

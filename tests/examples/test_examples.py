@@ -111,6 +111,7 @@ def test_power_flow_prices_are_those_of_clarabel_and_pay_for_the_lines(tmp_path)
     assert np.ptp(one_price) == 0
 
 
+@pytest.mark.slow
 def test_the_barycenter_is_nearer_than_the_plain_average(tmp_path):
     printed = run("barycenter", tmp_path)
     total, plain = numbers(r"plain average +sums to (\S+); .* costs (\S+) on", printed)

@@ -216,6 +216,7 @@ def products(given, x, z, scaling):
     return solution.costs.operator_products, solution
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("spreads", "scaling"), [("rows", "rows"), ("columns", "columns"), ("rows, columns", "both")])
 def test_a_badly_scaled_problem_takes_fewer_products_when_scaled(spreads, scaling, seed):

@@ -239,6 +239,7 @@ def test_the_command_line_serves_a_page(tmp_path):
     assert (tmp_path / "out" / "results.json").exists()
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_run_of_several_processes_serves_one_page(tmp_path):
     spec = write_spec(tmp_path, problem=BALL, stop=LONG, output=f'dir = "{tmp_path}/out"\nplot = false')
@@ -247,6 +248,7 @@ def test_a_run_of_several_processes_serves_one_page(tmp_path):
     assert len(frames["distances"][0]) == 5
 
 
+@pytest.mark.slow
 def test_peers_on_this_machine_have_a_page(tmp_path):
     pytest.importorskip("zmq")
     spec = write_spec(

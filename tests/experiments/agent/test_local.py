@@ -145,6 +145,7 @@ def test_kept_folders_are_not_written_into_again(both, capsys):
     assert "the agents' folders must not be there yet" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_classes_are_counted_over_all_agents(tmp_path):
     """An agent that lacks a class still knows how the others number theirs."""
     with (tmp_path / "three.svm").open("w") as file:
@@ -201,6 +202,7 @@ def test_a_mistake_that_only_agents_find_is_told_with_the_log(tmp_path):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks at /proc")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_ctrl_c_ends_all_with_what_was_reached(tmp_path):
     spec = write_spec(tmp_path, data='file = "rows.svm"\nagents = 3', **ENDLESS)

@@ -149,6 +149,7 @@ def test_for_mu_above_0_the_error_falls_linearly_with_the_root_of_kappa(name, do
         assert rates[0.02] > rates[0.5], "strong convexity must matter, or the test shows nothing"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("make_loss", [logistic, quadratic, unlike])
 @pytest.mark.parametrize("domain", [None, gs.domains.Box(-0.3, 0.4)])
 def test_too_few_exchanges_drive_the_agents_apart_and_the_default_does_not(make_loss, domain):

@@ -76,6 +76,7 @@ def test_every_local_problem_is_solved(kind, mu):
         assert problem.domain.contains(x, 1e-12).all()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("graph", GRAPHS, ids=str)
 @pytest.mark.parametrize("make_loss", [logistic, quadratic, huber])
 def test_it_converges_linearly_with_its_defaults_if_f_is_strongly_convex(make_loss, graph):

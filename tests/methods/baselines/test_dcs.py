@@ -67,6 +67,7 @@ def in_a_ball(seed, mu, make_loss=None):
     return problem, graph, gs.reference.reference(problem)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.8])
 @pytest.mark.parametrize("make_loss", [None, logistic, quadratic])
 def test_the_average_keeps_its_bound(make_loss, mu):
@@ -91,6 +92,7 @@ RATES = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("mu", "power", "growth"), [(0.0, 1, 1.3), (1.0, 2, 1.5)])
 @pytest.mark.parametrize("case", RATES)
 def test_the_average_converges_at_the_rate_of_the_theorem(case, mu, power, growth):

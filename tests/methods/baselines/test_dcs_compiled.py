@@ -105,6 +105,7 @@ def test_networks_and_parameters(graph, mu):
     check_equal(gs.Problem(loss_of(weighted=True), mu=mu), graph, ratio=0.7, growth=3, most=25)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 1.5])
 @pytest.mark.parametrize("center", [0.0, 0.5, np.linspace(-1, 1, 24).reshape(6, 4)], ids=["0", "0.5", "one each"])
 def test_starts_and_centers(center, mu):

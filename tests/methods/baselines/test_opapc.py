@@ -138,6 +138,7 @@ def test_the_step_size_stands_for_the_papers_L():
     assert gs.solve(problem, graph, gs.OPAPC(step_size=100.0), stop=gs.Stop(iterations=1)).parameters["tau"] == 1.0
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(("name", "make_loss"), [*((name, quadratic) for name in GRAPHS), ("ring", logistic)])
 def test_the_error_falls_linearly_with_the_root_of_kappa_on_any_network(name, make_loss):
     graph, rates = GRAPHS[name], []

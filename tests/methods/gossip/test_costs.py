@@ -77,6 +77,7 @@ def test_R_is_kept_where_it_is_given_and_found_where_not():
         assert 0.5 * before <= after <= 2 * before
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_sliding_does_not_spend_ever_more_exchanges_on_a_gradient(agreement):
     """With a ridge they grow geometrically within an epoch, which must end in time."""

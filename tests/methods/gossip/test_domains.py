@@ -220,6 +220,7 @@ def corners():
     return problem, optimum(problem, Box(lo.max(axis=0), lo.min(axis=0) + 0.5))
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_own_sets_where_only_consensus_is_missing_do_not_stall(agreement):
     """With an R that stays 1 the multipliers creep up for 1,000 iterations."""

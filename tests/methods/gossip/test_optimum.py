@@ -19,6 +19,7 @@ def test_it_finds_the_optimum(agreement, seed):
     solved(case.problem, case.graph, gs.AutoPDS(agreement=agreement), case.reference.objective)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("agreement", "iterations"), [("exact", 350), ("late", 350), ("none", 1100)])
 def test_agents_with_sets_of_their_own_end_at_the_optimum_over_all_of_them(agreement, iterations):
     check_unlike_domains(gs.AutoPDS(agreement=agreement), iterations)

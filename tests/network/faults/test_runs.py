@@ -57,6 +57,7 @@ def error(solution):
     return float(np.abs(solution.x - OPTIMUM).max())
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", BOTH_WAYS)
 def test_methods_converge_where_links_fail_in_both_directions(name):
     condition = BOTH_WAYS[name](GRAPH)
@@ -67,6 +68,7 @@ def test_methods_converge_where_links_fail_in_both_directions(name):
     assert late < 2e-3
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ONE_WAY)
 def test_methods_miss_the_optimum_where_one_direction_fails_alone(name):
     """They agree, and on the wrong point: the true error stays where it is however long they run."""

@@ -101,6 +101,7 @@ def test_a_failure_is_named_once_and_ends_all(run, deed, who, ranks, what):
         assert set(done.told.values()) == set(done.failures)
 
 
+@pytest.mark.first(1)
 @under_mpiexec
 @pytest.mark.parametrize(("deed", "timeout"), [("stranger", 10.0), ("suspend", 2.0)])
 def test_an_orderly_run_says_nothing_and_its_ranks_may_stop_apart(run, deed, timeout):
