@@ -291,7 +291,7 @@ def test_what_else_ends_it_leaves_no_process_behind(how, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ctrl_c_ends_all_in_order(ranks, tmp_path):
     spec = write_spec(tmp_path, iterations=10**6, checkpoint="true")

@@ -58,9 +58,9 @@ def portfolio(tmp_path_factory):
 @pytest.mark.parametrize(
     ("example", "tail", "baselines"),
     [
-        ("game", GAME_ROW, {"linprog"}),
+        pytest.param("game", GAME_ROW, {"linprog"}, marks=pytest.mark.slow),
         pytest.param("transport", TRANSPORT_ROW, {"linprog"}, marks=pytest.mark.slow),
-        pytest.param("portfolio", PORTFOLIO_ROW, {"SLSQP"}, marks=pytest.mark.slow),
+        ("portfolio", PORTFOLIO_ROW, {"SLSQP"}),
     ],
     ids=["game", "transport", "portfolio"],
 )
@@ -78,6 +78,7 @@ def test_the_table_has_every_method_and_names_the_one_that_is_cheapest(example, 
         assert winner in best or winner == f"{len(best)} alike"
 
 
+@pytest.mark.slow
 def test_both_sides_of_the_game_are_guaranteed_what_the_table_says(game):
     rows = table(game, GAME_ROW)
     value = rows.pop("linprog")
@@ -87,21 +88,22 @@ def test_both_sides_of_the_game_are_guaranteed_what_the_table_says(game):
         assert row["loses"] - row["wins"] <= 0.01 + 1e-4
 
 
+@pytest.mark.slow
 def test_the_gap_of_the_game_stays_below_the_bound_of_the_theorem(game):
     assert "the default R is the theory's: True" in game
     assert "the theorem's bound is 2 max|A_ij| sqrt(log n log k)/T: True" in game
     assert "no gap exceeds it: True" in game
 
 
+@pytest.mark.slow
 def test_entropy_takes_fewer_products_than_euclid_in_the_game(game):
     rows = table(game, GAME_ROW)
     assert rows["PDS, entropy"]["products"] < rows["PDS, Euclid"]["products"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("example", "tail"),
-    [("game", GAME_ROW), pytest.param("transport", TRANSPORT_ROW, marks=pytest.mark.slow)],
-    ids=["game", "transport"],
+    ("example", "tail"), [("game", GAME_ROW), ("transport", TRANSPORT_ROW)], ids=["game", "transport"]
 )
 def test_one_gradient_is_enough_for_a_linear_loss(example, tail, request):
     rows = table(request.getfixturevalue(example), tail)

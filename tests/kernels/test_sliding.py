@@ -97,8 +97,8 @@ def test_compiled_is_plain(name, coupling, compiled):
         assert_alike(*both(compiled, DOMAINS[name], d, gs.PDS(L=2.0, R=2.0, coupling=coupling)))
 
 
-@pytest.mark.first(1)
-@pytest.mark.parametrize("coupling", ["incidence", pytest.param("laplacian", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("coupling", ["incidence", "laplacian"])
 @pytest.mark.parametrize("name", ["box of each agent, l1", "all kinds"])
 def test_in_single_precision(name, coupling, compiled):
     assert_alike(*both(compiled, DOMAINS[name], 19, gs.PDS(L=2.0, R=2.0, coupling=coupling), dtype=np.float32))

@@ -123,6 +123,7 @@ def test_without_smoothness_other_methods_say_what_is_missing():
     close(gs.solve(problem, graph, gs.PDS(L=L), stop=stop).x, given.x)
 
 
+@pytest.mark.slow
 def test_spds_is_seeded():
     graph, answers = gs.Graph.ring(5), []
     loss = wrapped()

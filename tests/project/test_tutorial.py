@@ -63,6 +63,7 @@ def _numbers(text):
     return [float(number.replace(",", "")) for number in NUMBER.findall(text)]
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_reader_gets_to_the_end(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -46,6 +46,7 @@ def test_gradients_differ_by_less_than_10_percent_from_ring_to_complete(setting)
     assert rounds.max() > 2 * rounds.min(), "networks this different must differ in rounds, or the test shows nothing"
 
 
+@pytest.mark.slow
 def test_with_one_small_R_for_all_networks_gradients_do_move(setting):
     """The invariance hangs on R growing with ||z*||: without it the disagreement decides, and that moves."""
     problem, optimum = setting

@@ -69,6 +69,7 @@ def test_a_callback_in_one_process_and_the_time_limit_end_all(found):
     assert np.array_equal(late.x, alone({**AUTO, "stop": {"iterations": late.history[-1].iteration}}).x)
 
 
+@pytest.mark.slow
 def test_streams_that_fail_in_different_ways_end_all_alike(tmp_path):
     """One ends where another is still waited for when time is up."""
     task = {**AUTO, "name": "stream", "method": "SPDS", "stream": 500, "slow": 9, "stop": {"seconds": 2.0}}
@@ -116,7 +117,7 @@ def test_a_stream_that_ends_in_one_process_ends_all(found):
 # ---- checkpoints
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [[(3, 15), (2, 30)], [(3, 15), (2, 30), (4, 45), (3, 60)]], ids=len)
 @pytest.mark.parametrize("method", ["AutoPDS", "PDS", "SPDS", "NIDS"])
 def test_a_run_goes_on_with_another_number_of_processes(method, stages, tmp_path):
