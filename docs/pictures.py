@@ -212,13 +212,13 @@ def bounds() -> Figure:
         gs.guarantees.objective_at_mean(rows.row(1), rows.row(k), V=V, z_mean=z)
         for k, z in zip(steps, z_means, strict=True)
     ]
-    apart = [gs.guarantees.proposition_1(rows.row(1), rows.row(k), V=V, z_star=z_star).residual for k in steps]
+    disagreement = [gs.guarantees.proposition_1(rows.row(1), rows.row(k), V=V, z_star=z_star).residual for k in steps]
     errors = [record.objective - optimum.objective for record in records]
     residuals = [record.residual for record in records]
     figure, (left, right) = panels(2, 9.6, 3.6)
     for axis, measured, bound, title in (
         (left, errors, at_mean, "Error of the objective at the mean"),
-        (right, residuals, apart, "||A x||: how far from agreement"),
+        (right, residuals, disagreement, "||A x||: how far from agreement"),
     ):
         axis.loglog(steps, bound, color=BLACK, linestyle="--", label="bound")
         axis.loglog(steps, measured, color=BLUE, label="measured")

@@ -50,8 +50,8 @@ def exposures(stocks, indices):
 
 def growth_loss(gross):
     """Minus the growth rate per year. On the simplex only differences between the stocks bend it."""
-    apart = (gross - gross.mean(axis=1, keepdims=True)) / gross.min(axis=1, keepdims=True)
-    smoothness = {1: np.mean(np.ptp(apart, axis=1) ** 2) / 4, 2: np.linalg.norm(apart, 2) ** 2 / len(gross)}
+    deviations = (gross - gross.mean(axis=1, keepdims=True)) / gross.min(axis=1, keepdims=True)
+    smoothness = {1: np.mean(np.ptp(deviations, axis=1) ** 2) / 4, 2: np.linalg.norm(deviations, 2) ** 2 / len(gross)}
     return gs.losses.Custom(
         value=lambda x: -12 * np.mean(np.log(x @ gross.T), axis=1),
         gradient=lambda x: -12 * (1 / (x @ gross.T)) @ gross / len(gross),

@@ -25,8 +25,8 @@ def fitted_in_one_place(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return gs.reference.reference(gs.Problem(gs.losses.Logistic(features, labels), mu=RIDGE)).x
 
 
-def show(name: str, patients: int, wrong: int, apart: float) -> None:
-    print(f"{name:24}{patients:>10}{wrong:>10}{apart:>14.1e}")
+def show(name: str, patients: int, wrong: int, distance: float) -> None:
+    print(f"{name:24}{patients:>10}{wrong:>10}{distance:>14.1e}")
 
 
 def draw(alone: dict, pooled: np.ndarray, together: dict, picture: Path) -> None:

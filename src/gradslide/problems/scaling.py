@@ -12,14 +12,14 @@ KINDS = ("rows", "columns", "both")
 _RUIZ_ITERATIONS = 10
 
 
-class Weights(NamedTuple):
+class Scales(NamedTuple):
     """Weights of the coordinates of x and of z; the smallest of each is 1."""
 
     x: Array
     z: Array
 
 
-def weights(A: LinearMap, kind: str) -> Weights:
+def weights(A: LinearMap, kind: str) -> Scales:
     """Return weights by Ruiz's iterations, then Pock and Chambolle's row and column sums, as in
     PDLP.
 
@@ -42,7 +42,7 @@ def weights(A: LinearMap, kind: str) -> Weights:
         rescale(*(_dense(_scaled(entries, row_scales, column_scales).max(axis=axis)) for axis in (1, 0)))
     rescale(*(_dense(_scaled(entries, row_scales, column_scales).sum(axis=axis)) for axis in (1, 0)))
     x, z = column_scales**-2.0, row_scales**-2.0
-    return Weights(x / x.min(), z / z.min())
+    return Scales(x / x.min(), z / z.min())
 
 
 def _scaled(entries: Any, rows: Array, columns: Array) -> Any:

@@ -20,7 +20,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.network import Network
 from gradslide.results.status import Status
-from gradslide.sklearn.fitting import LinearFit, LinearObjective, fit_linear
+from gradslide.sklearn.fitting import LinearFit, PenalizedLoss, fit_linear
 from gradslide.sklearn.refinement import Tolerance
 from gradslide.sklearn.scaling import AgreedSums, ColumnStatistics
 from gradslide.sklearn.sites import Sites, sites_of
@@ -110,7 +110,7 @@ class _LeastSquaresModel(RegressorMixin, DecentralizedLinearModel):  # type: ign
         located, sums = self._locate(len(y), sites)
         statistics = ColumnStatistics.agreed(sums, X, y, weight, bool(self.fit_intercept))
         factor = 1 / statistics.weight if factor is None else factor
-        objective = LinearObjective(
+        objective = PenalizedLoss(
             classes=None,
             curvature=factor,
             l1=l1,
@@ -475,7 +475,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, DecentralizedLinearModel)
         weight = C * weight * self._class_weights(numbers, weight, sums)[numbers]
         is_binary = len(classes) == 2
         statistics = ColumnStatistics.agreed(sums, X, numbers, weight, bool(self.fit_intercept))
-        objective = LinearObjective(
+        objective = PenalizedLoss(
             classes=len(classes),
             curvature=(len(classes) - 1) / len(classes) ** 2,
             l1=l1,

@@ -18,7 +18,7 @@ from gradslide.sklearn.sites import Sites
 
 
 @dataclass(frozen=True)
-class LinearObjective:
+class PenalizedLoss:
     """min over W (outputs, d) and b of sum over rows of weight phi(W x + b, target) + l1 |W|_1 +
     l2/2 |W|^2.
 
@@ -51,7 +51,7 @@ class LinearFit:
 
 
 def fit_linear(
-    objective: LinearObjective,
+    objective: PenalizedLoss,
     statistics: ColumnStatistics,
     X: Any,
     targets: Array,

@@ -26,12 +26,12 @@ from gradslide.experiments.compare.summary import blocks
 from gradslide.experiments.compare.tables import (
     costs_table,
     duration,
+    findings,
     notes,
     overview_table,
     report,
     survival_table,
     times_table,
-    verdicts,
 )
 from gradslide.experiments.parallel.pool import progress_of_runs
 
@@ -206,7 +206,7 @@ def test_the_least_of_every_column_is_marked_whoever_has_it():
 def test_where_nobody_got_there_nobody_is_marked():
     block = only_block(outcome("pds", MISSED, MISSED), outcome("nids", MISSED, MISSED))
     assert [row[:-1] for row in cells(costs_table(block)).values()] == [["-"] * 4] * 2
-    assert verdicts([block]) == []
+    assert findings([block]) == []
     assert block.least(0, lambda found: found.work) == math.inf
 
 
@@ -314,7 +314,7 @@ def test_the_overview_names_ours_and_whoever_took_the_least_in_every_block():
     assert "(gradients, rounds) to 0.1" in report(found)
 
 
-# Verdicts
+# Findings
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_the_overview_names_ours_and_whoever_took_the_least_in_every_block():
 )
 def test_baselines_that_are_better_in_both_are_named(ours, baseline, said):
     found = compared(outcome("pds", ours, MISSED), outcome("nids", baseline, MISSED))
-    assert verdicts(blocks(found)) == [f"squares; ring; reliable network; 0.1: {text}" for text in said]
+    assert findings(blocks(found)) == [f"squares; ring; reliable network; 0.1: {text}" for text in said]
     text = report(found)
     assert ("no baseline took less of both" in text) == (not said)
     assert [line for line in said if line not in text] == []
@@ -348,7 +348,7 @@ def test_every_better_baseline_is_named_at_its_default_and_at_its_best():
         method=several("method", 'name = "spds"\nN = 3', *(f'name = "{name}"' for name in ("nids", "pds", "dgd"))),
     )
     assert [line.is_ours for line in block.lines] == [True, False, False, True, False]
-    assert verdicts([block]) == [
+    assert findings([block]) == [
         "squares; ring; reliable network; 0.1: spds (10, 10) behind nids (9, 9), nids, 3 x default (5, 5)"
     ]
 

@@ -83,13 +83,13 @@ def changed_copy(found):
     return Found(found.spec, copy.deepcopy(found.exact), copy.deepcopy(found.sampled))
 
 
-def verdicts(found):
+def findings(found):
     return {each.text: each.holds for each in statements(found, growths(found))}
 
 
-def verdict(found, *words):
+def finding(found, *words):
     """Of the one statement that has all these words."""
-    (holds,) = [holds for text, holds in verdicts(found).items() if all(word in text for word in words)]
+    (holds,) = [holds for text, holds in findings(found).items() if all(word in text for word in words)]
     return holds
 
 
@@ -201,9 +201,9 @@ def test_tables_have_a_row_for_each_accuracy(report, found):
 
 
 def test_what_is_a_theorem_holds(found):
-    assert verdict(found, "every count")
-    assert verdict(found, "within eps")
-    assert verdict(found, "1352")
+    assert finding(found, "every count")
+    assert finding(found, "within eps")
+    assert finding(found, "1352")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -212,17 +212,17 @@ def test_one_count_above_its_bound_is_noticed(found, kind, name):
     made_up = changed_copy(found)
     run = list(made_up.exact.values())[-1]
     run["counts"][kind][1][name] = run["bounds"][kind][1][name] + 1
-    assert verdict(made_up, "every count") is False
+    assert finding(made_up, "every count") is False
 
 
-def test_what_was_not_reached_is_no_verdict_unless_the_bound_was_passed(found):
+def test_what_was_not_reached_is_no_finding_unless_the_bound_was_passed(found):
     made_up = changed_copy(found)
     run = next(iter(made_up.exact.values()))
     run["counts"]["two-sided"][-1] = None
     run["iterations"] = run["bounds"]["two-sided"][-1]["gradients"] - 1
-    assert verdict(made_up, "every count") is None
+    assert finding(made_up, "every count") is None
     run["iterations"] += 1
-    assert verdict(made_up, "every count") is False
+    assert finding(made_up, "every count") is False
 
 
 def with_counts(found, gradients, rounds):
@@ -255,7 +255,7 @@ def test_slopes_of_pds_are_judged(found, mu):
     def judged(made_up):
         """Of gradients and of rounds."""
         return [
-            holds for text, holds in verdicts(made_up).items() if text.startswith(f"PDS, {mu}") and " grow " in text
+            holds for text, holds in findings(made_up).items() if text.startswith(f"PDS, {mu}") and " grow " in text
         ]
 
     assert judged(with_counts(found, as_in_theory, rounds_as_in_theory)) == [True, True]
@@ -265,11 +265,11 @@ def test_slopes_of_pds_are_judged(found, mu):
 
 def test_gradients_that_move_with_the_network_are_noticed(found):
     alike = with_counts(found, as_in_theory, rounds_as_in_theory)
-    assert verdict(alike, "PDS, mu = 0:", "between the networks")
+    assert finding(alike, "PDS, mu = 0:", "between the networks")
     moving = with_counts(found, lambda *at: (1 + 0.2 * at[1]) * as_in_theory(*at), rounds_as_in_theory)
-    assert verdict(moving, "PDS, mu = 0:", "between the networks") is False
+    assert finding(moving, "PDS, mu = 0:", "between the networks") is False
     same_rounds = with_counts(found, as_in_theory, lambda setting, index, x: 100 * x)
-    assert verdict(same_rounds, "PDS, mu = 0:", "between the networks") is False
+    assert finding(same_rounds, "PDS, mu = 0:", "between the networks") is False
 
 
 def with_samples(found, power, gain=1.0):
@@ -287,9 +287,9 @@ def test_slopes_of_spds_are_judged(found):
     # The error falls too slowly for so many samples.
     slow = with_samples(found, lambda setting: 2 if setting.mu == 0 else 1, gain=0.7)
     for mu in ("mu = 0:", "mu = 20:"):
-        assert verdict(theory, "SPDS", mu, "samples grow")
-        assert verdict(steep, "SPDS", mu, "samples grow") is False
-        assert verdict(slow, "SPDS", mu, "samples grow") is False
+        assert finding(theory, "SPDS", mu, "samples grow")
+        assert finding(steep, "SPDS", mu, "samples grow") is False
+        assert finding(slow, "SPDS", mu, "samples grow") is False
 
 
 def test_errors_of_spds_are_judged(found):
@@ -297,18 +297,18 @@ def test_errors_of_spds_are_judged(found):
         made_up = changed_copy(found)
         task, run = next((t, r) for t, r in made_up.sampled.items() if t.sampler == "noise")
         run[name] = [1.1 * task.accuracy] * 2
-        assert verdict(made_up, "within eps") is False
-        assert verdict(made_up, "rows and noise") is False
+        assert finding(made_up, "within eps") is False
+        assert finding(made_up, "rows and noise") is False
     made_up = changed_copy(found)
     run = next(run for run in made_up.sampled.values() if run["samples_bound"] is not None)
     run["samples"] = 2 * run["samples_bound"]
-    assert verdict(made_up, "1352") is False
+    assert finding(made_up, "1352") is False
 
 
 def test_too_few_accuracies_give_no_slope(found):
     short = Found(dataclasses.replace(found.spec, fit_from=3e-3, sampled_fit_from=0.03), found.exact, found.sampled)
     assert all(growth.line is None for growth in growths(short))
-    assert verdict(short, "PDS, mu = 0:", "gradients grow") is None
+    assert finding(short, "PDS, mu = 0:", "gradients grow") is None
 
 
 def test_counts_up_to_Delta_are_left_out(found):

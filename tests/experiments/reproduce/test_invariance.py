@@ -205,7 +205,7 @@ def made_up(gradients=lambda chi: 100, rounds=lambda chi: 100 * chi**0.4):
     return report_of("made up", SPEC, runs)
 
 
-def verdicts(report):
+def findings(report):
     """Of the accuracy, of gradients, of rounds."""
     reached, *others = report.statements
     return reached.holds, *(
@@ -214,15 +214,15 @@ def verdicts(report):
 
 
 def test_statements_hold_for_flat_gradients_and_rounds_that_grow_slowly():
-    assert verdicts(made_up()) == (True, {True}, {True})
+    assert findings(made_up()) == (True, {True}, {True})
 
 
 def test_statements_fail_where_gradients_grow():
-    assert verdicts(made_up(gradients=lambda chi: 100 * chi**0.2)) == (True, {False}, {True})
+    assert findings(made_up(gradients=lambda chi: 100 * chi**0.2)) == (True, {False}, {True})
 
 
 def test_statements_fail_where_gradients_fall():
-    assert verdicts(made_up(gradients=lambda chi: 100 * chi**-0.2)) == (True, {False}, {True})
+    assert findings(made_up(gradients=lambda chi: 100 * chi**-0.2)) == (True, {False}, {True})
 
 
 def test_statements_fail_where_rounds_grow_faster_than_the_root():

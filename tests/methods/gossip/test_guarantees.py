@@ -11,7 +11,7 @@ from problems import DOMAINS, LOSSES, alike_case, logistic
 
 import gradslide as gs
 from gradslide.methods.gossip.inner import Own
-from gradslide.methods.gossip.state import Weights
+from gradslide.methods.gossip.state import StepWeights
 from gradslide.network.coupling import Dual
 from gradslide.theory.reference import reference
 
@@ -136,7 +136,7 @@ def test_one_step_with_sets_of_their_own_keeps_its_inequality(graph, name):
         y, w, w_other = scale * rng.normal(size=(7, 3)), centred(scale), centred(scale)
         iterate = first.iterate._replace(x=x, dual=Dual(np.zeros((7, 3)), w))
         state = dataclasses.replace(first, iterate=iterate, tuning=first.tuning._replace(K=K))
-        moved = Own().run(context, mixer, state, Weights(1.0, 2.0, p), x, y)
+        moved = Own().run(context, mixer, state, StepWeights(1.0, 2.0, p), x, y)
         v, r = moved.last, problem.domain.r
         left = np.sum(y * (v - other)) + np.sum(r(v) - r(other)) + np.sum(w_other * v) - np.sum(moved.dual.w * other)
         squares = [float(np.sum(net.D * a * a)) for a in (x - other, moved.x - other, v - x)]

@@ -102,8 +102,8 @@ def run_agent(
             )
         told = solution.status.value, solution.costs.rounds, solution.costs.control_rounds, solution.costs.seconds
         _log.info("agent %s ends: %s; %d rounds and %d of control in %.2f s", spec.name, *told)
-        for doubt in solution.warnings:
-            _log.warning(doubt)
+        for warning in solution.warnings:
+            _log.warning(warning)
         has_targets = agent.stop is not None and agent.stop.has_targets
         listener.ended(NetworkRun(spec.name, "", network.graph, solution))
         return AgentRun(spec, network.agents[0], network.m, has_targets, solution, network.graph)

@@ -11,7 +11,7 @@ from gradslide._support.errors import InputError
 from gradslide.experiments.compare.plots import plot_curves, plot_frontier
 from gradslide.experiments.compare.run import Compared
 from gradslide.experiments.compare.summary import Block, blocks
-from gradslide.experiments.compare.tables import legend, tables, verdicts
+from gradslide.experiments.compare.tables import findings, legend, tables
 from gradslide.experiments.compare.task import tasks_of
 from gradslide.experiments.compare.work import prepared
 from gradslide.experiments.files import NETWORKS, as_json, write_figure
@@ -63,7 +63,7 @@ def to_json(compared: Compared) -> str:
                 "optima": {name: asdict(target) for name, target in compared.targets.items()},
                 "interrupted": compared.interrupted,
                 "blocks": [_block(block) for block in found],
-                "baselines_better_in_both": verdicts(found),
+                "baselines_better_in_both": findings(found),
                 "tables": [table.to_dict() for table in tables(compared)],
                 "legend": legend(comparison.disagreement_factor),
                 "outcomes": [asdict(outcome) for outcome in compared.outcomes],

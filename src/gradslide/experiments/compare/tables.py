@@ -117,7 +117,7 @@ def ending(line: Line) -> str:
     return f"{line.error:.0e} / {line.disagreement:.0e}{' !' * line.warned}"
 
 
-def verdicts(blocks: Iterable[Block]) -> list[str]:
+def findings(blocks: Iterable[Block]) -> list[str]:
     """Where baselines were better than one of ours in both gradients and rounds, or got there when
     ours did not.
     """
@@ -150,7 +150,7 @@ def legend(disagreement_factor: float) -> str:
 
 
 def _beaten(found: list[Block]) -> str:
-    said = verdicts(found)
+    said = findings(found)
     if not said:
         return "no baseline took less of both gradients and rounds than ours anywhere"
     return "\n".join(["baselines that took less of both (gradients, rounds) than ours:", *said])

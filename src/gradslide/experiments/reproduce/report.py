@@ -27,7 +27,7 @@ class Statement:
     holds: bool | None
 
     @property
-    def verdict(self) -> str:
+    def result(self) -> str:
         return {True: "holds", False: "DOES NOT HOLD", None: "not comparable"}[self.holds]
 
 
@@ -77,7 +77,7 @@ class Report:
         parts = [f"## {self.title}", "\n".join(f"- {name}: {shown(value)}" for name, value in self.facts.items())]
         for table in self.tables:
             parts += [f"### {table.title}", render(table), "\n".join(f"- {note}" for note in table.notes)]
-        parts.append("\n".join(f"- {each.verdict}: {each.text}" for each in self.statements))
+        parts.append("\n".join(f"- {each.result}: {each.text}" for each in self.statements))
         parts.append("\n".join(f"- {note}" for note in self.notes))
         return parts
 

@@ -13,7 +13,7 @@ _SHARE = 0.95
 
 
 @dataclass(frozen=True)
-class Fit:
+class SlopeFit:
     """log y = intercept + slope log x by least squares; low, high: the slope's 95 % interval, from
     Student's t.
 
@@ -45,7 +45,7 @@ class Fit:
         return np.exp(middle - half), np.exp(middle + half)
 
 
-def fitted(x: npt.ArrayLike, y: npt.ArrayLike) -> Fit | None:
+def fitted(x: npt.ArrayLike, y: npt.ArrayLike) -> SlopeFit | None:
     """None where a line says nothing: fewer than three points, or all above one another."""
     from scipy.stats import t
 
@@ -60,4 +60,4 @@ def fitted(x: npt.ArrayLike, y: npt.ArrayLike) -> Fit | None:
     residual = math.sqrt(float(np.sum((log_y - intercept - slope * log_x) ** 2)) / (points - 2))
     margin = float(t.ppf((1 + _SHARE) / 2, points - 2)) * residual
     half = margin / math.sqrt(spread)
-    return Fit(slope, slope - half, slope + half, intercept, points, center, spread, margin)
+    return SlopeFit(slope, slope - half, slope + half, intercept, points, center, spread, margin)

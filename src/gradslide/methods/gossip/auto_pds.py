@@ -32,9 +32,9 @@ from gradslide.methods.gossip.state import (
     Sliding,
     Smoothness,
     State,
+    StepWeights,
     Sums,
     Tuning,
-    Weights,
 )
 from gradslide.methods.steps import check_positive, is_common, is_free
 from gradslide.network.coupling import Dual
@@ -318,7 +318,7 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
         P, mu = P + mu * S / 2, 0.0
     b = (P + math.sqrt(P * P + 4 * L * P * S)) / (2 * L)  # (a)
     b = b if inner.accelerates else min(b, 1.0)
-    weights = Weights(b, S + b, P / b)
+    weights = StepWeights(b, S + b, P / b)
     x_under = (S * prev.x_bar + b * prev.x) / weights.S
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)

@@ -12,7 +12,7 @@ from gradslide._support.arrays import dot
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import damped_chebyshev
 from gradslide.methods.base import Context, average
-from gradslide.methods.gossip.state import InnerOutput, State, Weights
+from gradslide.methods.gossip.state import InnerOutput, State, StepWeights
 from gradslide.methods.steps import proximal
 from gradslide.network.coupling import Dual
 
@@ -76,7 +76,9 @@ class Inner(ABC):
     share: ClassVar[float] = 0.0
 
     @abstractmethod
-    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+    def run(
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+    ) -> InnerOutput:
         """Apply rule (b); y is the gradient of the smooth part at x_under."""
 
     def first_K(self, mixer: Mixer, balance: float) -> int:
@@ -101,7 +103,9 @@ class Shared(Inner):
     share = 1 / 3
     is_free: bool = False
 
-    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+    def run(
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+    ) -> InnerOutput:
         (b, S, p), prev, w, D = weights, s.iterate, s.iterate.dual.w, mixer.D
         v = prev.x - (y + w) / (p * D)
         u, q = mixer.mix(context, v, s.tuning.K)
@@ -131,7 +135,9 @@ class Own(Inner):
     least_R = 1.0
     share = 1 / 2
 
-    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+    def run(
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+    ) -> InnerOutput:
         (b, S, p), prev, w = weights, s.iterate, s.iterate.dual.w
         scale = p * mixer.D
         v = proximal(context, prev.x - (y + w) / scale, 1 / scale)
@@ -192,7 +198,9 @@ class Slide(Inner):
     def _theta(s: State) -> float:
         return s.iterate.P / (8 * s.tuning.R**2)
 
-    def run(self, context: Context, mixer: Mixer, s: State, weights: Weights, x_under: Array, y: Array) -> InnerOutput:
+    def run(
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+    ) -> InnerOutput:
         (b, S, p), prev, mu = weights, s.iterate, context.problem.mu
         T = self._length(s, b, p * b)
         q = self._theta(s) * T / b

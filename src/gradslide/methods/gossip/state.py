@@ -223,7 +223,7 @@ class State(Copied):
     sliding: Sliding
 
 
-class Weights(NamedTuple):
+class StepWeights(NamedTuple):
     """b, S' = S + b and p = P/b of rule (a)."""
 
     b: float

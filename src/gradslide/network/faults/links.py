@@ -14,7 +14,7 @@ from gradslide.network.protocol import Network
 from gradslide.network.wrapper import wrappers
 
 
-class Links(Fault, ABC):
+class LinkFault(Fault, ABC):
     """Agents use their own value in the place of one that does not arrive."""
 
     def __init__(self, network: Network | Graph, seed: int, **shown: object) -> None:
@@ -44,7 +44,7 @@ class Links(Fault, ABC):
         """Which messages do not arrive in this exchange, (2e,), in the order of `Pattern`."""
 
 
-class Directed(Links):
+class Directed(LinkFault):
     """Links whose two directions fail together ("both"), or each alone ("each")."""
 
     def __init__(self, network: Network | Graph, seed: int, direction: str, **shown: object) -> None:
@@ -65,5 +65,5 @@ class Directed(Links):
 
 def lost_within(fault: Fault) -> Array | None:
     """The messages that the links inside lost in the last exchange; None without such links."""
-    masks = [inner._lost for inner in wrappers(fault._network) if isinstance(inner, Links)]
+    masks = [inner._lost for inner in wrappers(fault._network) if isinstance(inner, LinkFault)]
     return np.any(masks, axis=0) if masks else None

@@ -6,11 +6,11 @@ from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.network.faults.chain import Chain
 from gradslide.network.faults.fault import require_share
-from gradslide.network.faults.links import Links
+from gradslide.network.faults.links import LinkFault
 from gradslide.network.protocol import Network
 
 
-class Sleeping(Links):
+class Sleeping(LinkFault):
     """Agents fall asleep and wake up, each a Markov chain.
 
     Chains start in their stationary distribution.

@@ -10,11 +10,11 @@ from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.network.faults.chain import draws, level
 from gradslide.network.faults.fault import require_share
-from gradslide.network.faults.links import Links
+from gradslide.network.faults.links import LinkFault
 from gradslide.network.protocol import Network
 
 
-class Stragglers(Links):
+class Stragglers(LinkFault):
     """Some agents are sometimes late.
 
     In that exchange their neighbours lack their message, though they have all of theirs.

@@ -9,11 +9,11 @@ from gradslide._support.errors import InputError, kind_of, require, require_numb
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph, edge_pairs
 from gradslide.network.faults.chain import Chain
-from gradslide.network.faults.links import Links
+from gradslide.network.faults.links import LinkFault
 from gradslide.network.protocol import Network
 
 
-class Varying(Links):
+class Varying(LinkFault):
     """Links come and go: at random, or in turn.
 
     A link is up in both directions or in none, which preserves sums.

@@ -309,11 +309,11 @@ class PeersSession:
 
     def checkpoint(self) -> Any:
         network = self._network
-        return {**network._rounds.checkpoint(), "riders": network._piggyback.checkpoint(), "norm": network._norm}
+        return {**network._rounds.checkpoint(), "piggybacked": network._piggyback.checkpoint(), "norm": network._norm}
 
     def resume(self, state: Any) -> None:
         network = self._network
-        network._piggyback = Piggyback.resumed(state["riders"], network._topology)
+        network._piggyback = Piggyback.resumed(state["piggybacked"], network._topology)
         network._set_norm(state["norm"])
         network._rounds.resume(state)
 

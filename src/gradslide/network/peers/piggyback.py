@@ -97,14 +97,14 @@ class Piggyback:
         reductions = [each.checkpoint() for each in self._reductions]
         return {
             "iteration": self.iteration,
-            "posts": reductions,
-            "wishes": [each.checkpoint() for each in self._signals],
+            "reductions": reductions,
+            "signals": [each.checkpoint() for each in self._signals],
         }
 
     @classmethod
     def resumed(cls, state: Mapping[str, Any], topology: Topology) -> "Piggyback":
         piggyback = cls()
         piggyback.iteration = state["iteration"]
-        piggyback._reductions = [PendingReduction.resumed(each, topology) for each in state["posts"]]
-        piggyback._signals = [SignalFlood(topology.graph.diameter_bound + 1, *each) for each in state["wishes"]]
+        piggyback._reductions = [PendingReduction.resumed(each, topology) for each in state["reductions"]]
+        piggyback._signals = [SignalFlood(topology.graph.diameter_bound + 1, *each) for each in state["signals"]]
         return piggyback

@@ -108,7 +108,7 @@ class Rounds:
         self._saved_round = 0
         if checkpoint is not None and checkpoint.exists():
             self._found = _network_state(checkpoint)
-            by_name = unpacked(self._found["opening"])
+            by_name = unpacked(self._found["setup"])
             rounds = range(max((len(each) for each in by_name.values()), default=0))
             self._setup = [{name: each[round] for name, each in by_name.items()} for round in rounds]
             self._replayed, self._is_recording = 0, False
@@ -184,18 +184,18 @@ class Rounds:
         require(self._checkpoint is not None, rule, "none", remedy)
         self.end_setup()
         if self._replayed is not None:
-            return {name: self._found[name] for name in ("round", "opening", "kept")}
+            return {name: self._found[name] for name in ("round", "setup", "cached")}
         names = self._setup[0] if self._setup else ()
         setup = {name: {round: each[name] for round, each in enumerate(self._setup)} for name in names}
         self._saved_round = self._links.round
-        return {"round": self._saved_round, "opening": packed(setup), "kept": packed(self._links.cached())}
+        return {"round": self._saved_round, "setup": packed(setup), "cached": packed(self._links.cached())}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Open the links, and go on from the round of a checkpoint."""
         rule = "a run among peers goes on from a checkpoint that was there when its network was made"
         require(self._replayed is not None, rule, "a later one", "make a new network, or give another path")
         self._replayed, self._is_open = None, True
-        self._links.open(state["round"], cached=unpacked(state["kept"]), deadline=self._meet)
+        self._links.open(state["round"], cached=unpacked(state["cached"]), deadline=self._meet)
 
     def checkpointed(self) -> None:
         """The last checkpoint is on disk."""
@@ -210,7 +210,7 @@ def _network_state(checkpoint: Path) -> dict[str, Any]:
     state = checkpoint_memory(checkpoint)
     found = state["environment"]["network"]
     rule = f"checkpoint {checkpoint} must be one of an agent among peers"
-    require(isinstance(found, dict) and "opening" in found, rule, "that of another network", "give another path")
+    require(isinstance(found, dict) and "setup" in found, rule, "that of another network", "give another path")
     return dict(found)
 
 

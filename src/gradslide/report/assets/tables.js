@@ -59,24 +59,24 @@
     return { element: list, update };
   };
 
-  const verdicts = new Map([
+  const findings = new Map([
     [true, ['✓', 'holds', 'good']],
     [false, ['✗', 'DOES NOT HOLD', 'bad']],
   ]);
 
   // A symbol, a word and a colour, so that no one of them is needed.
-  const verdict = (open) => {
+  const finding = (open) => {
     const mark = element('strong');
     const update = (holds) => {
-      const [symbol, word, style] = verdicts.get(holds) || [gradslide.format.missing, open, 'open'];
-      mark.className = `verdict ${style}`;
+      const [symbol, word, style] = findings.get(holds) || [gradslide.format.missing, open, 'open'];
+      mark.className = `finding ${style}`;
       setText(mark, `${symbol} ${word}`);
     };
     return { element: mark, update };
   };
 
   const statement = () => {
-    const mark = verdict('not comparable');
+    const mark = finding('not comparable');
     const text = element('span');
     const update = (given) => {
       mark.update(given.holds);
@@ -88,7 +88,7 @@
   // Named facts in a box: settings, versions, and certificates, which also hold or not.
   const card = () => {
     const name = element('h3');
-    const mark = verdict('nothing proved');
+    const mark = finding('nothing proved');
     const text = element('p');
     const list = facts();
     const warnings = notes();

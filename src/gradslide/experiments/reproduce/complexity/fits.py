@@ -93,15 +93,15 @@ def obtained(run: Mapping[str, Any]) -> float:
 def keeps_to(text: str, kept: list[Growth], tolerance: float) -> Statement:
     """A statement that none grows faster than in theory."""
     slopes = ", ".join("-" if growth.line is None else f"{growth.line.slope:.3g}" for growth in kept)
-    verdicts = [growth.keeps(tolerance) for growth in kept]
-    return Statement(f"{text}, within {tolerance:.0%}; fitted: {slopes}", all_of(verdicts))
+    findings = [growth.keeps(tolerance) for growth in kept]
+    return Statement(f"{text}, within {tolerance:.0%}; fitted: {slopes}", all_of(findings))
 
 
-def all_of(verdicts: list[bool | None]) -> bool | None:
+def all_of(findings: list[bool | None]) -> bool | None:
     """False where one is, else None where one is."""
-    if False in verdicts:
+    if False in findings:
         return False
-    return None if None in verdicts or not verdicts else True
+    return None if None in findings or not findings else True
 
 
 def _exact_growths(found: Found, setting: Setting) -> list[Growth]:

@@ -136,16 +136,16 @@ def _per_decade(found: Found) -> str:
 
 def _within_bounds(found: Found) -> Statement:
     """Where an accuracy was not reached, the run must have ended before the bound."""
-    verdicts: list[bool | None] = []
+    findings: list[bool | None] = []
     for run in found.exact.values():
         for kind in KINDS:
             for count, bound in zip(run["counts"][kind], run["bounds"][kind], strict=True):
                 if count is None:
-                    verdicts.append(None if run["iterations"] < bound["gradients"] else False)
+                    findings.append(None if run["iterations"] < bound["gradients"] else False)
                 else:
-                    verdicts.append(all(count[name] <= bound[name] for name in COUNTS))
+                    findings.append(all(count[name] <= bound[name] for name in COUNTS))
     return Statement(
-        "PDS: every count is no larger than the theorem's bound, on both kinds of eps-solution", all_of(verdicts)
+        "PDS: every count is no larger than the theorem's bound, on both kinds of eps-solution", all_of(findings)
     )
 
 
@@ -183,19 +183,19 @@ def _sampled_statements(found: Found, grown: Sequence[Growth]) -> list[Statement
 
 def _accurate(found: Found) -> Statement:
     """In expectation: means over the seeds."""
-    verdicts: list[bool | None] = [
+    findings: list[bool | None] = [
         float(np.mean(run[name])) <= min(task.accuracy, run[f"{name}_bound"])
         for task, run in found.sampled.items()
         for name in ("objective", "residual")
     ]
     text = "SPDS: objective error and ||A x||, means over the seeds, are within eps and the theorem's bounds"
-    return Statement(text, all_of(verdicts))
+    return Statement(text, all_of(findings))
 
 
 def _few_samples(found: Found) -> Statement:
     known = [run for run in found.sampled.values() if run["samples_bound"] is not None]
-    verdicts: list[bool | None] = [run["samples"] <= run["samples_bound"] for run in known]
-    return Statement("SPDS, mu = 0: no more samples than N + 1352 m sigma^2 D^2/eps^2", all_of(verdicts))
+    findings: list[bool | None] = [run["samples"] <= run["samples_bound"] for run in known]
+    return Statement("SPDS, mu = 0: no more samples than N + 1352 m sigma^2 D^2/eps^2", all_of(findings))
 
 
 def _samplers_agree(found: Found) -> list[Statement]:

@@ -20,13 +20,13 @@ from gradslide.experiments.reproduce.invariance.runs import (
 from gradslide.experiments.reproduce.paper import ROWS, packaged
 from gradslide.experiments.reproduce.report import Report, Statement
 from gradslide.experiments.reproduce.runs import Bench
-from gradslide.experiments.reproduce.slopes import Fit, fitted
+from gradslide.experiments.reproduce.slopes import SlopeFit, fitted
 from gradslide.experiments.tables import Cell, Table, columns, shown
 
 Found = dict[str, Any]
 Runs = Mapping[NetworkTask, Found]
 # Count, axis, networks, line.
-Growth = list[tuple[str, str, str, Fit | None]]
+Growth = list[tuple[str, str, str, SlopeFit | None]]
 _AXES: dict[str, Callable[[Found], float]] = {
     "chi": lambda found: float(found["chi"]),
     "m": lambda found: float(found["m"]),
@@ -136,7 +136,7 @@ def _growth(spec: dict[str, Any], theory: dict[str, Found]) -> Growth:
     return lines
 
 
-def _fit(group: Sequence[Found], count: str, axis: str, accuracy: int = 0) -> Fit | None:
+def _fit(group: Sequence[Found], count: str, axis: str, accuracy: int = 0) -> SlopeFit | None:
     points = [(_AXES[axis](found), at[count]) for found in group if (at := found["reached"][accuracy]) is not None]
     return fitted([x for x, _ in points], [y for _, y in points])
 
@@ -152,7 +152,7 @@ def _fits(growth: Growth) -> Table:
     return Table("Slopes", columns(*headings), rows, notes)
 
 
-def _numbers(line: Fit | None) -> tuple[Cell, Cell, Cell]:
+def _numbers(line: SlopeFit | None) -> tuple[Cell, Cell, Cell]:
     return (None, None, None) if line is None else (line.slope, line.low, line.high)
 
 
@@ -163,12 +163,12 @@ def _all_reached(spec: dict[str, Any], theory: dict[str, Found]) -> Statement:
 
 
 def _judged(spec: dict[str, Any], growth: Growth) -> list[Statement]:
-    """A slope that could not be had shows nothing."""
+    """A slope that could not be fitted shows nothing."""
     statements = []
     for count, axis, name, line in growth:
         flat = count == "gradients"
-        wish = f"|slope| < {spec['flat']:g}" if flat else f"slope at most {spec['steepest']:g}"
-        text = f"{count} against {axis}, {name}: {'too few points' if line is None else line.text}; {wish}"
+        condition = f"|slope| < {spec['flat']:g}" if flat else f"slope at most {spec['steepest']:g}"
+        text = f"{count} against {axis}, {name}: {'too few points' if line is None else line.text}; {condition}"
         holds = line is not None and (abs(line.slope) < spec["flat"] if flat else line.slope <= spec["steepest"])
         statements.append(Statement(text, holds))
     return statements

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradslide._support.plotting import COLOURS, label_sparsely, pyplot, tidy
 from gradslide.experiments.reproduce.invariance.runs import ONE
-from gradslide.experiments.reproduce.slopes import Fit
+from gradslide.experiments.reproduce.slopes import SlopeFit
 
 _PALE = "#B8B8B8"
 # Networks of so many agents are marked with their number.
@@ -27,7 +27,9 @@ class Dot:
     rounds: int
 
 
-def plot_growth(dots: Sequence[Dot], *, agents: int, gradients: Fit | None, rounds: Fit | None, title: str) -> Any:
+def plot_growth(
+    dots: Sequence[Dot], *, agents: int, gradients: SlopeFit | None, rounds: SlopeFit | None, title: str
+) -> Any:
     """Gradients against chi, rounds against sqrt(chi). Diamonds: networks of more or fewer agents
     than `agents`.
     """
@@ -75,7 +77,7 @@ def _draw(axis: Any, dots: Sequence[Dot], agents: int, place: Callable[[Dot], tu
     tidy(axis)
 
 
-def _draw_line(axis: Any, line: Fit | None, which: str) -> None:
+def _draw_line(axis: Any, line: SlopeFit | None, which: str) -> None:
     if line is None:
         return
     left, right = axis.get_xlim()
