@@ -110,6 +110,7 @@ def test_residuals_are_saved_and_loaded(tmp_path):
         "stationarity": kkt.stationarity,
         "disagreement": kkt.disagreement,
         "scale": kkt.scale,
+        "consensus": kkt.disagreement,
     }
     certified = gs.solve(small_problem(), RING, METHOD, stop=gs.Stop(iterations=5))
     assert certified.kkt is None

@@ -228,7 +228,8 @@ class PDS(PrimalDualSliding):
 
     Examples
     --------
-    >>>     >>> import gradslide as gs
+    >>> import numpy as np
+    >>> import gradslide as gs
     >>> loss = gs.losses.LeastSquares(np.eye(4), [1.0, 2.0, 3.0, 4.0], agents=4)
     >>> problem = gs.Problem(loss, domain=gs.domains.Box(0.0, 5.0))
     >>> solution = gs.solve(problem, gs.Graph.ring(4), gs.PDS(), stop=gs.Stop(iterations=50))

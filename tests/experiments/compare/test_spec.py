@@ -51,7 +51,10 @@ def parsed(**changed):
 def test_no_method_condition_or_compressor_is_forgotten():
     public = {getattr(all_methods, name) for name in all_methods.__all__} - {all_methods.Context, all_methods.Method}
     assert public == set(catalogue.METHODS.values())
-    not_conditions = {getattr(network, name) for name in ("Network", "Local", "MPI", "Peers", "Counted", "Delayed")}
+    not_conditions = {
+        getattr(network, name)
+        for name in ("Network", "CostModel", "Session", "Local", "MPI", "Peers", "Counted", "Delayed")
+    }
     assert {getattr(network, name) for name in network.__all__} - not_conditions == set(catalogue.CONDITIONS.values())
     kinds = {getattr(compressors, name) for name in compressors.__all__} - {compressors.Compressor}
     assert kinds == set(catalogue.COMPRESSORS.values())
