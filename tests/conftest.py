@@ -7,6 +7,11 @@ from itertools import combinations
 
 import pytest
 
+from gradslide.kernels import startup
+
+# Seconds of work before a process waits for the compiler: only tests of compiled code do, which ask for it.
+startup._COMPILE = 60.0
+
 # A shell lets what it starts in the background ignore Ctrl-C; its tests need it there, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

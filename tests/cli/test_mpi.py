@@ -100,6 +100,7 @@ def test_n_starts_the_processes_and_shows_one_table(ranks, tmp_path, expected):
         assert line in done.stdout
 
 
+@pytest.mark.slow
 def test_under_mpiexec_the_same_command_uses_mpi(tmp_path, expected):
     done = run([MPIEXEC, "-n", "2", *gradslide("run", write_spec(tmp_path), "--json")])
     assert done.returncode == 0, done.stderr

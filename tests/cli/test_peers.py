@@ -167,6 +167,7 @@ def test_a_limit_before_the_targets_is_stopping_short(tmp_path):
     assert [code for code, _, _ in all_ended(files, "--quiet")] == [2, 2]
 
 
+@pytest.mark.slow
 def test_what_was_done_is_not_done_again_unless_it_is_asked_for(tmp_path):
     files = write_agents(tmp_path)
     first = [gs.load(path) for path in _solutions(files, "--quiet")]

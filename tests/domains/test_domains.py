@@ -388,6 +388,7 @@ def test_contains_and_project(name):
         np.testing.assert_allclose(x[i], y.value, atol=1e-6)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("scale", [2.0, np.float64(2.0), np.full((M, 1), 2.0)], ids=["number", "numpy", "array"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("name", "penalty"), WITH_PENALTIES)

@@ -86,6 +86,7 @@ def test_all_sites_are_told_the_same():
     assert links == {(there, here) for here, there in links}
 
 
+@pytest.mark.slow
 def test_the_patients_are_those_of_the_published_data(tmp_path):
     """The script that made the files makes them again."""
     pytest.importorskip("sklearn")

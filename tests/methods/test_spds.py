@@ -234,6 +234,7 @@ def test_the_seed_decides_the_run(oracle):
     assert np.abs(runs[0] - runs[2]).max() > 1e-4
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("oracle", [WithReplacement(), WithoutReplacement(), Noise(2.0)], ids=repr)
 @pytest.mark.parametrize("given", [{"R": 1.0, "c": 2.0}, {}], ids=["all given", "found"])
 def test_a_run_that_goes_on_from_a_checkpoint_is_the_same_to_the_bit(oracle, given, tmp_path):
@@ -259,6 +260,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_the_same_to_the_bit(oracle, giv
         gs.solve(problem, graph, dataclasses.replace(method, seed=6), checkpoint=tmp_path / "run.npz")
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("oracle", [WithReplacement(), WithoutReplacement(), Noise(0.5)], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -442,6 +442,7 @@ def test_ten_thousand_agents():
 # Files
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
 @pytest.mark.parametrize("several", [False, True])
 def test_a_run_that_goes_on_later_tells_the_same_time_to_the_bit(method, several, tmp_path):

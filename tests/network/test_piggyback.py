@@ -230,6 +230,7 @@ def test_a_maximum_is_known_when_flooding_has_reached_everybody(name, reduction)
 # Order
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("seed", range(4))
 def test_results_come_once_on_time_and_in_order(name, seed):

@@ -66,6 +66,7 @@ def test_overlap_and_workers_do_not_change_an_iterate(mu, delay):
             assert_same_run(plain, traced(Stream(jittery, overlap=overlap, workers=workers), **settings))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("sampling", [WithReplacement, WithoutReplacement])
 @pytest.mark.parametrize("mu", [0.0, MU])
 @pytest.mark.parametrize("delay", [0.0, 2e-4])

@@ -143,6 +143,7 @@ def test_with_workers_a_failure_does_not_wait_for_streams_that_block():
     assert (caught.value.agent, caught.value.iteration) == (3, 1)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("k", [1, 6])
 @pytest.mark.parametrize("record_every", [1, 4])
 @pytest.mark.parametrize("error", [OSError("cut"), None])

@@ -58,6 +58,7 @@ def generic_minimum(name, penalty, i, slope, scale):
     return x.value, least
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("name", SETS)
 def test_a_weighted_prox_matches_a_generic_solver(name, penalty):

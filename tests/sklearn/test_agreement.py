@@ -59,6 +59,7 @@ def test_logistic_regression(name, penalty, fit_intercept):
     assert ours.score(X, y) == theirs.score(X, y)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", ["breast_cancer", "wine", "iris"])
 def test_defaults_on_rows_as_they_are(name):
     X, y = rows(name, scaled=False)
@@ -131,6 +132,7 @@ def test_sample_weights():
     )
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("graph", ["ring", "star", "path", "complete"])
 def test_any_graph_and_any_split(graph):
     X, y = rows("breast_cancer")

@@ -391,6 +391,7 @@ def wait_for(path, process):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @needs_signals
 def test_ctrl_c_ends_soon_keeps_what_is_done_and_goes_on_later(tmp_path, monkeypatch):
     with_misbehaving(tmp_path, monkeypatch)

@@ -84,6 +84,7 @@ def test_it_converges_linearly_with_its_defaults_if_f_is_strongly_convex(make_lo
     check_linear(errors_of(problem, graph, gs.ADMM(), 60, 5))
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("seed", [0, 7, 8, 9, 10, 14])
 def test_it_reaches_the_optimum_under_constraints_and_penalties(seed):
     case = random_case(seed)

@@ -79,6 +79,7 @@ COMPRESSORS = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.4])
 @pytest.mark.parametrize("name", COMPRESSORS)
 def test_iterates_agree_with_agents_that_keep_copies(name, mu):

@@ -14,6 +14,7 @@ from problems import huber, logistic, quadratic, softmax
 import gradslide as gs
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 1.5])
 @pytest.mark.parametrize("kind", SETS)
 def test_the_algorithm_as_printed(kind, mu):

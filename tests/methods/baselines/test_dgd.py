@@ -46,6 +46,7 @@ def agent_by_agent(problem, W, step_size, decay, iterations, x):
         yield np.stack(x)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "domain", [None, gs.domains.L2Ball(0.4), gs.domains.Free(penalty=gs.L1(0.3), center=0.5), gs.domains.Simplex()]
 )
@@ -85,6 +86,7 @@ def test_constant_steps_end_at_a_distance_of_the_order_of_the_step(graph):
         assert longer / shorter == pytest.approx(2, rel=0.1)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("seed", EUCLIDEAN_SEEDS[::4])
 def test_decaying_steps_reach_the_optimum_like_1_over_sqrt_k(seed):
     """sqrt(k)/log(k) times the error of the worst agent stays bounded, and the error falls."""

@@ -67,6 +67,7 @@ def entropy_argmin(start, mu):
 POINTS = np.random.default_rng(8).dirichlet(np.ones(3), size=7)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.3])
 @pytest.mark.parametrize("x0", [None, POINTS[0], POINTS], ids=["default", "one x0", "own x0"])
 @pytest.mark.parametrize("kind", ["ball", "l1", "entropy"])

@@ -61,6 +61,7 @@ def test_the_mixing_matrix_is_the_one_asked_for(name):
     np.testing.assert_allclose(last_x(problem, graph, gs.NIDS(step_size=0.1, mixing=name), 15), x, rtol=1e-9)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "graph", [gs.Graph.ring(8), gs.Graph.complete(6), gs.Graph.path(5), gs.Graph.star(9)], ids=repr
 )

@@ -105,6 +105,7 @@ def paper(problem, graph, x, iterations):
         yield x, x_f, y
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("center", [0.0, 0.3])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_iterates_agree_with_the_paper(name, center):

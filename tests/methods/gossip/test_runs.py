@@ -174,6 +174,7 @@ def test_nothing_moves_where_all_gradients_are_zero(agreement):
         assert solution.costs.gradients == 61
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 def test_linear_losses_over_a_ball(agreement):
     c = np.random.default_rng(2).normal(size=(7, 3))

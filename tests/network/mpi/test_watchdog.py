@@ -71,10 +71,10 @@ def run(tmp_path):
 # Rank 0 has the hub.
 FAILURES = [
     ("kill", 0, 3, "died in round 41;"),
-    ("vanish", 1, 3, "died in round 41;"),
     ("hang", 0, 2, "gave no sign of life for 2 s in round 41;"),
     ("raise", 0, 2, "raised ZeroDivisionError: nothing to divide by in round 41;"),
     ("refuse", 1, 3, "raised InputError: a radius must be positive; got -1; give its size in round 41;"),
+    ("vanish", 1, 3, "died in round 41;"),
     ("exit", 1, 2, "ended before the others in round 40;"),
     ("kill", 2, 3, "died in round 41;"),
     ("hang", 1, 2, "gave no sign of life for 2 s in round 41;"),
@@ -83,7 +83,7 @@ FAILURES = [
 
 
 @under_mpiexec
-@pytest.mark.first(6)
+@pytest.mark.first(4)
 @pytest.mark.parametrize(("deed", "who", "ranks", "what"), FAILURES, ids=[f"{f[0]}-{f[1]}" for f in FAILURES])
 def test_a_failure_is_named_once_and_ends_all(run, deed, who, ranks, what):
     timeout = 2.0 if deed == "hang" else 60.0
@@ -109,12 +109,14 @@ def test_an_orderly_run_says_nothing_and_its_ranks_may_stop_apart(run, deed, tim
     assert (done.stdout, done.stderr, done.code, done.finished) == ("", "", 0, {0, 1})
 
 
+@pytest.mark.slow
 @under_mpiexec
 def test_ranks_that_all_exit_alike_are_in_good_order_although_none_stopped(run):
     done = run("exit alike", ranks=3)
     assert (done.stdout, done.stderr, done.code, done.finished) == ("", "", 2, {0, 1, 2})
 
 
+@pytest.mark.slow
 @under_mpiexec
 def test_a_rank_that_fails_after_its_part_does_not_end_the_others(run):
     done = run("raise after stop", 1)
@@ -123,6 +125,7 @@ def test_a_rank_that_fails_after_its_part_does_not_end_the_others(run):
     assert done.finished == {0}
 
 
+@pytest.mark.slow
 @under_mpiexec
 def test_the_death_of_the_last_rank_is_noticed_by_those_that_have_stopped(run):
     done = run("last to die", 0, ranks=3)
@@ -131,6 +134,7 @@ def test_the_death_of_the_last_rank_is_noticed_by_those_that_have_stopped(run):
     assert done.finished == {1, 2}
 
 
+@pytest.mark.slow
 @under_mpiexec
 def test_no_rank_goes_on_without_its_watchdog(run):
     done = run("lose the watchdog", 0, 41)
