@@ -473,6 +473,7 @@ def test_help_teaches(capsys, monkeypatch):
     assert "gradslide graph ring -m 50" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_installed_script_completes_words():
     assert SCRIPT.exists()
 

@@ -94,6 +94,7 @@ def test_sensors_agree_on_the_best_field_that_no_sensor_rules_out(tmp_path):
     assert np.sqrt(np.mean((field - example.truth(example.PIXELS)) ** 2)) == pytest.approx(after, abs=0.02)
 
 
+@pytest.mark.slow
 def test_power_flow_prices_are_those_of_clarabel_and_pay_for_the_lines(tmp_path):
     printed = run("power_flow", tmp_path)
     paid, earned, rent = numbers(r"loads pay (\S+) \$/h, generators get (\S+), the full lines the other (\S+)", printed)
@@ -174,6 +175,7 @@ def test_deblurring_restores_and_proves_it(tmp_path):
     assert gap <= 0.01 * objective
 
 
+@pytest.mark.slow
 def test_the_blur_is_its_own_transpose_and_slopes_are_as_steep_as_said():
     example, rng = load("deblurring"), np.random.default_rng(0)
     x, z = rng.normal(size=(2, 3 * example.PIXELS))

@@ -48,13 +48,22 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 @with_blocks("toml")
 def test_specs_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for source in blocks(page, "toml"):
+        if "accuracies =" in source:
+            parse_comparison(source, name=page.stem, folder=tmp_path)
+        elif "version =" in source:
+            results = run_spec(parse_spec(source, name=page.stem, folder=tmp_path))
+            assert results.fulfilled
+
+
+@pytest.mark.slow
+@with_blocks("toml")
+def test_comparisons_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     without_processes(monkeypatch)
     for source in blocks(page, "toml"):
         if "accuracies =" in source:
             assert run_comparison(parse_comparison(source, name=page.stem, folder=tmp_path)).is_complete
-        elif "version =" in source:
-            results = run_spec(parse_spec(source, name=page.stem, folder=tmp_path))
-            assert results.fulfilled
 
 
 def test_blocks_are_found():

@@ -74,7 +74,7 @@ def figures(tmp_path_factory):
         condition=several("condition", 'name = "fair"', lossy),
         clock=several("clock", 'name = "wan"', 'name = "own"\ngradient = 1.0\nlatency = 0.5'),
         method=several("method", 'name = "pds"\ngrid = false', 'name = "nids"', 'name = "dsgd"\nbatch = 4'),
-        limits="gradients = 300\nsamples = 800\nrounds = 2000",
+        limits="gradients = 300\nsamples = 400\nrounds = 2000",
     )
     return folder, compare(spec, folder / "out", processes=2)
 
@@ -106,7 +106,7 @@ def naive(folder, condition, name, seed, step_size=None):
     if step_size is not None:
         given["step_size"] = step_size
     problem = gs.Problem(gs.losses.LeastSquares(features, targets, agents=m), mu=mu)
-    stop = gs.Stop(gradients=300, samples=800, rounds=2000)
+    stop = gs.Stop(gradients=300, samples=400, rounds=2000)
     solution = gs.solve(problem, network, METHODS[name](**given), stop=stop, callback=look, clock=CLOCKS)
     costs = ("gradients", "samples", "rounds", "control_rounds", "floats_sent", "simulated_seconds")
     records = [reached.get(accuracy) for accuracy in (1e-1, 1e-2)]
@@ -235,6 +235,7 @@ def test_a_refusal_alone_is_no_failure(tmp_path, monkeypatch):
     assert exit_code("compare", spec, "-q", "-o", tmp_path / "out") == 0
 
 
+@pytest.mark.slow
 @needs_signals
 def test_a_process_that_is_killed_takes_only_its_own_run_along(tmp_path, monkeypatch):
     with_misbehaving(tmp_path, monkeypatch)

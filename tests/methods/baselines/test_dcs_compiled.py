@@ -119,7 +119,7 @@ def test_agents_with_free_domains_of_their_own():
     check_equal(gs.Problem(loss_of(), gs.domains.PerAgent(domains), 0.5), GRAPHS[3], N=10)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.0, 1.5])
 def test_float32_stays_float32(mu):
     problem = gs.Problem(loss_of(p=5, dtype=np.float32), mu=mu)
