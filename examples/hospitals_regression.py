@@ -65,11 +65,9 @@ def main(picture: Path) -> None:
         return int(np.sum(np.sign(features[test] @ x) != labels[test]))
 
     alone = [wrong(in_one_place(features, labels, rows)) for rows in sites]
-    together, distance = wrong(solution.mean), np.linalg.norm(solution.mean - pooled) / np.linalg.norm(pooled)
+    together, error = wrong(solution.mean), np.linalg.norm(solution.mean - pooled) / np.linalg.norm(pooled)
     print(f"wrong, of {len(test)}: {together} together, {wrong(pooled)} in one place, alone", *sorted(alone))
-    print(
-        f"weights from {solution.mean[:10].min():.3f} to {solution.mean[:10].max():.3f}, {distance:.0e} from one place"
-    )
+    print(f"weights from {solution.mean[:10].min():.3f} to {solution.mean[:10].max():.3f}, {error:.0e} from one place")
     print(f"without the signs: {wrong(free)} wrong, weights from {free[:10].min():.1f} to {free[:10].max():.1f}")
     names = [str(name).removeprefix("worst ") for name in data.feature_names[20:]]
     weights = {"all together, between 0 and 2": solution.mean, "all data in one place, any weights": free}

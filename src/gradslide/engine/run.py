@@ -33,6 +33,9 @@ _COMPARISON_GROWTH = 0.1
 _FIRST_SEARCH = 16
 Callback = Callable[[Record, Array], bool | None]
 
+# What ends a run before its targets and limits do, with what was reached.
+EARLY_ENDS = (StreamEnded, WaitEnded, StreamError, KeyboardInterrupt)
+
 
 class Run:
     """A run, from the initial state, or from a checkpoint, to the solution.
@@ -97,6 +100,7 @@ class Run:
         self._limit: Status | None = None
         self._since: float | None = None
         self._lower, self._finish_factor, self._ended_by = -math.inf, 1.0, ""
+        self._is_whole = False
         self.status: Status | None = None
         self.failures: list[StreamError] = []
 
@@ -206,32 +210,32 @@ class Run:
             records.pop()
             self._restore_lower()
 
-    @contextmanager
-    def ending_early(self) -> Iterator[None]:
-        """Let Ctrl-C, and streams of samples that end or fail, end the run with what was reached."""
-        now = self._now
-        try:
-            yield
-        # Methods draw samples before they overwrite anything of the old state.
-        except StreamEnded as end:
-            self._is_whole = True
-            self._ended_by = f"the stream of agent {end.agent}, in outer iteration {now.iteration + 1}"
-            self.status = Status.STREAM_ENDED
-        except WaitEnded:
-            self._is_whole = True
-            is_late = self._share(max(self._own_limit(), Signal.INTERRUPT)) is Signal.TIME
-            self.status = Status.TIME_LIMIT if is_late else Status.INTERRUPTED
-        except StreamError as error:
-            self._is_whole = True
-            error.iteration = now.iteration + 1
-            self.failures.append(error)
-            self.status = Status.STREAM_FAILED
-        except KeyboardInterrupt:
+    def end_early(self, error: BaseException) -> None:
+        """Let Ctrl-C, or a stream of samples that ended or failed, end the run with what was reached.
+
+        Parameters
+        ----------
+        error : StreamEnded, WaitEnded, StreamError or KeyboardInterrupt
+            What happened. Methods draw samples before they overwrite anything of the old state.
+        """
+        if isinstance(error, KeyboardInterrupt):
             if self._is_shared:
                 # The other processes would wait for this one for ever.
-                raise
+                raise error
             self._is_whole = self._is_whole or self._context.oracle.is_drawing
             self.status = Status.INTERRUPTED
+            return
+        self._is_whole = True
+        if isinstance(error, StreamError):
+            error.iteration = self._now.iteration + 1
+            self.failures.append(error)
+            self.status = Status.STREAM_FAILED
+        elif isinstance(error, StreamEnded):
+            self._ended_by = f"the stream of agent {error.agent}, in outer iteration {self._now.iteration + 1}"
+            self.status = Status.STREAM_ENDED
+        else:
+            is_late = self._share(max(self._own_limit(), Signal.INTERRUPT)) is Signal.TIME
+            self.status = Status.TIME_LIMIT if is_late else Status.INTERRUPTED
 
     def step(self) -> None:
         """Do one outer iteration of the method."""

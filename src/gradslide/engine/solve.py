@@ -22,7 +22,7 @@ from gradslide.engine.environment import (
     wrong_number_of_agents,
 )
 from gradslide.engine.progress import progress_line
-from gradslide.engine.run import Callback, Run
+from gradslide.engine.run import EARLY_ENDS, Callback, Run
 from gradslide.engine.stopping import Stop
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Method, adapted
@@ -181,15 +181,19 @@ def solve(
             progress_line(label, run.length) if is_shown else nullcontext() as line,
         ):
             run.begin(interrupt, line)
-            with run.ending_early():
+            try:
                 while run.status is None:
                     run.step()
                     record = run.observe()
                     run.status = run.decide(record)
                     run.save(if_due=True)
+            except EARLY_ENDS as error:
+                run.end_early(error)
             run.save()
-            with run.ending_early():
+            try:
                 run.conclude()
+            except EARLY_ENDS as error:
+                run.end_early(error)
         solution = run.solution()
 
     for warning in solution.warnings:
