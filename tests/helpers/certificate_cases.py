@@ -1,6 +1,7 @@
 """Problems for the tests of certificates, with their optima; a method that has last steps."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from problems import GRAPHS
@@ -63,6 +64,7 @@ class Case:
     label: str
 
 
+@cache
 def make_case(seed: int, dtype=np.float64) -> Case:
     """Losses, domains and graphs in turn, so that all are met; mu > 0 where X is unbounded, and now and then."""
     kind = LOSSES[seed % len(LOSSES)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -11,14 +12,29 @@ from gradslide.theory.reference import Reference, reference
 
 @dataclass(frozen=True)
 class Case:
+    """A problem on a network, and what the theorems ask of it, computed when it is needed."""
+
     problem: gs.Problem
     graph: gs.Graph
     coupling: str
-    reference: Reference
-    x0: np.ndarray
-    V: float
-    z_star: float
     label: str
+
+    @cached_property
+    def reference(self) -> Reference:
+        return reference(self.problem)
+
+    @cached_property
+    def x0(self) -> np.ndarray:
+        return self.problem.start()
+
+    @cached_property
+    def V(self) -> float:
+        # May be taken too large in the theorem; where x0 is nearly optimal, R would be absurd otherwise.
+        return max(self.reference.V(self.problem, self.x0), 1e-2)
+
+    @cached_property
+    def z_star(self) -> float:
+        return self.reference.multiplier(self.problem, self.graph, self.coupling)
 
     @property
     def A_norm(self) -> float:
@@ -87,6 +103,7 @@ GRAPHS = [
 ]
 
 
+@cache
 def random_case(seed: int, mu: float = 0.0) -> Case:
     """Case number `seed`: losses, domains, graphs and couplings in turn, so that all are met."""
     rng = np.random.default_rng(seed)
@@ -96,7 +113,7 @@ def random_case(seed: int, mu: float = 0.0) -> Case:
     coupling = ("incidence", "laplacian")[seed // 2 % 2]
     loss = make_loss(rng, graph.m, 4)
     problem = gs.Problem(loss, DOMAINS[label](loss.d), mu)
-    return make_case(problem, graph, coupling, f"{make_loss.__name__}, {label}, {graph!r}, {coupling}, mu={mu}")
+    return Case(problem, graph, coupling, f"{make_loss.__name__}, {label}, {graph!r}, {coupling}, mu={mu}")
 
 
 def alike_case(seed: int) -> Case:
@@ -106,12 +123,4 @@ def alike_case(seed: int) -> Case:
     root = rng.normal(size=(5, 5))
     graph = GRAPHS[seed % len(GRAPHS)](rng)
     loss = gs.losses.Quadratic(np.tile(root @ root.T, (graph.m, 1, 1)), np.tile(rng.normal(size=5), (graph.m, 1)))
-    return make_case(gs.Problem(loss), graph, ("incidence", "laplacian")[seed % 2], f"alike {seed}")
-
-
-def make_case(problem: gs.Problem, graph: gs.Graph, coupling: str, label: str) -> Case:
-    optimum = reference(problem)
-    x0 = problem.start()
-    # V may be taken too large in the theorem; where x0 is nearly optimal, R would be absurd otherwise.
-    V = max(optimum.V(problem, x0), 1e-2)
-    return Case(problem, graph, coupling, optimum, x0, V, optimum.multiplier(problem, graph, coupling), label)
+    return Case(gs.Problem(loss), graph, ("incidence", "laplacian")[seed % 2], f"alike {seed}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from five_agents import COUPLINGS, GRAPHS, Recorded
-from problems import logistic, make_case
+from problems import Case, logistic
 from scipy import stats
 
 import gradslide as gs
@@ -86,7 +86,7 @@ def test_theorem_2_holds_in_expectation(name, coupling, mu):
     graph = GRAPHS[name]
     domain = {"ring": gs.domains.L2Ball(0.4), "star": gs.domains.Box(-0.3, 0.2)}.get(name, gs.domains.NonNegative())
     problem = gs.Problem(logistic(np.random.default_rng(5), graph.m, 3), domain, mu)
-    case = make_case(problem, graph, coupling, name)
+    case = Case(problem, graph, coupling, name)
     errors = measure_case(case, Noise(3.0), 3.0, N=9)
     assert errors.objective.std() > 0
     assert errors.hold() == (True, True)
@@ -115,7 +115,7 @@ def test_theorem_2_holds_with_rows_of_least_squares(coupling, mu):
     rows = np.array_split(np.arange(30), 5)
     radius = 0.3
     loss = gs.losses.LeastSquares(features, targets, splits=rows)
-    case = make_case(gs.Problem(loss, gs.domains.Box(-radius, radius), mu), GRAPHS["ring"], coupling, "rows")
+    case = Case(gs.Problem(loss, gs.domains.Box(-radius, radius), mu), GRAPHS["ring"], coupling, "rows")
     sigma = largest_sigma(features, targets, rows, radius)
     assert gs.oracles.estimate_sigma(case.problem) <= sigma
     assert measure_case(case, WithReplacement(), sigma, N=7).hold() == (True, True)
@@ -128,7 +128,7 @@ def test_theorem_2_holds_with_rows_of_logistic_regression(mu):
     rng = np.random.default_rng(9)
     features, labels = rng.normal(size=(30, 3)), rng.choice([-1, 1], size=30)
     loss = gs.losses.Logistic(features, labels, agents=5)
-    case = make_case(gs.Problem(loss, gs.domains.L2Ball(0.5), mu), GRAPHS["star"], "incidence", "rows")
+    case = Case(gs.Problem(loss, gs.domains.L2Ball(0.5), mu), GRAPHS["star"], "incidence", "rows")
 
     def variance(x):
         signed = (features * labels[:, None]).reshape(5, 6, 3)
