@@ -15,6 +15,7 @@ from gradslide.network.peers.errors import PeerError, SettingsDiffer
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.rejection_log import RejectionLog
+from gradslide.network.peers.sockets import Sockets
 
 PAIR = [(0, 1)]
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
@@ -115,6 +116,26 @@ def test_neighbours_with_other_settings_find_out_and_say_what_differs(tmp_path):
         assert "schedule (convex here, not set there)" in str(one)
         a.close("other settings")
         b.close("other settings")
+
+
+def test_who_leaves_because_of_other_settings_stays_until_the_neighbour_knows(tmp_path, monkeypatch):
+    """Also when the first frames are lost."""
+    with Agents(tmp_path, PAIR) as agents:
+        a = agents.links(0, settings={"method": "one"})
+        b = agents.links(1, settings={"method": "two"}, deadline=10)
+        lost, send = [], Sockets.send
+
+        def lossy(self, name, frame):
+            if name == "a1" and len(lost) < 5:
+                lost.append(frame)
+                return True
+            return send(self, name, frame)
+
+        monkeypatch.setattr(Sockets, "send", lossy)
+        one, other = together(a.open, b.open)
+        assert "method (one here, two there)" in str(one)
+        assert "method (two here, one there)" in str(other)
+        assert len(lost) == 5
 
 
 def test_other_settings_are_found_between_processes_whoever_comes_first(tmp_path):

@@ -136,13 +136,13 @@ class IOThread:
             self.report(peer.name, str(rejected))
 
     def _answer_handshake(self, peer: Peer, message: Message, handshake: Handshake, now: float) -> None:
-        peer.offered = message.session
+        peer.offered, peer.echoes = message.session, handshake.echo == self._session
         differences = self._handshake(peer).differences(handshake)
         if differences:
             if peer.differences != differences:
                 self.report(peer.name, describe(differences))
             peer.differences = differences
-        elif handshake.echo == self._session:
+        elif peer.echoes:
             if message.session != peer.session:
                 peer.begin(message, handshake, self.round)
             if message.flags >= KNOWN:

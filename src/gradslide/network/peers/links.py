@@ -26,6 +26,8 @@ _LONGEST_REASON = 1000
 _PATIENCE = 5.0, 60.0
 # Seconds after which a neighbour that was not heard from may be gone.
 _ALIVE = 4.0
+# Seconds that an agent stays to tell a neighbour with other settings what differs.
+_TELL_DIFFERENCES = 5.0
 
 Form = tuple[Any, tuple[int, ...]]
 Judge = Callable[[Array], str]
@@ -256,7 +258,20 @@ class Links:
             thread.wake()
             if not reason:
                 self._serve(self._deadline if deadline is None else deadline)
+            self._tell_differences()
         thread.stop()
+
+    def _tell_differences(self) -> None:
+        """Wait until neighbours with other settings know ours, but not for long.
+
+        A frame that was sent just before the end can be lost: closing a connection on which
+        something arrives resets it.
+        """
+        thread, end = self._thread, time.monotonic() + _TELL_DIFFERENCES
+        while thread.error is None and any(p.differences and not p.echoes for p in thread.peers.values()):
+            if time.monotonic() >= end:
+                return
+            thread.changed.wait(_WAKE)
 
     def _serve(self, seconds: float) -> None:
         """Wait for neighbours that lack messages, as long as they get further."""

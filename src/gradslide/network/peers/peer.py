@@ -77,6 +77,8 @@ class Peer:
         The start of its process that counts; messages of earlier ones may still be under way.
     offered : bytes
         The session that sent a handshake last.
+    echoes : bool
+        Whether that handshake answered one of this agent's.
     at : int
         The round it is in, as far as it is known.
     need : int
@@ -96,6 +98,7 @@ class Peer:
     outbox: Outbox
     session: bytes = b""
     offered: bytes = b""
+    echoes: bool = False
     stage: int = UNKNOWN
     at: int = 0
     need: int = 0
