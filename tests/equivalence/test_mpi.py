@@ -65,7 +65,7 @@ def test_main_methods_give_the_same_on_any_number_of_ranks(ranks, expected, tmp_
         check_same(many, one, name)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "iterations"), [(2, 20), (3, 100)])
 def test_every_method_runs_unchanged_under_all_circumstances(ranks, iterations, tmp_path):
     every = [*EVERY, *({**task, "stop": {"iterations": iterations}} for task in OTHERS)]

@@ -53,6 +53,7 @@ def test_the_multipliers_of_a_quadratic_program_solve_its_KKT_system():
         np.testing.assert_allclose(solution.dual, z, atol=1e-2 * (1 + np.linalg.norm(z)))
 
 
+@pytest.mark.slow
 def test_minus_the_multiplier_is_the_price_of_the_right_hand_side():
     loss, A = gs.losses.Quadratic(np.diag([1.0, 2.0, 4.0]), [1.0, -1.0, 0.5]), np.ones((1, 3))
     for sense, b in (("==", 1.0), ("<=", -2.0), (">=", 2.0)):

@@ -237,7 +237,7 @@ def test_sparse_eigenvalues_against_closed_forms(build, lmax, l2):
     assert graph.algebraic_connectivity == pytest.approx(l2, rel=1e-7)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "build",
     [

@@ -170,6 +170,7 @@ def test_doubles_are_double_here_and_nowhere_else():
     assert solution.x.dtype == np.float32
 
 
+@pytest.mark.slow
 def test_take_restricts_it_to_some_agents():
     loss = wrapped("softmax", smoothness=[1.0, 2.0, 3.0, 4.0, 5.0])
     x = points(loss)
@@ -180,6 +181,7 @@ def test_take_restricts_it_to_some_agents():
         assert part.smoothness().tolist() == [1.0 + i for i in agents]
 
 
+@pytest.mark.slow
 def test_a_function_of_all_rows_at_once_cannot_sample():
     def with_ridge(x, batch):
         return squares(x, batch) + x @ x / 2

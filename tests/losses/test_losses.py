@@ -226,6 +226,7 @@ def test_smoothness_of_quadratic(norm):
     assert 0.5 < lipschitz_ratios(loss, norm) <= 1 + 1e-9
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("shape", [(510, 620), (620, 510)])
 def test_large_blocks_use_lanczos_and_are_never_too_small(shape, sparse):

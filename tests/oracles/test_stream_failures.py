@@ -384,6 +384,7 @@ def test_the_batches_of_others_do_not_save_a_stream_that_blocks():
     assert (caught.value.agent, caught.value.iteration) == (3, 6)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("workers", [1, M])
 def test_a_slow_stream_is_not_given_up_while_it_gives(workers):
     timeout, pause = 1.0, 0.05

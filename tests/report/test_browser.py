@@ -153,6 +153,7 @@ def test_hover_shows_readable_values(opened_run):
     assert "gradients per agent: 20" in text
 
 
+@pytest.mark.slow
 def test_values_without_a_place_on_a_log_axis_are_left_out(browser):
     odd = curve("odd", 1.0, points=6)
     odd["columns"]["error"] = [10.0, 0.0, -1.0, None, 1e-300, 1e300]
@@ -167,6 +168,7 @@ def test_values_without_a_place_on_a_log_axis_are_left_out(browser):
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.slow
 def test_groups_and_curves_that_lack_a_column(browser):
     opened(browser, reproduction())
     shown = section(browser, "Convergence")
@@ -303,6 +305,7 @@ def test_light_and_dark_by_the_system_and_by_the_button(browser):
     emulate("light")
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("made", [run, reproduction, hostile])
 def test_a_phone_does_not_scroll_sideways(browser, made):
     phone = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
@@ -361,6 +364,7 @@ def test_hostile_names_are_shown_as_text(browser):
     assert section(browser, "Costs per agent").find_element("css selector", ".ytitle").text[:-1] == LINK[:34]
 
 
+@pytest.mark.slow
 def test_empty_lists_leave_their_sections_out(browser):
     opened(browser, bare())
     assert titles(browser) == ["Settings and versions", "Downloads"]
@@ -371,6 +375,7 @@ def test_empty_lists_leave_their_sections_out(browser):
     assert titles(browser) == []
 
 
+@pytest.mark.slow
 def test_networks_without_positions_or_frames(browser):
     network = {**RUN["networks"][0], "positions": None, "note": "too large to be drawn"}
     still = {**RUN["networks"][0], "name": "still", "frames": None}

@@ -196,6 +196,7 @@ plot = false
     assert {"comparison.json", "comparison.csv", "networks.json"} == {file["name"] for file in document["files"]}
 
 
+@pytest.mark.slow
 def test_reproductions_have_their_statements_networks_and_pictures(tmp_path):
     pytest.importorskip("matplotlib")
     assert exit_code("reproduce", "figure1", "--out", tmp_path, "--quiet") == 0
@@ -210,6 +211,7 @@ def test_reproductions_have_their_statements_networks_and_pictures(tmp_path):
     assert only_document(tmp_path)["images"] == []
 
 
+@pytest.mark.slow
 def test_several_reproductions_are_several_documents(tmp_path):
     assert exit_code("reproduce", "figure1", "--out", tmp_path, "--quiet") == 0
     again = json.loads((tmp_path / "figure1.json").read_text())

@@ -50,6 +50,7 @@ def test_the_page_of_a_run_shows_what_the_run_found(browser, tmp_path):
     assert all(value <= most for value, most in zip(measured["y"], bound["y"], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["compare", "reproduce"])
 def test_comparisons_and_reproductions_have_pages(browser, tmp_path, command, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -68,6 +69,7 @@ def test_comparisons_and_reproductions_have_pages(browser, tmp_path, command, mo
     assert ("Convergence" in headings) is (command == "compare")
 
 
+@pytest.mark.slow
 def test_a_page_beside_a_run_grows_with_it(browser, tmp_path):
     spec = read_spec(write_spec(tmp_path, problem=BALL, stop="iterations = 40"))
     goes_on = threading.Event()

@@ -349,6 +349,7 @@ def test_the_token_is_not_logged(caplog):
         assert urlsplit(url).query.removeprefix("token=") not in caplog.text
 
 
+@pytest.mark.slow
 def test_an_agent_among_peers_has_a_page(tmp_path):
     pytest.importorskip("zmq")
     from agent_folders import started, write_agents

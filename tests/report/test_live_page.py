@@ -147,6 +147,7 @@ def test_a_live_page_grows_in_place_until_the_run_has_finished(browser, live):
     assert len(live.answers) == asked, "nothing is asked once the run has finished"
 
 
+@pytest.mark.slow
 def test_a_live_page_says_when_its_server_is_gone_and_comes_back(browser, live):
     live.stop()
     assert wait(

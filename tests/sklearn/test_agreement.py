@@ -143,6 +143,7 @@ def test_any_graph_and_any_split(graph):
     assert_agree(ours, logistic().fit(X, y))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_sparse_rows(fit_intercept):
     rng = np.random.default_rng(1)

@@ -19,7 +19,7 @@ def residuals(problem: gs.Problem, x: np.ndarray, evidence=()) -> KKT:
     return evaluator.evaluate(x, evidence, kkt=True, start=problem.start()).kkt
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_residuals_vanish_at_the_optimum_and_nowhere_else(domain):
     """Whatever the set, the penalty and the geometry: with the multipliers that fit, and with those of a run."""

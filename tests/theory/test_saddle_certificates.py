@@ -33,6 +33,7 @@ def test_the_optimum_lies_between_the_bounds_over_200_saddle_point_problems(bloc
         assert certificate.upper == solution.history[-1].objective
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("method", [gs.PDS(), gs.CondatVu()], ids=["PDS", "CondatVu"])
 @pytest.mark.parametrize("seeds", [range(15), pytest.param(range(15, 60), marks=pytest.mark.slow)], ids=str)
 def test_the_lower_bound_holds_over_60_constrained_problems(method, seeds):

@@ -221,6 +221,7 @@ def test_ctrl_c_ends_all_with_what_was_reached(tmp_path):
     assert solution.history[-1].objective is not None
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_killed_agent_is_named_and_nobody_is_left(tmp_path):
     spec = write_spec(tmp_path, data='file = "rows.svm"\nagents = 3', **ENDLESS)

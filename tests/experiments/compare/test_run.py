@@ -429,6 +429,7 @@ def test_ctrl_c_ends_soon_keeps_what_is_done_and_goes_on_later(tmp_path, monkeyp
     assert whole["outcomes"][0]["error"] == 123.0, "what was done before was not done again"
 
 
+@pytest.mark.slow
 @needs_signals
 def test_processes_end_with_the_comparison_that_started_them(tmp_path, monkeypatch):
     with_misbehaving(tmp_path, monkeypatch)

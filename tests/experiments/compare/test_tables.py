@@ -467,6 +467,7 @@ def test_deprecated_keys_stand_beside_those_that_replace_them():
     assert with_old_names(current) == said
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_of_every_block_even_where_there_is_little_to_show(tmp_path):
     from matplotlib.image import imread
 

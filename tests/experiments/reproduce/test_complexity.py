@@ -353,6 +353,7 @@ def drawn(report, name):
     return {axis.get_title(): [line.get_label() for line in axis.lines] for axis in figure.axes}
 
 
+@pytest.mark.slow
 def test_pictures_have_a_line_for_each_network_and_way_of_sampling(report):
     panels = drawn(report, "complexity")
     assert list(panels) == ["gradients, mu = 0", "rounds, mu = 0", "gradients, mu = 20", "rounds, mu = 20"]
@@ -362,6 +363,7 @@ def test_pictures_have_a_line_for_each_network_and_way_of_sampling(report):
     assert {"eps asked for", "error obtained, rows", "error obtained, noise"} <= set(panels["mu = 0"])
 
 
+@pytest.mark.slow
 def test_pictures_have_gaps_where_nothing_was_reached(found):
     made_up = changed_copy(found)
     for run in made_up.exact.values():

@@ -174,6 +174,7 @@ def bench(tmp_path, monkeypatch):
     return Bench(folder=tmp_path, data=DATA)
 
 
+@pytest.mark.slow
 def test_a_small_experiment(bench, tmp_path):
     report = invariance.reproduce(bench, SPEC)
     costs, slopes, other = report.tables

@@ -121,6 +121,7 @@ def test_what_is_done_is_kept(made, folder, monkeypatch):
     assert reproduce(bench(folder), copy.deepcopy(SPEC)).text == made.text
 
 
+@pytest.mark.slow
 def test_nothing_is_chosen_where_no_trial_gets_there(tmp_path, monkeypatch):
     without_processes(monkeypatch)
     spec = copy.deepcopy(SPEC)

@@ -100,7 +100,7 @@ def test_where_one_exchange_averages_it_is_nesterovs_method_on_the_mean(mu):
         np.testing.assert_allclose(state.x, np.tile(x, (6, 1)), atol=1e-12)
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(3)
 @pytest.mark.parametrize("seed", [seed for seed in range(18) if random_case(seed).problem.domain.euclidean])
 def test_it_reaches_the_optimum_of_many_problems(seed):
     case = random_case(seed, (0.0, 0.2)[seed // 6 % 2])

@@ -137,7 +137,7 @@ def test_gamma_is_that_of_the_theorem(graph, compressor):
     assert solution.parameters == {"step_size": 0.1, "gamma": pytest.approx(gamma)}
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("compressor", [TopK(k=1), Quantization(levels=4), Quantization(levels=1)])
 def test_gossip_alone_agrees_on_the_mean_at_a_linear_rate(compressor):
     """Without gradients it is CHOCO-GOSSIP: 1 - delta^2 omega/82 per exchange, in squares, with the theorem's gamma."""
@@ -161,7 +161,7 @@ def test_gossip_alone_agrees_on_the_mean_at_a_linear_rate(compressor):
     np.testing.assert_allclose(states[-1].x.mean(axis=0), x0.mean(axis=0), atol=1e-12)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("compressor", [TopK(share=0.4), Quantization(levels=4)])
 def test_for_mu_above_0_the_error_falls_like_1_over_k(compressor):
     problem = gs.Problem(least_squares(np.random.default_rng(1), 6, 5), mu=2.0)

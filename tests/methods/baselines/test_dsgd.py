@@ -124,6 +124,7 @@ class Noisy:
         return float(np.mean(errors))
 
 
+@pytest.mark.slow
 def test_for_mu_above_0_the_error_falls_like_1_over_k():
     """The mean of the agents follows one recursion here, so the expected error of the last x is known."""
     case, graph, a = Noisy(5, 30, sigma=3.0, mu=1.0), gs.Graph.ring(5), 0.1
@@ -143,6 +144,7 @@ def test_for_mu_above_0_the_error_falls_like_1_over_k():
     assert expected[1200] < expected[50] / 10
 
 
+@pytest.mark.slow
 def test_for_mu_0_the_error_of_the_average_falls_like_1_over_the_root_of_k():
     case, graph = Noisy(5, 3, sigma=3.0, mu=0.0), gs.Graph.ring(5)
     errors = {k: case.error(gs.DSGD(), k, "average", graph) for k in (100, 400, 1600)}

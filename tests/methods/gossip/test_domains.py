@@ -524,6 +524,7 @@ def test_compressed_messages_keep_the_sums(kind):
 # Real data.
 
 
+@pytest.mark.first(2)
 @pytest.mark.skipif(gs.data.find("mushrooms", DATA) is None, reason=f"mushrooms is not in {DATA}")
 @pytest.mark.parametrize(
     ("domain", "common"),

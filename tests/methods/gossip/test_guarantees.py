@@ -37,7 +37,7 @@ def accelerated_errors(problem, graph, method, iterations=20):
 EUCLIDEAN = [name for name in DOMAINS if name != "entropy"]
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("batch", range(6))
 def test_the_accelerated_bound_holds_at_every_iteration_where_averages_are_exact(batch):
     """On a complete graph one exchange averages. 102 problems, of all kinds of losses and common sets: 54 in R^d."""
@@ -52,6 +52,7 @@ def test_the_accelerated_bound_holds_at_every_iteration_where_averages_are_exact
             assert error <= bound, (seed, name, k)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("first", [1e-4, 1e3])
 def test_the_accelerated_bound_holds_whatever_the_first_guess(first):
     for seed in range(10):

@@ -83,7 +83,7 @@ FAILURES = [
 
 
 @under_mpiexec
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("deed", "who", "ranks", "what"), FAILURES, ids=[f"{f[0]}-{f[1]}" for f in FAILURES])
 def test_a_failure_is_named_once_and_ends_all(run, deed, who, ranks, what):
     timeout = 2.0 if deed == "hang" else 60.0
@@ -198,6 +198,7 @@ def sleeper():
         process.kill()
 
 
+@pytest.mark.slow
 def test_the_hub_kills_a_rank_that_hangs_on_its_host(sleeper, capfd):
     with Ranks(2, timeout=0.5, pid=sleeper.pid) as ranks:
         deadline = time.monotonic() + 20

@@ -38,6 +38,7 @@ def test_a_stopped_process_is_waited_for(tmp_path):
         assert_undisturbed(agents, 60)
 
 
+@pytest.mark.slow
 def test_time_in_which_an_agent_was_stopped_itself_does_not_count(tmp_path):
     with Agents(tmp_path, PATH, rounds=60, pause=0.01) as agents:
         pids = [agents.start(i, deadline=2.0 if i == 1 else 20.0).pid for i in range(3)]
@@ -53,6 +54,7 @@ def test_time_in_which_an_agent_was_stopped_itself_does_not_count(tmp_path):
         assert_undisturbed(agents, 60)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_agent_goes_on_from_its_checkpoint(tmp_path, victim):
     with Agents(tmp_path, PATH, rounds=80, pause=0.01, checkpoint_every=10) as agents:

@@ -45,7 +45,7 @@ def numbers(solution):
     return solution.status, last.iteration, costs.rounds, costs.gradients, costs.samples, costs.values
 
 
-@pytest.mark.first(9)
+@pytest.mark.first(5)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_that_of_the_simulation(name):
     problem, method, iterations, rtol = RUNS[name]
@@ -221,7 +221,7 @@ KILLS = {
 }
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["before the first checkpoint", "several", "once", "sampled"])
 def test_an_agent_that_is_killed_and_started_again_leads_to_the_same(name, tmp_path):
     method, seconds, kills = KILLS[name]
@@ -231,7 +231,7 @@ def test_an_agent_that_is_killed_and_started_again_leads_to_the_same(name, tmp_p
     assert case.found() == undisturbed(method)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stop",
     [

@@ -207,6 +207,7 @@ def test_bad_messages_of_a_neighbour_are_rejected_logged_and_without_effect(tmp_
         assert len(reasons) == len(bad_frames(partner, 9))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("content", [np.zeros(SIZE + 1), np.zeros(SIZE, np.float32), np.zeros((1, SIZE)), np.zeros(0)])
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_a_wrong_shape_or_dtype_is_rejected_and_asked_for_again(tmp_path, content, ahead):
@@ -338,6 +339,7 @@ def test_what_goes_over_the_wire_cannot_be_read(tmp_path):
             proxy.cut()
 
 
+@pytest.mark.slow
 def test_somebody_else_on_a_neighbours_port_is_survived(tmp_path):
     """A service that talks something else, or an agent with another key, sits where the neighbour will be."""
     with Agents(tmp_path, PAIR, rounds=10) as agents:
