@@ -59,7 +59,13 @@ class Context:
 
     @property
     def domain(self) -> Domain:
-        """The domain of the agents that live here."""
+        """The domain of the agents that live here.
+
+        Returns
+        -------
+        Domain
+            X, nu and r; bound to the problem.
+        """
         return self.problem.domain
 
     @property
@@ -68,11 +74,27 @@ class Context:
 
         Measured times differ between runs and are not saved: a method stores in its state what it
         derives from them.
+
+        Returns
+        -------
+        Pace
+            Numbers of gradients and exchanges, and the seconds that they took.
         """
         return self.oracle.pace
 
     def mixing(self, name: str) -> Mixing:
-        """Return the mixing matrix of that name; deprecated: make it once in `Method.prepare`."""
+        """Return the mixing matrix of that name; deprecated: make it once in `Method.prepare`.
+
+        Parameters
+        ----------
+        name : {"metropolis", "laplacian", "best_constant"}
+            Which mixing matrix.
+
+        Returns
+        -------
+        Mixing
+            The mixing matrix of the graph.
+        """
         warnings.warn("make the mixing matrix in prepare(context)", DeprecationWarning, stacklevel=2)
         key = f"mixing {name}"
         if key not in self._deprecated_cache:
@@ -81,14 +103,40 @@ class Context:
         return cast(Mixing, self._deprecated_cache[key])
 
     def once(self, name: str, make: Callable[[], _Made]) -> _Made:
-        """Return what `make` returns, made once in a run; deprecated: make it in `Method.prepare`."""
+        """Return what `make` returns, made once in a run; deprecated: make it in `Method.prepare`.
+
+        Parameters
+        ----------
+        name : str
+            Key under which the result is cached.
+        make : callable
+            Takes no arguments; called the first time only.
+
+        Returns
+        -------
+        object
+            The result of `make`.
+        """
         warnings.warn("return it from prepare(context) instead of context.once", DeprecationWarning, stacklevel=2)
         if name not in self._deprecated_cache:
             self._deprecated_cache[name] = make()
         return cast(_Made, self._deprecated_cache[name])
 
     def mix(self, v: Array, mixing: Mixing) -> Array:
-        """Return W v: one exchange."""
+        """Return W v: one exchange.
+
+        Parameters
+        ----------
+        v : ndarray, shape (agents here, d)
+            One row per agent.
+        mixing : Mixing
+            The mixing matrix W, one of `gradslide.mixing`.
+
+        Returns
+        -------
+        ndarray, shape (agents here, d)
+            Row i is the sum over j of W_ij v_j.
+        """
         return self.network.combine(v, mixing.matrix)
 
 
@@ -139,16 +187,46 @@ class Method(ABC):
 
     @property
     def name(self) -> str:
-        """The name in tables and messages."""
+        """The name in tables and messages.
+
+        Returns
+        -------
+        str
+            The name of the class by default.
+        """
         return type(self).__name__
 
     def prepare(self, context: Context) -> Any:
-        """Return an object that a run computes once; it is `context.prepared` from then on."""
+        """Return an object that a run computes once; it is `context.prepared` from then on.
+
+        Called once before `init`, also when a run is resumed.
+
+        Parameters
+        ----------
+        context : Context
+            The run; its `prepared` is still None.
+
+        Returns
+        -------
+        object
+            What all steps need and none changes, such as a mixing matrix; None by default.
+        """
         return None
 
     @abstractmethod
     def init(self, context: Context) -> Any:
-        """Return the state before the first outer iteration."""
+        """Return the state before the first outer iteration.
+
+        Parameters
+        ----------
+        context : Context
+            Problem, oracle, network, coupling and starting point.
+
+        Returns
+        -------
+        object
+            The state, a frozen dataclass.
+        """
 
     @abstractmethod
     def step(self, context: Context, state: Any) -> Any:
@@ -156,30 +234,108 @@ class Method(ABC):
 
         The arrays of the old state may be overwritten, but not before samples were drawn: if a
         stream of samples ends, the old state is the result.
+
+        Parameters
+        ----------
+        context : Context
+            As for `init`.
+        state : object
+            What `init` or the last `step` returned.
+
+        Returns
+        -------
+        object
+            The new state.
         """
 
     @abstractmethod
     def output(self, state: Any) -> Array | Mapping[str, Array]:
-        """Return the current answer, or several by name, the recommended one first."""
+        """Return the current answer, or several by name, the recommended one first.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        ndarray, shape (agents here, d), or dict of ndarray
+            One row per agent.
+        """
 
     def dual(self, state: Any) -> Array | Mapping[str, Array] | None:
-        """Return the multipliers, or those that belong to each output by name."""
+        """Return the multipliers, or those that belong to each output by name.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        ndarray or dict of ndarray or None
+            In the form of `coupling.Dual.s`; None if the method has none.
+        """
         return None
 
     def parameters(self, state: Any) -> dict[str, float]:
-        """Return the parameters that the method was given or computed."""
+        """Return the parameters that the method was given or computed.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        dict of float
+            Values by name, which become `Solution.parameters`.
+        """
         return {}
 
     def iterations(self, state: Any) -> int | None:
-        """Return the number of outer iterations after which the schedule ends, if it does."""
+        """Return the number of outer iterations after which the schedule ends, if it does.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        int or None
+            None if the method may run for any number of iterations.
+        """
         return None
 
     def dual_evidence(self, state: Any) -> Sequence[DualEvidence]:
-        """Return dual points from which lower bounds on the optimum follow."""
+        """Return dual points from which lower bounds on the optimum follow.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        sequence of DualEvidence
+            The best of their bounds is used; empty by default.
+        """
         return ()
 
     def evidence(self, state: Any) -> Sequence[DualEvidence]:
-        """Return `dual_evidence(state)`; deprecated."""
+        """Return `dual_evidence(state)`; deprecated.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        sequence of DualEvidence
+            As `dual_evidence` returns them.
+        """
         warnings.warn("Method.evidence is now Method.dual_evidence", DeprecationWarning, stacklevel=2)
         return self.dual_evidence(state)
 
@@ -187,6 +343,16 @@ class Method(ABC):
         """Return rows that sum to zero over all agents unless messages were lost.
 
         They are in units of the gradient.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        ndarray, shape (agents here, d), or None
+            None if the method has no such invariant.
         """
         return None
 
@@ -200,14 +366,14 @@ class Method(ABC):
         ----------
         context : Context
             As for `step`.
-        state : Any
+        state : object
             The last state.
         factor : float
             The factor by which the disagreement should fall at least.
 
         Returns
         -------
-        Any
+        object
             The new state.
         """
         return state
