@@ -16,19 +16,67 @@ class Compressor(Protocol):
     """Compresses each agent's row of v, of shape (m, d), on its own."""
 
     def compress(self, v: Array, random: np.random.Generator) -> Array:
-        """Return what a receiver reconstructs from the message."""
+        """Return what a receiver reconstructs from the message.
+
+        Parameters
+        ----------
+        v : ndarray, shape (m, d)
+            One row per agent.
+        random : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            C(v), row by row.
+        """
         ...
 
     def contract(self, v: Array, random: np.random.Generator) -> Array:
-        """Return the same, scaled so that E|C(v) - v|^2 <= (1 - quality) |v|^2."""
+        """Return the same, scaled so that E|C(v) - v|^2 <= (1 - quality) |v|^2.
+
+        Parameters
+        ----------
+        v : ndarray, shape (m, d)
+            One row per agent.
+        random : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            The scaled C(v), row by row.
+        """
         ...
 
     def quality(self, d: int) -> float:
-        """Return the quality for vectors of d numbers, in (0, 1]; 1 loses nothing."""
+        """Return the quality of the compressor for vectors of d numbers.
+
+        Parameters
+        ----------
+        d : int
+            Length of a vector.
+
+        Returns
+        -------
+        float
+            In (0, 1]; 1 loses nothing.
+        """
         ...
 
     def floats(self, v: Array) -> int:
-        """Return the size of one agent's message, in numbers of v's precision, rounded up."""
+        """Return the size of one agent's message.
+
+        Parameters
+        ----------
+        v : ndarray, shape (m, d)
+            What is compressed.
+
+        Returns
+        -------
+        int
+            Size in numbers of v's precision, rounded up.
+        """
         ...
 
 

@@ -45,28 +45,83 @@ class CostModel:
     encoding: Compressor | None = None
 
     def control_rounds(self, reduction: str) -> int:
-        """Exchanges of a reduction: up and down the tree for sums, flooding for max and or."""
+        """Return the exchanges of a reduction: up and down the tree for sums, else flooding.
+
+        Parameters
+        ----------
+        reduction : {"max", "or", "sum"}
+            Maxima and logical ors are flooded.
+
+        Returns
+        -------
+        int
+            Control rounds of `Network.agree`; exchanges until a piggybacked reduction completes.
+        """
         return 2 * self.graph.radius_center()[1] if reduction == "sum" else self.graph.diameter_bound
 
     def exchange_floats(self, v: Array, encoding: Compressor | None = None) -> int:
-        """Floats of one exchange of v, which the method compressed with `encoding`."""
+        """Return the floats of one exchange of v.
+
+        Parameters
+        ----------
+        v : array of shape (agents here, d)
+            What is sent.
+        encoding : Compressor, optional
+            What the method compressed v with. Default: that of the network.
+
+        Returns
+        -------
+        int
+            Floats that the counted agents send.
+        """
         encoding = self.encoding if encoding is None else encoding
         return self.messages * (math.prod(v.shape[1:]) if encoding is None else encoding.floats(v))
 
     def reduce_floats(self, values: Array, reduction: str) -> int:
-        """Floats of a piggybacked reduction, over all exchanges that carry it."""
+        """Return the floats of a piggybacked reduction, over all exchanges that carry it.
+
+        Parameters
+        ----------
+        values : array of shape (agents here, ...)
+            What is reduced.
+        reduction : {"max", "or", "sum"}
+            As for `control_rounds`.
+
+        Returns
+        -------
+        int
+            Floats that the counted agents send.
+        """
         messages = self.sum_messages if reduction == "sum" else self.control_rounds(reduction) * self.messages
         return messages * math.prod(np.shape(values)[1:])
 
     @property
     def survey_rounds(self) -> int:
-        """Exchanges of a survey: a flood, and down the tree."""
+        """Exchanges of a survey: a flood, and down the tree.
+
+        Returns
+        -------
+        int
+            Control rounds of `Network.survey`.
+        """
         return self.graph.diameter_bound + self.graph.radius_center()[1]
 
     def survey_floats(self, values: Array, answer: Array) -> int:
-        """Floats of a survey.
+        """Return the floats of a survey.
 
         Edges, weights unless all are 1, and values are flooded; the answer goes down the tree.
+
+        Parameters
+        ----------
+        values : array of shape (agents here, ...)
+            What every agent floods.
+        answer : array
+            What the root computed.
+
+        Returns
+        -------
+        int
+            Floats that the counted agents send.
         """
         per_edge = 2 if np.all(self.graph.weights == 1) else 3
         flooded = len(self.graph.edges) * per_edge + self.graph.m * math.prod(np.shape(values)[1:])
@@ -74,7 +129,13 @@ class CostModel:
 
     @property
     def norm_rounds(self) -> int:
-        """Exchanges of `norm_bound`."""
+        """Exchanges of `Network.norm_bound`.
+
+        Returns
+        -------
+        int
+            Control rounds; 0 where the norm is known.
+        """
         if self.norm == "flooded":
             return 1 + self.control_rounds("max")
         return self.graph.radius_center()[1] if self.norm == "broadcast" else 0

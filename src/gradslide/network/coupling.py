@@ -47,12 +47,15 @@ class Coupling(Protocol):
     Attributes
     ----------
     name : str
+        The name, for example ``"incidence"``.
     exchanges : int
         Neighbour exchanges per inner iteration.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name, for example ``"incidence"``."""
+        ...
 
     @property
     def exchanges(self) -> int:
@@ -60,13 +63,31 @@ class Coupling(Protocol):
         ...
 
     def norm(self) -> float:
-        """||A||; may cost control rounds or products."""
+        """Return the norm of A; may cost control rounds or products.
+
+        Returns
+        -------
+        float
+            The largest singular value of A, or an upper bound.
+        """
         ...
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
         """Return the dual at the minimiser of zeta, z = 0 on a network, or at a given s.
 
         The latter takes one exchange or product.
+
+        Parameters
+        ----------
+        x : array
+            The primal starting point, which gives shape and precision.
+        s : array, optional
+            The stored form of z, as in `Dual.s`.
+
+        Returns
+        -------
+        Dual
+            z and A^T z.
         """
         ...
 
@@ -74,11 +95,36 @@ class Coupling(Protocol):
         """Return z+ = argmin_z h(z) - <A u, z> + q U(z_old, z), and w = A^T z+.
 
         On a network z+ = z_old + A u / q (`eq:zkt`, `eq:zkt_SPP`).
+
+        Parameters
+        ----------
+        dual : Dual
+            z_old.
+        u : array of the shape of x
+            The extrapolated primal point.
+        q : float
+            Weight of the dual distance U, positive.
+
+        Returns
+        -------
+        Dual
+            z+ and A^T z+.
         """
         ...
 
     def pull(self, dual: Dual) -> Array:
-        """A^T z, as it enters the x step (`eq:xkt`)."""
+        """Return A^T z, as it enters the x step (`eq:xkt`).
+
+        Parameters
+        ----------
+        dual : Dual
+            z, as `start` or `ascend` returned it.
+
+        Returns
+        -------
+        array of the shape of x
+            A^T z.
+        """
         ...
 
 
@@ -86,15 +132,43 @@ class NetworkCoupling(Coupling, Protocol):
     """A coupling of agents on a network: A x = 0 exactly when all agents agree."""
 
     def smallest_singular_value(self) -> float:
-        """The smallest nonzero singular value of A."""
+        """Return the smallest nonzero singular value of A.
+
+        Returns
+        -------
+        float
+            Infinite for one agent.
+        """
         ...
 
     def residual(self, x: Array) -> float:
-        """||A x||: an observation."""
+        """Return the norm of A x: an observation.
+
+        Parameters
+        ----------
+        x : array of shape (agents here, d)
+            One row for each agent.
+
+        Returns
+        -------
+        float
+            0 exactly when all agents agree.
+        """
         ...
 
     def dual_norm(self, dual: Dual) -> float:
-        """||z||: an observation."""
+        """Return the norm of z: an observation.
+
+        Parameters
+        ----------
+        dual : Dual
+            z, as `start` or `ascend` returned it.
+
+        Returns
+        -------
+        float
+            The Euclidean norm of z.
+        """
         ...
 
 

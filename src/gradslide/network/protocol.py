@@ -45,25 +45,39 @@ class Network(Protocol):
     """
 
     @property
-    def graph(self) -> Graph: ...
+    def graph(self) -> Graph:
+        """Which agents are linked."""
+        ...
 
     @property
-    def m(self) -> int: ...
+    def m(self) -> int:
+        """Number of agents, here and elsewhere."""
+        ...
 
     @property
-    def agents(self) -> Sequence[int]: ...
+    def agents(self) -> Sequence[int]:
+        """The agents that live in this process."""
+        ...
 
     @property
-    def laplacian(self) -> Array: ...
+    def laplacian(self) -> Array:
+        """The Laplacian of the graph, in the form that `combine` takes."""
+        ...
 
     @property
-    def is_local(self) -> bool: ...
+    def is_local(self) -> bool:
+        """Whether all agents live in this process and hear exactly what their neighbours sent."""
+        ...
 
     @property
-    def costs(self) -> CostModel: ...
+    def costs(self) -> CostModel:
+        """Rounds and floats that each operation costs."""
+        ...
 
     @property
-    def session(self) -> "Session": ...
+    def session(self) -> "Session":
+        """What the engine needs around a run."""
+        ...
 
     def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
         """Exchange rows with neighbours once, and return sum_j weights_ij v_j.
@@ -84,15 +98,44 @@ class Network(Protocol):
         Returns
         -------
         array of shape (agents here, d)
+            One row for each agent.
         """
         ...
 
     def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
-        """Do several exchanges of arrays like v at once, in `compute`; only where `is_local`."""
+        """Do several exchanges of arrays like v at once, in `compute`; only where `is_local`.
+
+        Parameters
+        ----------
+        exchanges : int
+            How many exchanges `compute` replaces; they are counted.
+        v : array of shape (m, d)
+            An array of the shape and precision that each exchange sends.
+        compute : callable
+            Takes no arguments and computes what the exchanges would.
+
+        Returns
+        -------
+        object
+            The result of `compute`.
+        """
         ...
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
-        """Reduce the rows of all agents to one that all of them know. Costs control rounds."""
+        """Reduce the rows of all agents to one that all of them know. Costs control rounds.
+
+        Parameters
+        ----------
+        values : array of shape (agents here, ...)
+            One row for each agent.
+        reduction : {"max", "or", "sum"}
+            Entrywise maximum, logical or, or sum.
+
+        Returns
+        -------
+        array of the shape of one row
+            A NumPy array, the same bits for all agents.
+        """
         ...
 
     def start_reduce(self, values: Array, reduction: Reduction) -> None:
@@ -100,29 +143,64 @@ class Network(Protocol):
 
         All agents know its result `costs.control_rounds(reduction)` exchanges later. Any number may
         be under way. Sums are in float64.
+
+        Parameters
+        ----------
+        values : array of shape (agents here, ...)
+            One row for each agent.
+        reduction : {"max", "or", "sum"}
+            As for `agree`.
         """
         ...
 
     def completed(self, reduction: Reduction | None = None) -> list[Array]:
         """Return the results that all agents know by now, each of them once.
 
-        They come in the order in which they were started; where a reduction is named, only those of
-        that kind. A reduction that takes fewer exchanges may overtake another.
+        They come in the order in which they were started. A reduction that takes fewer exchanges
+        may overtake another.
+
+        Parameters
+        ----------
+        reduction : {"max", "or", "sum"}, optional
+            Return results of this kind only, and keep the others for later calls.
+
+        Returns
+        -------
+        list of array
+            One array of the shape of one row for each completed reduction.
         """
         ...
 
     def survey(self, values: Array, compute: Compute) -> Array:
         """Compute numbers from the graph and the rows of all agents, the same bits for all.
 
-        Costs control rounds.
+        Costs control rounds: every agent floods its edges and its row; the centre of the graph
+        computes, and its answer goes down the tree.
 
-        Every agent floods its edges and its row; the centre of the graph computes, and its answer
-        goes down the tree.
+        Parameters
+        ----------
+        values : array of shape (agents here, ...)
+            One row for each agent.
+        compute : callable
+            (graph, values) -> array, where values has one row for each of the m agents.
+
+        Returns
+        -------
+        array
+            The result of `compute`.
         """
         ...
 
     def norm_bound(self) -> float:
-        """Return a bound on the largest eigenvalue of the Laplacian that the agents can find."""
+        """Return a bound on the largest eigenvalue of the Laplacian that the agents can find.
+
+        May cost control rounds, see `CostModel.norm_rounds`.
+
+        Returns
+        -------
+        float
+            The eigenvalue or an upper bound.
+        """
         ...
 
 
@@ -142,13 +220,19 @@ class Session(Protocol):
     """
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Which process of the run this is, from 0 on."""
+        ...
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of processes of the run."""
+        ...
 
     @property
-    def sees_all(self) -> bool: ...
+    def sees_all(self) -> bool:
+        """Whether `observe`, `gather` and `uncounted` are available."""
+        ...
 
     def connect(self) -> None:
         """Open connections, where there are any, and learn the graph.
@@ -162,11 +246,23 @@ class Session(Protocol):
         ...
 
     def checkpoint(self) -> Any:
-        """Return the state that `resume` needs: arrays, numbers, strings, tuples and lists."""
+        """Return the state that `resume` needs.
+
+        Returns
+        -------
+        object
+            Arrays, numbers, strings, and tuples and lists of these.
+        """
         ...
 
     def resume(self, state: Any) -> None:
-        """Go on from what `checkpoint` returned."""
+        """Go on from what `checkpoint` returned.
+
+        Parameters
+        ----------
+        state : object
+            The state of this process.
+        """
         ...
 
     def checkpointed(self) -> None:
@@ -174,23 +270,63 @@ class Session(Protocol):
         ...
 
     def close(self, reason: str = "") -> None:
-        """Leave the run, with a reason where it failed, which other processes learn."""
+        """Leave the run.
+
+        Parameters
+        ----------
+        reason : str
+            Why the run failed, which other processes learn; empty if it did not.
+        """
         ...
 
     def observe(self, values: Array, reduction: Reduction) -> Array:
-        """Reduce the rows of all agents, as `Network.agree` does, for tables and plots."""
+        """Reduce the rows of all agents, as `Network.agree` does, for tables and plots.
+
+        Parameters
+        ----------
+        values : array of shape (agents here, ...)
+            One row for each agent.
+        reduction : {"max", "or", "sum"}
+            As for `Network.agree`.
+
+        Returns
+        -------
+        array of the shape of one row
+            The result, in all processes.
+        """
         ...
 
     def gather(self, rows: Array) -> Array:
-        """Return the rows of all agents in their order, (m, ...). All processes must call it."""
+        """Return the rows of all agents. All processes must call it.
+
+        Parameters
+        ----------
+        rows : array of shape (agents here, ...)
+            One row for each agent.
+
+        Returns
+        -------
+        array of shape (m, ...)
+            The rows in the order of the agents.
+        """
         ...
 
     def all_reduce_signal(self, signal: int) -> int:
-        """Return the largest control signal of all processes, 0 for none, as far as it is known.
+        """Return the largest control signal of all processes, as far as it is known.
 
         It ends runs, which all processes must do after the same outer iteration. It is called once
         or more in each of them. Where processes only know their neighbours the result comes later,
         but to all at the same time.
+
+        Parameters
+        ----------
+        signal : int
+            The signal of this process, 0 for none.
+
+        Returns
+        -------
+        int
+            The largest signal, 0 for none.
         """
         ...
 
@@ -198,5 +334,10 @@ class Session(Protocol):
         """Return the network as observations use it.
 
         It is beneath all wrappers, and has piggybacked reductions of its own.
+
+        Returns
+        -------
+        Network
+            A network whose operations are not counted.
         """
         ...
