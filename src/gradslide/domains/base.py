@@ -68,17 +68,44 @@ class Domain(Parameters, abc.ABC):
         -------
         Domain
             The bound domain.
+
+        Raises
+        ------
+        InputError
+            If a parameter does not fit the problem, or dtype is not floating.
         """
         dtype = np.dtype(dtype)
         require(dtype.kind == "f", "dtype must be floating", dtype, "use float64 or float32")
         return self.replaced(m=m, d=d, dtype=dtype, **self.bind_fields(Fit(m, d, dtype)))
 
     def to(self, device: Device) -> Self:
-        """Return the same bound domain with its arrays on a device; None for NumPy."""
+        """Return the same bound domain with its arrays on a device.
+
+        Parameters
+        ----------
+        device : str or device or None
+            For example "cuda"; None for NumPy.
+
+        Returns
+        -------
+        Domain
+            A bound domain for arrays on that device.
+        """
         return super().to(device).replaced(device=device)
 
     def take(self, agents: Sequence[int] | Array) -> Domain:
-        """Return the domain of some agents, in the given order."""
+        """Return the domain of some agents.
+
+        Parameters
+        ----------
+        agents : sequence of int
+            Which agents, in which order.
+
+        Returns
+        -------
+        Domain
+            A bound domain with one row for each of them.
+        """
         chosen = np.asarray(agents, dtype=np.intp)
         return self.rows_of(chosen).replaced(m=len(chosen))
 
@@ -101,33 +128,95 @@ class Domain(Parameters, abc.ABC):
     @property
     @abc.abstractmethod
     def norm(self) -> int:
-        """The norm in which nu is 1-strongly convex: 2 or 1."""
+        """The norm in which nu is 1-strongly convex.
+
+        Returns
+        -------
+        int
+            2 for the Euclidean norm, 1 for the l1 norm.
+        """
 
     @property
     def euclidean(self) -> bool:
-        """Whether nu is half a squared Euclidean distance."""
+        """Whether nu is half a squared Euclidean distance.
+
+        Returns
+        -------
+        bool
+            True where `norm` is 2.
+        """
         return self.norm == 2
 
     @property
     @abc.abstractmethod
     def bounded(self) -> bool:
-        """Whether X is bounded, for all agents."""
+        """Whether X is bounded.
+
+        Returns
+        -------
+        bool
+            True if X is bounded for all agents.
+        """
 
     @abc.abstractmethod
     def nu(self, x: Array) -> Array:
-        """Return nu(x_i), shape (m,)."""
+        """Return the distance-generating function nu.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            Points of X, one per agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            nu(x_i).
+        """
 
     @abc.abstractmethod
     def grad_nu(self, x: Array) -> Array:
-        """Return the gradient of nu, shape (m, d)."""
+        """Return the gradient of nu.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            Points of X, one per agent.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            The gradient of nu at x_i.
+        """
 
     @abc.abstractmethod
     def V(self, a: Array, x: Array) -> Array:
-        """Return the Bregman distance V(a_i, x_i), shape (m,)."""
+        """Return the Bregman distance V(a, x) = nu(x) - nu(a) - <grad nu(a), x - a>.
+
+        Parameters
+        ----------
+        a, x : ndarray, shape (m, d)
+            Points of X, one per agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            V(a_i, x_i).
+        """
 
     @abc.abstractmethod
     def r(self, x: Array) -> Array:
-        """Return the penalty r(x_i), shape (m,)."""
+        """Return the penalty r.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            r(x_i); 0 without a penalty.
+        """
 
     @abc.abstractmethod
     def prox(self, theta: Array, scale: Array | float) -> Array:
@@ -143,6 +232,7 @@ class Domain(Parameters, abc.ABC):
         Returns
         -------
         ndarray, shape (m, d)
+            The minimizer of each agent.
         """
 
     @abc.abstractmethod
@@ -164,18 +254,52 @@ class Domain(Parameters, abc.ABC):
 
     @abc.abstractmethod
     def project(self, x: Array) -> Array:
-        """Return the point of X nearest to x in the Euclidean norm, as a new array of shape (m, d)."""
+        """Return the point of X nearest to x in the Euclidean norm.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            The projections, as a new array.
+        """
 
     @abc.abstractmethod
     def start(self) -> Array:
-        """Return the minimizer of nu over X, shape (m, d)."""
+        """Return the minimizer of nu over X.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            The default starting point.
+        """
 
     @abc.abstractmethod
     def distance_bound(self, x0: Array) -> Array:
-        """Return an upper bound of max over X of V(x0, x), shape (m,); inf where X is unbounded."""
+        """Return an upper bound on V(x0, x) over all x in X.
+
+        Parameters
+        ----------
+        x0 : ndarray, shape (m, d)
+            Points of X, one per agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            inf where X is unbounded.
+        """
 
     def without_penalty(self) -> Domain:
-        """Return the same set and nu, with r = 0."""
+        """Return the same set and nu, with r = 0.
+
+        Returns
+        -------
+        Domain
+            A bound domain; the domain itself if it has no penalty.
+        """
         return self
 
     def contains(self, x: Array, tolerance: float) -> Array:
@@ -191,6 +315,7 @@ class Domain(Parameters, abc.ABC):
         Returns
         -------
         ndarray of bool, shape (m,)
+            True where x_i is in X.
         """
         xp = array_namespace(x)
         return xp.all(xp.abs(x - self.project(x)) <= tolerance, axis=-1)

@@ -122,7 +122,13 @@ class Parameters:
 
     @property
     def common(self) -> bool:
-        """Whether all agents have the same parameters."""
+        """Whether all agents have the same parameters.
+
+        Returns
+        -------
+        bool
+            True if every field has one row.
+        """
         for name in self.row_fields:
             value = getattr(self, name)
             if value is not None and not (value.common if isinstance(value, Parameters) else len(value) == 1):
@@ -130,18 +136,46 @@ class Parameters:
         return True
 
     def kind(self) -> Hashable:
-        """Return what must be equal for two sets of parameters to be stacked into one."""
+        """Return what must be equal for two sets of parameters to be stacked into one.
+
+        Returns
+        -------
+        hashable
+            The type by default.
+        """
         return (type(self),)
 
     def replaced(self, **values: Any) -> Self:
-        """Return a copy with these fields changed, without checking them again."""
+        """Return a copy with these fields changed, without checking them again.
+
+        Parameters
+        ----------
+        **values
+            New values of fields, by name.
+
+        Returns
+        -------
+        Parameters
+            An object of the same type.
+        """
         new = copy.copy(self)
         for name, value in values.items():
             object.__setattr__(new, name, value)
         return new
 
     def to(self, device: Device) -> Self:
-        """Return the same bound parameters on a device; None for NumPy."""
+        """Return the same bound parameters on a device.
+
+        Parameters
+        ----------
+        device : str or device or None
+            For example "cuda"; None for NumPy.
+
+        Returns
+        -------
+        Parameters
+            An object of the same type.
+        """
 
         def moved(value: Any) -> Any:
             if isinstance(value, Parameters):
@@ -153,7 +187,18 @@ class Parameters:
         return self.replaced(**{name: moved(getattr(self, name)) for name in (*self.row_fields, *self.other_arrays)})
 
     def rows_of(self, agents: Array) -> Self:
-        """Return the parameters of these agents, in this order."""
+        """Return the parameters of some agents.
+
+        Parameters
+        ----------
+        agents : ndarray of int
+            Which agents, in which order.
+
+        Returns
+        -------
+        Parameters
+            An object of the same type.
+        """
 
         def pick(value: Any) -> Any:
             if isinstance(value, Parameters):
@@ -173,7 +218,23 @@ class Parameters:
 
     @classmethod
     def stack(cls, singles: Sequence[Self]) -> Self:
-        """Stack the bound parameters of single agents, all of one kind."""
+        """Stack the bound parameters of single agents, all of one kind.
+
+        Parameters
+        ----------
+        singles : sequence of Parameters
+            One object per agent, with equal `kind()`.
+
+        Returns
+        -------
+        Parameters
+            One object with a row for each agent; one row where they are all equal.
+
+        Raises
+        ------
+        InputError
+            If they differ in a field that `row_fields` does not name.
+        """
         cls._require_alike(singles)
 
         def join(values: list[Any]) -> Any:

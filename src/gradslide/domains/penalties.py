@@ -24,20 +24,61 @@ class Penalty(Parameters, abc.ABC):
 
     @property
     def is_strong(self) -> bool:
-        """Whether r is strongly convex, for all agents."""
+        """Whether r is strongly convex.
+
+        Returns
+        -------
+        bool
+            True if l2 is positive for all agents.
+        """
         return bool(np.all(to_numpy(self.l2) > 0))
 
     @abc.abstractmethod
     def bind(self, fit: Fit) -> Self:
-        """Return the penalty with parameters as arrays that fit a problem."""
+        """Return the penalty with parameters as arrays that fit a problem.
+
+        Parameters
+        ----------
+        fit : Fit
+            Brings parameters to shape, as in `Domain.bind_fields`.
+
+        Returns
+        -------
+        Penalty
+            The bound penalty.
+        """
 
     @abc.abstractmethod
     def value(self, x: Array) -> Array:
-        """Return r(x_i) per agent, shape (m,)."""
+        """Return r(x_i) of each agent.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            r(x_i).
+        """
 
     @abc.abstractmethod
     def shrink(self, v: Array, step: Array | float) -> Array:
-        """Return argmin over x of step h(x) + 1/2 |x - v|^2; step is a number or (m, 1)."""
+        """Return argmin over x of step h(x) + 1/2 |x - v|^2.
+
+        Parameters
+        ----------
+        v : ndarray, shape (m, d)
+            One point per agent.
+        step : float or ndarray, shape (m, 1)
+            Weight of h, nonnegative.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            The minimizer of each agent.
+        """
 
 
 def soft_threshold(v: Array, threshold: Array | float) -> Array:

@@ -61,7 +61,13 @@ class Loss(abc.ABC):
 
     @property
     def device(self) -> Device:
-        """Device of PyTorch, CuPy or JAX that holds the data; None for NumPy."""
+        """Device of PyTorch, CuPy or JAX that holds the data.
+
+        Returns
+        -------
+        device or None
+            None for NumPy.
+        """
         return None if self._home is None else compat.device(self._home)
 
     def to(self, device: Device) -> "Loss":
@@ -75,6 +81,12 @@ class Loss(abc.ABC):
         Returns
         -------
         Loss
+            A loss for tensors on that device.
+
+        Raises
+        ------
+        InputError
+            If this kind of loss cannot move.
         """
         other = self._moved(torch_home(device))
         other._constants = dict(self._constants)
@@ -92,6 +104,7 @@ class Loss(abc.ABC):
         Returns
         -------
         ndarray, shape (m,)
+            One value per agent.
         """
 
     @abc.abstractmethod
@@ -106,10 +119,24 @@ class Loss(abc.ABC):
         Returns
         -------
         ndarray, shape (m, d)
+            One gradient per agent.
         """
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
-        """Return value and gradient, in one pass over the data where the loss has rows."""
+        """Return value and gradient, in one pass over the data where the loss has rows.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        values : ndarray, shape (m,)
+            As `value` returns them.
+        gradients : ndarray, shape (m, d)
+            As `gradient` returns them.
+        """
         return self.value(x), self.gradient(x)
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
@@ -127,12 +154,24 @@ class Loss(abc.ABC):
         Returns
         -------
         ndarray, shape (m, d)
+            One estimate per agent.
+
+        Raises
+        ------
+        InputError
+            If the loss is not a sum over rows.
         """
         raise no_rows(self)
 
     @property
     def has_steps(self) -> bool:
-        """Whether the compiled `steps` are available."""
+        """Whether the compiled `steps` are available.
+
+        Returns
+        -------
+        bool
+            False by default.
+        """
         return False
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
@@ -157,8 +196,12 @@ class Loss(abc.ABC):
 
     @property
     def rows_per_agent(self) -> Array | None:
-        """Number of rows n_i of each agent, shape (m,); None for a loss that is not a sum over
-        rows.
+        """Number of rows n_i of each agent.
+
+        Returns
+        -------
+        ndarray of int, shape (m,), or None
+            None for a loss that is not a sum over rows.
         """
         return None
 
@@ -177,6 +220,12 @@ class Loss(abc.ABC):
         Returns
         -------
         ndarray, shape (m, d)
+            One estimate of the gradient per agent.
+
+        Raises
+        ------
+        InputError
+            If the loss is not a sum over rows.
         """
         raise no_rows(self)
 
@@ -194,11 +243,34 @@ class Loss(abc.ABC):
         -------
         object
             Arrays whose leading axis counts samples.
+
+        Raises
+        ------
+        InputError
+            If the batch does not fit the loss, or the loss is not a sum over rows.
         """
         raise no_rows(self)
 
     def gradient_of_samples(self, x: Array, batches: Sequence[Any]) -> Array:
-        """Return the mean gradient of each agent's batch on the scale of ft_i, shape (m, d)."""
+        """Return the mean gradient of each agent's batch on the scale of ft_i.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        batches : sequence
+            For each agent, what `read_samples` returned.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            One estimate of the gradient per agent.
+
+        Raises
+        ------
+        InputError
+            If the loss is not a sum over rows.
+        """
         raise no_rows(self)
 
     def smoothness(self, norm: int = 2) -> Array:
@@ -213,6 +285,7 @@ class Loss(abc.ABC):
         Returns
         -------
         ndarray, shape (m,)
+            One constant per agent, in float64.
         """
         require(norm in (1, 2), "norm must be 1 or 2", repr(norm), "use 2 for Euclidean and 1 for entropy domains")
         if norm not in self._constants:
@@ -233,6 +306,12 @@ class Loss(abc.ABC):
         Returns
         -------
         Loss
+            The loss of these agents.
+
+        Raises
+        ------
+        InputError
+            If an agent does not belong to this loss.
         """
         chosen = np.asarray(agents)
         require(
@@ -255,14 +334,27 @@ class Loss(abc.ABC):
         return part
 
     def merge_key(self) -> Hashable | None:
-        """Return a key: losses with equal keys can be merged by `merged`. None if it cannot be
-        merged.
+        """Return a key: losses with equal keys can be merged by `merged`.
+
+        Returns
+        -------
+        hashable or None
+            None if the loss cannot be merged.
         """
         return None
 
     def merged(self, others: Sequence[Any]) -> "Loss":
-        """Return one loss with the agents of this one, then those of the others, all of one merge
-        key.
+        """Return one loss with the agents of this one, then those of the others.
+
+        Parameters
+        ----------
+        others : sequence of Loss
+            Losses with the same `merge_key()`.
+
+        Returns
+        -------
+        Loss
+            A loss of all their agents.
         """
         raise NotImplementedError
 
@@ -278,6 +370,7 @@ class Loss(abc.ABC):
         Returns
         -------
         ndarray, shape (m,)
+            One constant, or an upper bound, per agent.
         """
 
     @abc.abstractmethod
@@ -292,6 +385,7 @@ class Loss(abc.ABC):
         Returns
         -------
         Loss
+            The loss of these agents.
         """
 
     def _moved(self, home: Array) -> "Loss":

@@ -24,26 +24,107 @@ class Term(abc.ABC):
 
     @abc.abstractmethod
     def bind(self, domain: Domain) -> Self:
-        """Check the term against a bound dual domain; return it with its parameters as rows."""
+        """Check the term against a bound dual domain.
+
+        Parameters
+        ----------
+        domain : Domain
+            The dual domain, bound to one row of k entries.
+
+        Returns
+        -------
+        Term
+            The term with its parameters as rows.
+
+        Raises
+        ------
+        InputError
+            If the term has no closed form on this domain, or a parameter has the wrong shape.
+        """
 
     @abc.abstractmethod
     def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
-        """Return argmin over Z of scale zeta(z) + h(z) - <theta, z>."""
+        """Return argmin over Z of scale zeta(z) + h(z) - <theta, z>.
+
+        Parameters
+        ----------
+        domain : Domain
+            The bound dual domain: Z and zeta.
+        theta : ndarray, shape (1, k)
+            Linear term.
+        scale : float or ndarray
+            Weight of zeta, positive.
+
+        Returns
+        -------
+        ndarray, shape (1, k)
+            The minimizer.
+        """
 
     @abc.abstractmethod
     def value(self, z: Array) -> float:
-        """Return h(z)."""
+        """Return h(z).
+
+        Parameters
+        ----------
+        z : ndarray, shape (1, k)
+            The dual point.
+
+        Returns
+        -------
+        float
+            h(z); NaN where it is unknown.
+        """
 
     @abc.abstractmethod
     def conjugate(self, domain: Domain, v: Array) -> float:
-        """Return max over Z of <v, z> - h(z); inf where it is unbounded, NaN where it is unknown."""
+        """Return max over Z of <v, z> - h(z).
+
+        Parameters
+        ----------
+        domain : Domain
+            The bound dual domain: Z.
+        v : ndarray, shape (1, k)
+            The point, for example A x.
+
+        Returns
+        -------
+        float
+            inf where it is unbounded, NaN where it is unknown.
+        """
 
     def violation(self, domain: Domain, v: Array) -> Array | None:
-        """For terms that constrain A x to a set: return v minus its projection. None for others."""
+        """Return v minus its projection, for terms that constrain A x to a set.
+
+        Parameters
+        ----------
+        domain : Domain
+            The bound dual domain.
+        v : ndarray, shape (1, k)
+            The point, for example A x.
+
+        Returns
+        -------
+        ndarray, shape (1, k), or None
+            None for terms without constraints.
+        """
         return None
 
     def escape(self, v: Array) -> Array:
-        """For such terms: return the part of a direction v that leads out of the set eventually."""
+        """Return the part of a direction that leads out of the set eventually.
+
+        Used for terms that constrain A x to a set.
+
+        Parameters
+        ----------
+        v : ndarray, shape (1, k)
+            The direction.
+
+        Returns
+        -------
+        ndarray, shape (1, k)
+            v itself by default.
+        """
         return v
 
 
