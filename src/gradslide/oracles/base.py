@@ -43,15 +43,42 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def gradient(self, x: Array, samples: Any) -> Array:
-        """Return the mean gradient of each agent's samples at x, shape (m, d)."""
+        """Return the mean gradient of each agent's samples at x.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        samples : object
+            What `draw` returned.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            On the scale of ft_i.
+        """
 
     def prepare(self, start: int, count: int) -> None:
-        """Start drawing in the background, where possible. Does not change results."""
+        """Start drawing in the background, where possible. Does not change results.
+
+        Parameters
+        ----------
+        start : int
+            Number of the first sample.
+        count : int
+            How many samples per agent.
+        """
         return
 
     def waiting(self) -> tuple[int | None, int]:
-        """Return the agent whose samples are awaited, or None, and how many batches have arrived so
-        far.
+        """Say which samples are awaited.
+
+        Returns
+        -------
+        agent : int or None
+            The agent whose samples are awaited; None if there is none.
+        arrived : int
+            How many batches have arrived so far.
         """
         return None, 0
 
@@ -78,6 +105,7 @@ class Sampling(Protocol):
         Returns
         -------
         Sampler
+            Draws the samples of these agents.
         """
         ...
 

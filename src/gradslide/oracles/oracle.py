@@ -56,21 +56,62 @@ class Oracle:
 
     @property
     def pace(self) -> Pace:
-        """Measured speed of the run so far."""
+        """Measured speed of the run so far.
+
+        Returns
+        -------
+        Pace
+            Numbers of gradients and exchanges, and the seconds that they took.
+        """
         return self.costs.pace
 
     def gradient(self, x: Array) -> Array:
-        """Return grad ft_i(x_i) of every agent, shape (m, d)."""
+        """Return the gradient of ft_i at x_i; counts one gradient.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m, d)
+            One gradient per agent.
+        """
         gradient = self._timed(self.loss.gradient, x)
         require_shape(self.loss, "gradient", gradient, x.shape)
         return gradient
 
     def steps(self, start: Array, anchor: Array, pulls: Array, scales: Array, shares: Array) -> tuple[Array, Array]:
-        """Perform the T gradient steps of `Loss.steps`; counts T gradients."""
+        """Perform the T gradient steps of `Loss.steps`; counts T gradients.
+
+        Parameters
+        ----------
+        start, anchor : ndarray, shape (m, d)
+            First point and constant term.
+        pulls, scales, shares : ndarray, shape (T,)
+            Parameters of each step.
+
+        Returns
+        -------
+        last, average : ndarray, shape (m, d)
+            The last point and the average of all points.
+        """
         return self._timed(self.loss.steps, start, anchor, pulls, scales, shares, count=len(pulls))
 
     def value(self, x: Array) -> Array:
-        """Return ft_i(x_i) of every agent, shape (m,)."""
+        """Return ft_i(x_i); counts one value.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            One value per agent.
+        """
         self.costs.values += 1
         if self.timeline is not None:
             self.timeline.gradient()
@@ -79,7 +120,20 @@ class Oracle:
         return values
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
-        """Return values (m,) and gradients (m, d) in one evaluation."""
+        """Return values and gradients in one evaluation; counts one of each.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        values : ndarray, shape (m,)
+            ft_i(x_i).
+        gradients : ndarray, shape (m, d)
+            The gradient of ft_i at x_i.
+        """
         self.costs.values += 1
         values, gradient = self._timed(self.loss.value_and_gradient, x)
         require_shape(self.loss, "value", values, x.shape[:1])
@@ -89,7 +143,7 @@ class Oracle:
         return values, gradient
 
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
-        """Return the mean gradient of some samples of every agent.
+        """Return the mean gradient of some samples of every agent; counts the samples.
 
         Parameters
         ----------
@@ -103,6 +157,14 @@ class Oracle:
         Returns
         -------
         ndarray, shape (m, d)
+            One estimate of the gradient per agent.
+
+        Raises
+        ------
+        InputError
+            If the method has no field `oracle`, so that there is no sampler.
+        StreamError
+            If a stream of samples failed.
         """
         sampler = self._given()
         if self.is_blank:
@@ -117,11 +179,25 @@ class Oracle:
         return gradient
 
     def draw_ahead(self, start: int, count: int) -> None:
-        """Announce the next samples, so that they can be drawn while the network communicates."""
+        """Announce the next samples, so that they can be drawn while the network communicates.
+
+        Parameters
+        ----------
+        start : int
+            Number of the first sample.
+        count : int
+            How many samples per agent.
+        """
         self._given().prepare(start, count)
 
     def wait_unless(self, give_up: Callable[[], bool]) -> None:
-        """Set the function that says when to give up waiting for samples."""
+        """Set the function that says when to give up waiting for samples.
+
+        Parameters
+        ----------
+        give_up : callable
+            Takes no arguments; True ends the wait.
+        """
         if self.sampler is not None:
             self.sampler.give_up = give_up
 

@@ -69,15 +69,43 @@ class Row:
 
     @property
     def weight(self) -> float:
-        """The share beta_k / S of x_hat_k in the average x_bar_k."""
+        """The share beta_k / S of x_hat_k in the average x_bar_k.
+
+        Returns
+        -------
+        float
+            In (0, 1].
+        """
         return self.beta / self.S
 
     def eta(self, t: int) -> float:
-        """Return eta_k^t."""
+        """Return eta_k^t, the weight of the primal prox term.
+
+        Parameters
+        ----------
+        t : int
+            The inner iteration, from 1 to T.
+
+        Returns
+        -------
+        float
+            eta_1 + (t - 1) eta_slope.
+        """
         return self.eta_1 + self.eta_slope * (t - 1)
 
     def alpha(self, t: int) -> float:
-        """Return alpha_k^t."""
+        """Return alpha_k^t, the extrapolation of inner iteration t.
+
+        Parameters
+        ----------
+        t : int
+            The inner iteration, from 1 to T.
+
+        Returns
+        -------
+        float
+            alpha_1 for t = 1, else 1.
+        """
         return self.alpha_1 if t == 1 else 1.0
 
 
@@ -103,20 +131,49 @@ class Schedule(abc.ABC):
 
     @property
     def Delta(self) -> float:
-        """The outer iteration after which parameters are geometric; infinite if there is none."""
+        """The outer iteration after which parameters are geometric.
+
+        Returns
+        -------
+        float
+            Infinite if there is none.
+        """
         return math.inf
 
     @property
     def stage_length(self) -> float:
-        """The number of rows of a stage; infinite without stages."""
+        """The number of rows of a stage.
+
+        Returns
+        -------
+        float
+            Infinite without stages.
+        """
         return math.inf
 
     @abc.abstractmethod
     def row(self, n: int) -> Row:
-        """Return the parameters of outer iteration n = 1, 2, ..."""
+        """Return the parameters of an outer iteration.
+
+        Parameters
+        ----------
+        n : int
+            The outer iteration, from 1 on.
+
+        Returns
+        -------
+        Row
+            Its parameters.
+        """
 
     def rows(self) -> Iterator[Row]:
-        """Yield all rows, without end."""
+        """Iterate over all rows, without end.
+
+        Yields
+        ------
+        Row
+            The parameters of outer iteration n = 1, 2, ...
+        """
         return map(self.row, itertools.count(1))
 
 
