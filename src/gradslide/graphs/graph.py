@@ -197,37 +197,114 @@ class Graph:
 
     @classmethod
     def ring(cls, m: int) -> "Graph":
-        """Return a cycle of m agents."""
+        """Return a cycle.
+
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+
+        Returns
+        -------
+        Graph
+            Agent i is joined to i + 1, and the last one to agent 0.
+        """
         return cls(m, topologies.ring(count(m)))
 
     @classmethod
     def path(cls, m: int) -> "Graph":
-        """Return m agents in a row."""
+        """Return agents in a row.
+
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+
+        Returns
+        -------
+        Graph
+            Agent i is joined to i + 1.
+        """
         return cls(m, topologies.path(count(m)))
 
     @classmethod
     def star(cls, m: int) -> "Graph":
-        """Return a star: agent 0 is joined to all others."""
+        """Return a star.
+
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+
+        Returns
+        -------
+        Graph
+            Agent 0 is joined to all others.
+        """
         return cls(m, topologies.star(count(m)))
 
     @classmethod
     def complete(cls, m: int) -> "Graph":
-        """Return the complete graph on m agents."""
+        """Return the complete graph.
+
+        Parameters
+        ----------
+        m : int
+            Number of agents.
+
+        Returns
+        -------
+        Graph
+            All agents are joined to each other.
+        """
         return cls(m, topologies.complete(count(m)))
 
     @classmethod
     def grid(cls, rows: int, cols: int) -> "Graph":
-        """Return a grid of rows x cols agents, numbered row by row."""
+        """Return a grid of rows x cols agents.
+
+        Parameters
+        ----------
+        rows, cols : int
+            Size of the grid.
+
+        Returns
+        -------
+        Graph
+            Agents are numbered row by row.
+        """
         return cls(count(rows, "rows") * count(cols, "cols"), topologies.grid(rows, cols))
 
     @classmethod
     def torus(cls, rows: int, cols: int) -> "Graph":
-        """Return a grid whose opposite sides are joined."""
+        """Return a grid whose opposite sides are joined.
+
+        Parameters
+        ----------
+        rows, cols : int
+            Size of the grid.
+
+        Returns
+        -------
+        Graph
+            Agents are numbered row by row.
+        """
         return cls(count(rows, "rows") * count(cols, "cols"), topologies.torus(rows, cols))
 
     @classmethod
     def hypercube(cls, dimension: int) -> "Graph":
-        """Return the hypercube on 2^dimension agents; neighbours differ in one binary digit."""
+        """Return the hypercube on 2^dimension agents.
+
+        Parameters
+        ----------
+        dimension : int
+            Number of neighbours of each agent, at most 20.
+
+        Returns
+        -------
+        Graph
+            Neighbours differ in one binary digit.
+        """
         dimension = count(dimension, "dimension", least=0)
         require(dimension <= 20, "dimension must be at most 20", dimension, "2^20 agents are a million")
         return cls(2**dimension, topologies.hypercube(dimension))
@@ -329,31 +406,60 @@ class Graph:
 
     @cached_property
     def degrees(self) -> Array:
-        """Number of neighbours of each agent, shape (m,)."""
+        """Number of neighbours of each agent.
+
+        Returns
+        -------
+        ndarray of int, shape (m,)
+            Read-only.
+        """
         return _frozen(np.bincount(self.edges.ravel(), minlength=self.m))
 
     @cached_property
     def weighted_degrees(self) -> Array:
-        """Sum of the weights at each agent, shape (m,)."""
+        """Sum of the weights at each agent.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            The diagonal of the Laplacian, read-only.
+        """
         return _frozen(np.bincount(self.edges.ravel(), np.repeat(self.weights, 2), minlength=self.m).astype(float))
 
     @cached_property
     def adjacency(self) -> Sparse:
-        """Symmetric CSR matrix (m, m) of the weights."""
+        """Weights of the edges as a symmetric matrix.
+
+        Returns
+        -------
+        scipy.sparse.csr_array, shape (m, m)
+            Entry (u, v) is the weight of that edge; read-only.
+        """
         u, v = self.edges.T
         links = sp.csr_array((self.weights, (u, v)), shape=(self.m, self.m))
         return _frozen(sp.csr_array(links + links.T))
 
     @cached_property
     def laplacian(self) -> Sparse:
-        """Laplacian as a CSR matrix (m, m): weighted degrees minus adjacency."""
+        """Laplacian: weighted degrees minus adjacency.
+
+        Returns
+        -------
+        scipy.sparse.csr_array, shape (m, m)
+            Symmetric and positive semidefinite; read-only.
+        """
         return _frozen(sp.csr_array(sp.diags_array(self.weighted_degrees) - self.adjacency))
 
     @cached_property
     def incidence(self) -> Sparse:
-        """Incidence matrix B, CSR (m, e): each column has sqrt(w) at u and -sqrt(w) at v.
+        """Incidence matrix B: each column has sqrt(w) at u and -sqrt(w) at v.
 
         B B^T is the Laplacian.
+
+        Returns
+        -------
+        scipy.sparse.csr_array, shape (m, e)
+            One column per edge, in the order of `edges`; read-only.
         """
         e = len(self.edges)
         root = np.sqrt(self.weights)
@@ -361,12 +467,39 @@ class Graph:
         return _frozen(sp.csr_array((np.concatenate([root, -root]), (rows, cols)), shape=(self.m, e)))
 
     def neighbours(self, agent: int) -> Array:
-        """Return the neighbours of an agent in ascending order."""
+        """Return the neighbours of an agent.
+
+        Parameters
+        ----------
+        agent : int
+            One of 0, ..., m-1.
+
+        Returns
+        -------
+        ndarray of int
+            The neighbours in ascending order.
+
+        Raises
+        ------
+        InputError
+            If there is no such agent.
+        """
         require(0 <= agent < self.m, f"agent must be between 0 and {self.m - 1}", agent, "agents count from 0")
         return self.adjacency.indices[self.adjacency.indptr[agent] : self.adjacency.indptr[agent + 1]]
 
     def scaled(self, factor: float) -> "Graph":
-        """Return the same graph with all weights, and cached eigenvalues, multiplied by a factor."""
+        """Return the same graph with all weights, and cached eigenvalues, multiplied by a factor.
+
+        Parameters
+        ----------
+        factor : float
+            Positive.
+
+        Returns
+        -------
+        Graph
+            The scaled graph.
+        """
         new = replace(self, weights=factor * self.weights)
         known = {name: self.__dict__[name] for name in _EXTREMES if name in self.__dict__}
         new.__dict__.update({name: factor * value for name, value in known.items()})
@@ -375,7 +508,18 @@ class Graph:
     # Spectrum
 
     def spectrum(self) -> Array:
-        """Return all eigenvalues of the Laplacian in ascending order; for m up to 2,000."""
+        """Return all eigenvalues of the Laplacian; for m up to 2,000.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            The eigenvalues in ascending order.
+
+        Raises
+        ------
+        InputError
+            If the graph is larger.
+        """
         require(
             self.m <= _EXACT,
             f"the whole spectrum needs m <= {_EXACT}",
@@ -392,7 +536,11 @@ class Graph:
     def laplacian_norm(self) -> float:
         """Largest eigenvalue of the Laplacian.
 
-        Exact to rounding up to m = 1,000. For larger graphs an upper bound within 1e-4 relative.
+        Returns
+        -------
+        float
+            Exact to rounding up to m = 1,000; for larger graphs an upper bound within 1e-4
+            relative.
         """
         if self.m <= _DENSE:
             return float(self._eigenvalues[-1])
@@ -400,7 +548,13 @@ class Graph:
 
     @cached_property
     def algebraic_connectivity(self) -> float:
-        """Smallest nonzero eigenvalue of the Laplacian; infinite for one agent."""
+        """Smallest nonzero eigenvalue of the Laplacian.
+
+        Returns
+        -------
+        float
+            Infinite for one agent.
+        """
         if self.m == 1:
             return float("inf")
         if self.m <= _DENSE:
@@ -409,7 +563,13 @@ class Graph:
 
     @property
     def condition(self) -> float:
-        """Ratio of `laplacian_norm` to `algebraic_connectivity`; 1 for one agent."""
+        """Ratio of `laplacian_norm` to `algebraic_connectivity`.
+
+        Returns
+        -------
+        float
+            At least 1; 1 for one agent.
+        """
         return 1.0 if self.m == 1 else self.laplacian_norm / self.algebraic_connectivity
 
     @cached_property
@@ -417,6 +577,11 @@ class Graph:
         """Upper bound of `laplacian_norm`: the largest sum of weighted degrees over an edge.
 
         Agents find it with one exchange and one maximum.
+
+        Returns
+        -------
+        float
+            At most twice the largest weighted degree.
         """
         return float(self.weighted_degrees[self.edges].sum(axis=1).max(initial=0.0))
 
@@ -429,8 +594,14 @@ class Graph:
     def degree_weights(self) -> tuple[Array, float, float]:
         """Weights D of the agents, and the extreme nonzero eigenvalues of D^-1 Lap.
 
-        D reduces what a few agents with many neighbours do to the spectrum. All weights are 1 for
-        m > 1,000.
+        D reduces what a few agents with many neighbours do to the spectrum.
+
+        Returns
+        -------
+        D : ndarray, shape (m,)
+            Positive, with mean 1; all 1 for m > 1,000.
+        least, most : float
+            The smallest nonzero eigenvalue of D^-1 Lap and the largest.
         """
         D = np.maximum(1.0, self.weighted_degrees / (2 * self.weighted_degrees.mean()))
         D = D / D.mean()
@@ -454,8 +625,16 @@ class Graph:
     def diameter(self) -> int:
         """Largest number of hops between two agents.
 
-        For m > 2,000 a few breadth-first searches bound it; where they do not determine it,
-        InputError is raised: use `diameter_bound`.
+        Returns
+        -------
+        int
+            Exact.
+
+        Raises
+        ------
+        InputError
+            For m > 2,000, if a few breadth-first searches do not determine it; then use
+            `diameter_bound`.
         """
         low, high = self._extent.diameter_low, self._extent.diameter_high
         require(
@@ -468,7 +647,13 @@ class Graph:
 
     @property
     def diameter_bound(self) -> int:
-        """Upper bound of the diameter, at most twice as large; exact where `diameter` is."""
+        """Upper bound of the diameter.
+
+        Returns
+        -------
+        int
+            At most twice the diameter; exact where `diameter` is.
+        """
         return self._extent.diameter_high
 
     def radius_center(self) -> tuple[int, int]:
@@ -487,7 +672,13 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of m, edges and weights: the same on every machine."""
+        """SHA-256 of m, edges and weights.
+
+        Returns
+        -------
+        str
+            Hexadecimal; the same on every machine.
+        """
         content = self.edges.astype("<i8").tobytes() + self.weights.astype("<f8").tobytes()
         return hashlib.sha256(f"graph {self.m} {len(self.edges)}\n".encode() + content).hexdigest()
 
@@ -527,7 +718,13 @@ class Graph:
         return facts_html(repr(self), in_words(self.describe()))
 
     def describe(self) -> dict[str, int | float | None]:
-        """Return the figures of the graph by name: size, degrees, diameter and eigenvalues."""
+        """Return the figures of the graph: size, degrees, diameter and eigenvalues.
+
+        Returns
+        -------
+        dict
+            Numbers by name; None where a number is not known.
+        """
         known = self._extent.diameter_low == self._extent.diameter_high
         return {
             "m": self.m,
