@@ -71,6 +71,16 @@ class AcceleratedTracking(GradientSteps):
 
     Ye, Zhou, Luo, Zhang, "Decentralized accelerated proximal gradient descent" (DAPG), NeurIPS
     2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.AcceleratedTracking(), stop=gs.Stop(iterations=50))
+    >>> solution.x.ravel().round(3)
+    array([3., 3., 3., 3.])
     """
 
     K: int | None = None

@@ -77,6 +77,16 @@ class ADMM(Multipliers):
     ----------
     Shi, Ling, Yuan, Wu, Yin, "On the linear convergence of the ADMM in decentralized consensus
     optimization", IEEE Trans. Signal Process. 62, 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.ADMM(c=1.0), stop=gs.Stop(iterations=100))
+    >>> solution.x.ravel().round(3)
+    array([3., 3., 3., 3.])
     """
 
     c: float | None = None

@@ -69,6 +69,16 @@ class ChocoSGD(SampledSteps):
     ----------
     Koloskova, Stich, Jaggi, "Decentralized stochastic optimization and gossip algorithms with
     compressed communication", ICML 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.eye(8), np.arange(8.0), agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.ChocoSGD(step_size=0.5), stop=gs.Stop(iterations=100))
+    >>> solution.costs.samples, solution.costs.floats_sent
+    (100, 1600)
     """
 
     compressor: Compressor = field(default_factory=Quantization)

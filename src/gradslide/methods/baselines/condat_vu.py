@@ -52,10 +52,11 @@ class CondatVu(Method):
     One gradient and one dual step (one product with A and one with A^T, or one exchange) per
     iteration:
 
-        x_{k+1} = prox of x_k - tau (grad ft(x_k) + A^T z_k)
-        z_{k+1} = prox of z_k + sigma A (2 x_{k+1} - x_k)
+        x_{k+1} = argmin over X of <g(x_k) + A^T z_k, x> + mu nu(x) + r(x) + V(x_k, x)/tau
+        z_{k+1} = argmin over Z of h(z) - <A (2 x_{k+1} - x_k), z> + U(z_k, z)/sigma
 
-    The prox steps are those of mu nu + r over X and of the dual term.
+    g stacks the gradients of ft_i, and h is the dual term. On a network h = 0 and
+    z_{k+1} = z_k + sigma A (2 x_{k+1} - x_k).
 
     Parameters
     ----------
@@ -88,6 +89,16 @@ class CondatVu(Method):
 
     Chambolle, Pock, "On the ergodic convergence rates of a first-order primal-dual algorithm",
     Math. Program. 159, 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.eye(2), [1.0, 3.0])
+    >>> problem = gs.LinearlyConstrained(loss, [[1.0, 1.0]], [2.0])
+    >>> solution = gs.solve(problem, method=gs.CondatVu(), stop=gs.Stop(iterations=100))
+    >>> bool(abs(solution.mean - [0.0, 2.0]).max() < 1e-3)
+    True
     """
 
     tuned: ClassVar[str] = "ratio"

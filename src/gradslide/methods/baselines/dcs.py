@@ -22,7 +22,7 @@ class DCS(CommunicationSliding):
         x_k, x_hat_k: the last and the average iterate of T_k steps u_t to the minimum over X of
                       f(u) + <w_k, u> + eta_k V(x_{k-1}, u), without communication
 
-    Each agent may have its own X_i and r_i.
+    Each agent may have its own X_i and r_i. Notes has the steps u_t.
 
     Parameters
     ----------
@@ -39,6 +39,14 @@ class DCS(CommunicationSliding):
 
     Notes
     -----
+    The inner steps are, from u_0 = x_{k-1},
+
+        u_t = argmin over X of <g(u_{t-1}) + w_k, u> + mu nu(u) + r(u)
+              + eta_k V(x_{k-1}, u) + b_t V(u_{t-1}, u),
+
+    where g stacks the gradients of ft_i, and b_t = t eta_k/2 for mu = 0, else
+    (t - 1) (eta_k + mu)/2. u_t has weight t + 1 in x_hat_k for mu = 0, else t.
+
     Designed for f_i that need not be smooth, but may be: assumes that every f_i is convex and
     ft_i(u) - ft_i(v) - <ft_i'(v), u - v> <= M |u - v|. After N outer iterations the average has,
     for mu = 0,
@@ -53,6 +61,16 @@ class DCS(CommunicationSliding):
     ----------
     Lan, Lee, Zhou, "Communication-efficient algorithms for decentralized and stochastic
     optimization", Math. Program. 180, 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.DCS(growth=10), stop=gs.Stop(iterations=10))
+    >>> solution.costs.gradients, solution.costs.rounds
+    (550, 20)
     """
 
     compiled: bool = False

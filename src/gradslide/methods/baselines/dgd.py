@@ -60,6 +60,16 @@ class DGD(GradientSteps):
 
     Yuan, Ling, Yin, "On the convergence of decentralized gradient descent", SIAM J. Optim. 26, 2016
     (constant steps).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> method, stop = gs.DGD(step_size=0.1, decay=0.0), gs.Stop(iterations=200)
+    >>> gs.solve(problem, ring, method, stop=stop).x.ravel().round(2)
+    array([2.8 , 2.81, 3.06, 3.33])
     """
 
     decay: float = 0.5

@@ -60,6 +60,16 @@ class DLM(Multipliers):
     ----------
     Ling, Shi, Wu, Ribeiro, "DLM: decentralized linearized alternating direction method of
     multipliers", IEEE Trans. Signal Process. 63, 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.DLM(c=1.0), stop=gs.Stop(iterations=100))
+    >>> solution.x.ravel().round(3)
+    array([3., 3., 3., 3.])
     """
 
     c: float | None = None

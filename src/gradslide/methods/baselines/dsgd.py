@@ -72,6 +72,16 @@ class DSGD(SampledSteps):
 
     Ram, Nedic, Veeravalli, "Distributed stochastic subgradient projection algorithms for convex
     optimization", J. Optim. Theory Appl. 147, 2010 (projections).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.eye(8), np.arange(8.0), agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.DSGD(step_size=0.5), stop=gs.Stop(iterations=100))
+    >>> solution.costs.samples, solution.costs.floats_sent
+    (100, 6400)
     """
 
     def init(self, context: Context) -> State:

@@ -59,6 +59,16 @@ class DualAveraging(GradientSteps):
     ----------
     Duchi, Agarwal, Wainwright, "Dual averaging for distributed optimization: convergence analysis
     and network scaling", IEEE Trans. Autom. Control 57, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.DualAveraging(), stop=gs.Stop(iterations=100))
+    >>> list(solution.outputs), solution.costs.rounds
+    (['average', 'last'], 100)
     """
 
     def init(self, context: Context) -> State:

@@ -54,6 +54,16 @@ class EXTRA(GradientSteps):
 
     Shi, Ling, Wu, Yin, "A proximal gradient algorithm for decentralized composite optimization",
     IEEE Trans. Signal Process. 63, 2015 (PG-EXTRA).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.EXTRA(), stop=gs.Stop(iterations=100))
+    >>> solution.x.ravel().round(3)
+    array([3., 3., 3., 3.])
     """
 
     def init(self, context: Context) -> State:

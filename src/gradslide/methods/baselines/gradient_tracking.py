@@ -60,6 +60,16 @@ class GradientTracking(GradientSteps):
 
     Alghunaim, Ryu, Yuan, Sayed, "Decentralized proximal gradient algorithms with linear convergence
     rates", IEEE Trans. Autom. Control 66, 2021 (step sizes).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.GradientTracking(), stop=gs.Stop(iterations=100))
+    >>> solution.x.ravel().round(3)
+    array([3., 3., 3., 3.])
     """
 
     def init(self, context: Context) -> State:

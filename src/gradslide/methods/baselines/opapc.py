@@ -62,6 +62,16 @@ class OPAPC(Method):
     ----------
     Kovalev, Salim, Richtarik, "Optimal and practical algorithms for smooth and strongly convex
     decentralized optimization", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss, mu=0.5), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.OPAPC(), stop=gs.Stop(iterations=100))
+    >>> solution.x.ravel().round(3)
+    array([2., 2., 2., 2.])
     """
 
     tuned: ClassVar[str] = "step_size"

@@ -14,8 +14,8 @@ from gradslide.oracles.base import require_sampling
 class SDCS(CommunicationSliding):
     """Stochastic decentralized communication sliding: `DCS` with sampled gradients.
 
-    Two exchanges and T_k = min(growth k, most) batches of samples per outer iteration, with the
-    update of `DCS`.
+    Two exchanges and T_k = min(growth k, most) batches of samples per outer iteration. The update
+    is that of `DCS`, with the mean gradients of `batch` new samples in place of g(u_{t-1}).
 
     Parameters
     ----------
@@ -40,6 +40,16 @@ class SDCS(CommunicationSliding):
     ----------
     Lan, Lee, Zhou, "Communication-efficient algorithms for decentralized and stochastic
     optimization", Math. Program. 180, 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 6.0], agents=4)
+    >>> problem, ring = gs.Problem(loss), gs.Graph.ring(4)
+    >>> solution = gs.solve(problem, ring, gs.SDCS(growth=2), stop=gs.Stop(iterations=10))
+    >>> solution.costs.samples, solution.costs.rounds
+    (110, 20)
     """
 
     batch: int = 1
