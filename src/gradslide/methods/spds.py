@@ -57,6 +57,22 @@ class SPDS(PrimalDualSliding):
 
     Notes
     -----
+    Outer iteration k = 1, 2, ... (Algorithm 3) is
+
+        x_tilde   = x_{k-1} + lambda_k (x_hat_{k-1} - x_{k-2})
+        x_under_k = (x_tilde + tau_k x_under_{k-1})/(1 + tau_k)
+        v_k       = the mean gradients of c_k samples per agent at x_under_k
+        for t = 1, ..., T_k, from x^0 = x_{k-1}:
+            u   = x^{t-1} + alpha_k^t (x^{t-1} - x^{t-2})
+            z^t = z^{t-1} + A u/q_k
+            x^t = argmin over X of <v_k + A^T z^t, x> + mu nu(x) + r(x)
+                  + p_k V(x_{k-1}, x) + eta_k^t V(x^{t-1}, x)
+
+    x_k is the last x^t, x_hat_k the average of x^1, ..., x^T_k, and x_bar the average of the
+    x_hat_k with weights beta_k. x^{-1} is the inner iterate before x_{k-1}. The parameters are the
+    rows of `gradslide.schedules.theorem_2`. Only products with A communicate. On saddle point
+    problems the z step is that of `Coupling.ascend`.
+
     Assumes that every ft_i is convex and L-smooth in the Euclidean norm, and that samples G_i are
     unbiased with E|G_i - grad ft_i|^2 <= sigma^2. After N outer iterations, sum_k c_k samples per
     agent were used, whatever the network, and for mu = 0 (eq:fest_T_S; `guarantees.spds` for mu >
