@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,123 @@ def test_docstrings_of_the_reference_follow_numpydoc(path):
         for name, method in public_methods(value):
             summary = (inspect.getdoc(method) or ".").split("\n\n")[0]
             assert summary.endswith((".", ":")), f"{name}: {summary!r}"
+
+
+# ---- members of base classes and protocols
+
+BASES = (
+    "Method",
+    "Context",
+    "network.Network",
+    "network.Session",
+    "network.CostModel",
+    "coupling.Coupling",
+    "coupling.NetworkCoupling",
+    "compressors.Compressor",
+    "domains.Domain",
+    "domains.penalties.Penalty",
+    "domains.parameters.Parameters",
+    "domains.Fit",
+    "terms.Term",
+    "oracles.Oracle",
+    "oracles.Sampler",
+    "oracles.Sampling",
+    "schedules.Row",
+    "schedules.Schedule",
+    "losses.Loss",
+    "Graph",
+)
+PROPERTIES = (property, cached_property)
+
+
+def public_members(base):
+    """Each public method and property that a class defines itself: name, function, whether it is a property."""
+    for name, member in vars(base).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, PROPERTIES):
+            yield name, member.fget if isinstance(member, property) else member.func, True
+        elif inspect.isfunction(function := getattr(member, "__func__", member)) and function.__name__ == name:
+            yield name, function, False  # a lambda is the default of a field
+
+
+def incomplete(base, name, function, is_property):
+    """What the docstring of a member lacks."""
+    docstring = inspect.cleandoc(function.__doc__ or "")
+    summary = docstring.split("\n\n")[0]
+    if len(summary.splitlines()) != 1 or not summary.endswith((".", ":")):
+        yield "a summary of one line"
+    yield from (f"parameter {each}" for each in parameters(function) if each not in documented(docstring))
+    yield from (f"{each}, which is no parameter" for each in documented(docstring) - set(parameters(function)))
+    listed = is_property and name in documented(inspect.cleandoc(base.__doc__))
+    returns = inspect.signature(function).return_annotation not in (None, "None")
+    has_section = bool(section(docstring, "Returns") or section(docstring, "Yields"))
+    if returns and not (has_section or listed):
+        yield "Returns"
+    if has_section and not returns:
+        yield "nothing to return, but has Returns"
+
+
+@pytest.mark.parametrize("path", BASES)
+def test_members_of_base_classes_say_what_they_take_and_return(path):
+    """A property may be listed under Attributes of its class in place of Returns."""
+    base = pkgutil.resolve_name(f"gradslide:{path}")
+    members = list(public_members(base))
+    assert members
+    lacking = {name: found for name, *member in members if (found := list(incomplete(base, name, *member)))}
+    assert not lacking
+
+
+def test_incomplete_docstrings_are_found():
+    class Base:
+        """A class.
+
+        Attributes
+        ----------
+        listed : int
+            A property.
+        """
+
+        def good(self, x: int) -> int:
+            """Return x.
+
+            Parameters
+            ----------
+            x : int
+                A number.
+
+            Returns
+            -------
+            int
+                The number.
+            """
+            return x
+
+        def bad(self, x: int) -> int:
+            """Return x."""
+            return x
+
+        @property
+        def listed(self) -> int:
+            """A number."""
+            return 1
+
+        @cached_property
+        def alone(self) -> int:
+            """A number."""
+            return 1
+
+    found = {name: list(incomplete(Base, name, *member)) for name, *member in public_members(Base)}
+    assert found == {"good": [], "bad": ["parameter x", "Returns"], "listed": [], "alone": ["Returns"]}
+
+
+METHODS = [name for name in gradslide.methods.__all__ if name not in ("Context", "Method")]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_an_example_that_solves_a_problem(name):
+    """`test_examples_of_a_module_run` runs it."""
+    lines = section(inspect.cleandoc(getattr(gradslide, name).__doc__), "Examples")
+    commands = " ".join(line for line in lines if line.startswith(">>> "))
+    assert "gs.solve(" in commands
+    assert f"gs.{name}(" in commands
