@@ -75,7 +75,7 @@ def make_splits(layout):
         return rows, {"splits": rows}
     order = np.random.default_rng(5).permutation(N)
     rows = [order[:7], order[7:9], order[5:20], order[20:]]
-    return rows, {"splits": rows}
+    return rows, {"splits": rows, "allow_overlap": True}
 
 
 def make_loss(kind, layout="two sizes", *, weighted=False, reduction="sum", dtype=np.float64):

@@ -154,6 +154,15 @@ def test_masks_are_row_numbers():
     np.testing.assert_array_equal(by_mask.value(x), by_number.value(x))
 
 
+def test_a_row_counts_once_for_each_of_its_owners_where_that_is_allowed():
+    features, labels, _ = make_data("logistic")
+    overlapping = Logistic(features, labels, splits=[range(5), range(3, 8)], allow_overlap=True)
+    rows = [0, 1, 2, 3, 4, 3, 4, 5, 6, 7]
+    copied = Logistic(features[rows], labels[rows], agents=2)
+    x = point(copied)
+    np.testing.assert_array_equal(overlapping.value(x), copied.value(x))
+
+
 @pytest.mark.parametrize("keywords", [{"agents": 5}, {"agents": 4}, {"splits": [range(10), range(10, 20)]}])
 def test_contiguous_dense_rows_are_not_copied(keywords):
     features = np.random.default_rng(0).standard_normal((20, 3))
@@ -460,6 +469,12 @@ BAD_ROWS = {
     "split too far": ({"splits": [[0, 4]]}, r"lie in 0..3; got \[4\] for agent 0"),
     "split negative": ({"splits": [[-1]]}, "lie in 0..3"),
     "split floats": ({"splits": [[0.0, 1.0]]}, "row numbers or masks"),
+    "overlapping splits": (
+        {"splits": [[0], [1, 3], [2, 3]]},
+        "got row 3 in the splits of agents 1 and 2; .*overlap=True",
+    ),
+    "overlapping masks": ({"splits": [Y > 0, A[:, 0] < 5]}, "row 0 in the splits of agents 0 and 1"),
+    "a row twice": ({"splits": [[0, 2, 0], [1]]}, "row 0 twice in the split of agent 0"),
     "negative weight": ({"sample_weight": [1, 1, -1, 1]}, "sample_weight must not be negative; got -1"),
     "few weights": ({"sample_weight": [1.0]}, "sample_weight must be 1-D"),
     "weight NaN": ({"sample_weight": [1, 1, np.nan, 1]}, "sample_weight must be finite"),

@@ -68,7 +68,7 @@ def problem_on(table: Section, features: Array, targets: Mapping[str, Array], sp
     if penalty is not None:
         domain_arguments["penalty"] = Section("problem.penalty", penalty).construct("penalty", PENALTIES, key="kind")
     domain = table.section("domain", {"set": "free"}).construct("set", DOMAINS, key="set", **domain_arguments)
-    given = {"features": features, "splits": splits, "agents": None, "sample_weight": None}
+    given = {"features": features, "splits": splits, "agents": None, "sample_weight": None, "allow_overlap": False}
     return Problem(table.construct("loss", LOSSES, key="loss", **given, **targets), domain, mu)
 
 

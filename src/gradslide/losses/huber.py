@@ -31,6 +31,8 @@ class Huber(LinearModel):
         Nonnegative weights w of the rows, 1 by default.
     reduction : {"sum", "mean"}
         "mean" for the weighted mean over each agent's rows.
+    allow_overlap : bool
+        Whether `splits` may give a row to several agents, or twice to one; it counts each time.
     """
 
     kernel = RESIDUAL
@@ -45,10 +47,17 @@ class Huber(LinearModel):
         splits: Sequence[npt.ArrayLike] | None = None,
         sample_weight: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
+        allow_overlap: bool = False,
     ) -> None:
         self.delta = positive("delta", delta)
         super().__init__(
-            features, targets, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
+            features,
+            targets,
+            agents=agents,
+            splits=splits,
+            sample_weight=sample_weight,
+            reduction=reduction,
+            allow_overlap=allow_overlap,
         )
 
     def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:

@@ -48,6 +48,8 @@ class LinearModel(Loss):
         Nonnegative weights w of the rows, 1 by default.
     reduction : {"sum", "mean"}
         "mean" for the weighted mean over each agent's rows.
+    allow_overlap : bool
+        Whether `splits` may give a row to several agents, or twice to one; it counts each time.
     """
 
     outputs = 1  # K: scores per row
@@ -68,6 +70,7 @@ class LinearModel(Loss):
         splits: Sequence[npt.ArrayLike] | None,
         sample_weight: npt.ArrayLike | None,
         reduction: Reduction,
+        allow_overlap: bool = False,
     ) -> None:
         if reduction not in ("sum", "mean"):
             raise unknown_name("reduction", str(reduction), ("sum", "mean"))
@@ -75,7 +78,7 @@ class LinearModel(Loss):
         n, p = features.shape
         dtype = dtype_of(features)
         targets = self.read_targets(targets, n, dtype)
-        selected, sizes = partition(n, agents, splits)
+        selected, sizes = partition(n, agents, splits, allow_overlap)
         super().__init__(len(sizes), self.outputs * p, dtype, home_of(features))
         weights = None
         if sample_weight is not None:

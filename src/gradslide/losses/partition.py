@@ -11,7 +11,9 @@ from gradslide._support.types import Array
 Selection = slice | Array
 
 
-def partition(n: int, agents: int | None, splits: Sequence[Any] | None) -> tuple[Selection, Array]:
+def partition(
+    n: int, agents: int | None, splits: Sequence[Any] | None, allow_overlap: bool = False
+) -> tuple[Selection, Array]:
     """Assign rows to agents.
 
     Parameters
@@ -21,8 +23,10 @@ def partition(n: int, agents: int | None, splits: Sequence[Any] | None) -> tuple
     agents : int, optional
         Number of contiguous blocks, as equal as possible.
     splits : sequence, optional
-        For each agent its row numbers, or a mask of length n; a row may belong to several agents.
-        Without both, one agent holds all rows.
+        For each agent its row numbers, or a mask of length n. Without both, one agent holds all
+        rows.
+    allow_overlap : bool
+        Whether a row may occur more than once in `splits`.
 
     Returns
     -------
@@ -41,7 +45,10 @@ def partition(n: int, agents: int | None, splits: Sequence[Any] | None) -> tuple
         "add index arrays",
     )
     rows = [_row_numbers(i, split, n) for i, split in enumerate(splits)]
-    return as_slice(np.concatenate(rows)), np.array([len(r) for r in rows])
+    chosen, sizes = np.concatenate(rows), np.array([len(r) for r in rows])
+    if not allow_overlap:
+        _require_disjoint(chosen, sizes, n)
+    return as_slice(chosen), sizes
 
 
 def as_slice(rows: Array) -> Selection:
@@ -66,6 +73,23 @@ def _block_sizes(n: int, m: int) -> Array:
         f"use at most {n} agents",
     )
     return n // m + (np.arange(m) < n % m)
+
+
+def _require_disjoint(rows: Array, sizes: Array, n: int) -> None:
+    """Refuse a row that occurs twice among the rows of all agents."""
+    if int(np.bincount(rows, minlength=n).max()) <= 1:
+        return
+    order = np.argsort(rows, kind="stable")
+    repeated = np.flatnonzero(np.diff(rows[order]) == 0)[0]
+    first, second = np.repeat(np.arange(len(sizes)), sizes)[order[repeated : repeated + 2]].tolist()
+    owners = (
+        f"twice in the split of agent {first}" if first == second else f"in the splits of agents {first} and {second}"
+    )
+    raise InputError(
+        "a row must occur once in splits",
+        f"row {rows[order[repeated]]} {owners}",
+        "drop it from one of them, or give allow_overlap=True to count it each time",
+    )
 
 
 def _row_numbers(i: int, split: Any, n: int) -> Array:

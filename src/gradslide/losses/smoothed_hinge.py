@@ -31,6 +31,8 @@ class SmoothedHinge(LinearModel):
         Nonnegative weights w of the rows, 1 by default.
     reduction : {"sum", "mean"}
         "mean" for the weighted mean over each agent's rows.
+    allow_overlap : bool
+        Whether `splits` may give a row to several agents, or twice to one; it counts each time.
     """
 
     kernel = HINGE
@@ -45,10 +47,17 @@ class SmoothedHinge(LinearModel):
         splits: Sequence[npt.ArrayLike] | None = None,
         sample_weight: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
+        allow_overlap: bool = False,
     ) -> None:
         self.gamma = positive("gamma", gamma)
         super().__init__(
-            features, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction
+            features,
+            labels,
+            agents=agents,
+            splits=splits,
+            sample_weight=sample_weight,
+            reduction=reduction,
+            allow_overlap=allow_overlap,
         )
 
     def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:

@@ -33,6 +33,8 @@ class Softmax(LinearModel):
         Nonnegative weights w of the rows, 1 by default.
     reduction : {"sum", "mean"}
         "mean" for the weighted mean over each agent's rows.
+    allow_overlap : bool
+        Whether `splits` may give a row to several agents, or twice to one; it counts each time.
     """
 
     def __init__(
@@ -45,10 +47,19 @@ class Softmax(LinearModel):
         splits: Sequence[npt.ArrayLike] | None = None,
         sample_weight: npt.ArrayLike | None = None,
         reduction: Reduction = "sum",
+        allow_overlap: bool = False,
     ) -> None:
         rows = feature_rows(features)
         self.outputs = class_numbers(labels, rows.shape[0], classes)[1]
-        super().__init__(rows, labels, agents=agents, splits=splits, sample_weight=sample_weight, reduction=reduction)
+        super().__init__(
+            rows,
+            labels,
+            agents=agents,
+            splits=splits,
+            sample_weight=sample_weight,
+            reduction=reduction,
+            allow_overlap=allow_overlap,
+        )
 
     def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
         return class_numbers(targets, n, self.outputs)[0]
