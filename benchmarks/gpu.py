@@ -110,7 +110,9 @@ def main() -> None:
     try:
         import torch
     except ImportError:
-        raise SystemExit("benchmarks/gpu.py needs PyTorch: pip install 'gradslide[torch]'") from None
+        raise SystemExit(
+            "benchmarks/gpu.py needs PyTorch: in a checkout of gradslide: pip install '.[torch]'"
+        ) from None
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks/gpu.py needs a GPU: PyTorch finds none here")
     rows = [case(torch, *sizes, given.dtype, given.device) for sizes in CASES]

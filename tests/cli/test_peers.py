@@ -70,7 +70,10 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for command in (["keys", "new", "x"], ["agent"], ["local", "SPEC.toml", "--peers"]):
         assert exit_code(*command) == 1
-        assert "need the extra 'peers'; got no pyzmq; pip install 'gradslide[peers]'" in capsys.readouterr().err
+        assert (
+            "need the extra 'peers'; got no pyzmq; in a checkout of gradslide: pip install '.[peers]'"
+            in capsys.readouterr().err
+        )
 
 
 # The template

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = re.compile(r"^```bash[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What comes before the name of the program, or has nothing to do with it.
-LAUNCHERS, OTHERS = ("mpiexec", "srun"), ("cp", "wait", "pip", "make", ".venv/bin/pre-commit")
+LAUNCHERS, OTHERS = ("mpiexec", "srun"), ("cp", "wait", "pip", "git", "make", ".venv/bin/pre-commit")
 
 
 def commands():
@@ -43,6 +43,14 @@ def test_every_command_is_understood(words):
         assert (ROOT / words[1]).is_file()
     else:
         assert words[0] in (*OTHERS, "python")
+
+
+def test_no_page_installs_what_is_not_published():
+    """gradslide is not on PyPI: pages and messages say how to install a checkout."""
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    texts += (ROOT / "src").rglob("*.py")
+    wrong = re.compile(r"pip install[^\n]*\bgradslide\b")
+    assert [path.name for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("words", [["fly"], ["run", "--quickly"], ["keys", "lose"]])

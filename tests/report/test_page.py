@@ -118,6 +118,6 @@ def test_every_asset_is_used_and_all_are_small(plain):
 
 def test_a_missing_plotly_is_said_in_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    remedy = r"report pages need plotly; got none installed; pip install 'gradslide\[plot\]'"
+    remedy = r"report pages need plotly; got none installed; in a checkout of gradslide: pip install '.\[plot\]'"
     with pytest.raises(InputError, match=remedy):
         page(content())

@@ -198,5 +198,5 @@ def test_scikit_learn_is_named_where_it_is_missing():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == (
-        "gradslide.sklearn needs scikit-learn; got none installed; pip install 'gradslide[sklearn]'"
+        "gradslide.sklearn needs scikit-learn; got none installed; in a checkout of gradslide: pip install '.[sklearn]'"
     )

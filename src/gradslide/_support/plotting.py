@@ -14,7 +14,9 @@ def pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ModuleNotFoundError:
-        raise InputError("plots need matplotlib", "none installed", "pip install 'gradslide[plot]'") from None
+        raise InputError(
+            "plots need matplotlib", "none installed", "in a checkout of gradslide: pip install '.[plot]'"
+        ) from None
     return plt
 
 

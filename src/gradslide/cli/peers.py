@@ -173,5 +173,5 @@ def _init(path: Path) -> None:
 
 def _require_peers() -> None:
     if importlib.util.find_spec("zmq") is None:
-        remedy = "pip install 'gradslide[peers]'"
+        remedy = "in a checkout of gradslide: pip install '.[peers]'"
         raise InputError("agents in processes of their own need the extra 'peers'", "no pyzmq", remedy)

@@ -70,7 +70,7 @@ class Jax(Differentiated):
         try:
             self._jax = importlib.import_module("jax")
         except ImportError:
-            missing("Jax", "JAX", "pip install 'gradslide[jax]'")
+            missing("Jax", "JAX", "in a checkout of gradslide: pip install '.[jax]'")
         require(callable(function), "function must be callable", kind_of(function), "give (parameters, batch) -> value")
         self._function = function
         leaves = [np.asarray(leaf) for leaf in self._jax.tree.leaves(parameters)]

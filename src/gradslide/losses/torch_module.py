@@ -74,7 +74,7 @@ class Torch(Differentiated):
         try:
             torch = importlib.import_module("torch")
         except ImportError:
-            missing("Torch", "PyTorch", "pip install 'gradslide[torch]'")
+            missing("Torch", "PyTorch", "in a checkout of gradslide: pip install '.[torch]'")
         is_module = isinstance(module, torch.nn.Module)
         require(is_module, "module must be a torch.nn.Module", kind_of(module), "for example torch.nn.Linear(10, 1)")
         require(callable(loss), "loss must be callable", kind_of(loss), "give a function of (predictions, targets)")

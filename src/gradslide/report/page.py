@@ -59,7 +59,9 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise InputError("report pages need plotly", "none installed", "pip install 'gradslide[plot]'") from None
+        raise InputError(
+            "report pages need plotly", "none installed", "in a checkout of gradslide: pip install '.[plot]'"
+        ) from None
     return str(get_plotlyjs())
 
 

@@ -11,7 +11,7 @@ try:
     import sklearn as _installed  # noqa: F401
 except ModuleNotFoundError:
     raise InputError(
-        "gradslide.sklearn needs scikit-learn", "none installed", "pip install 'gradslide[sklearn]'"
+        "gradslide.sklearn needs scikit-learn", "none installed", "in a checkout of gradslide: pip install '.[sklearn]'"
     ) from None
 
 from gradslide.sklearn.estimators import (
