@@ -167,15 +167,25 @@ def test_rows_and_dtype(tmp_path):
         ('name = "pds"\nL = 5.0\nR = 1.0\ncoupling = "laplacian"', {"A_norm": gs.Graph.ring(5).laplacian_norm}),
         ('name = "pds"\nL = 5.0\nR = 1.0\ngrowth = 8.0', {"L": 5.0}),
         ('name = "pds"', {}),
-        (None, {}),
     ],
 )
 def test_method_options(tmp_path, table, expected):
     solution = only_run(tmp_path, method=table).solution
     assert solution.settings["method"].startswith("PDS(")
     assert {name: solution.parameters[name] for name in expected} == pytest.approx(expected)
-    if table and "growth" in table:
+    if "growth" in table:
         assert "growth=8.0" in solution.settings["method"]
+
+
+@pytest.mark.parametrize("stop", [None, "iterations = 3"])
+def test_the_default_method_and_stop_are_those_of_solve(tmp_path, stop):
+    spec = read_spec(write_spec(tmp_path, method=None, stop=stop, problem='loss = "logistic"\nmu = 0.1'))
+    (run,) = run_spec(spec).runs
+    limits = {} if stop is None else {"stop": gs.Stop(iterations=3)}
+    expected = gs.solve(build.build_problem(spec, None), gs.Graph.ring(5), **limits)
+    assert run.solution.settings["method"] == expected.settings["method"]
+    assert run.solution.status is expected.status
+    np.testing.assert_array_equal(run.solution.x, expected.x)
 
 
 @pytest.mark.parametrize("coupling", ["incidence", "laplacian"])

@@ -13,6 +13,8 @@ from gradslide._support.errors import InputError
 from gradslide.experiments.section import Section
 
 VERSION = 1
+# The name of the method that `solve` takes by default.
+DEFAULT_METHOD = "auto"
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,11 @@ def parse_output(top: Section, name: str, *, checkpoints: bool = True) -> Output
 
 
 def parse_method(top: Section) -> dict[str, Any]:
-    """The table [method]; a name will do for one without further keys."""
+    """The table [method], by default what `solve` takes; a name will do for one without further
+    keys.
+    """
     named = isinstance(top.peek("method"), str)
-    return {"name": top.take("method", str)} if named else top.take("method", dict, {"name": "pds"})
+    return {"name": top.take("method", str)} if named else top.take("method", dict, {"name": DEFAULT_METHOD})
 
 
 def parse_spec(text: str, name: str, folder: Path) -> Spec:

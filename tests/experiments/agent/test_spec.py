@@ -67,6 +67,12 @@ def test_the_template_says_what_it_means():
     assert spec.builder == "site.py:build"
 
 
+def test_the_default_method_is_that_of_solve(folder):
+    agent = made(folder, method=None, stop=None)
+    assert agent.method == gs.AutoPDS()
+    assert agent.stop is None
+
+
 def test_the_template_shows_every_default():
     """What it shows is what holds if it is left out, but for what must be said."""
     top = tomllib.loads(template_text())

@@ -22,6 +22,7 @@ from gradslide.experiments.compare.spec import (
     read_comparison,
 )
 from gradslide.experiments.compare.work import perform, prepared
+from gradslide.experiments.spec import DEFAULT_METHOD
 from gradslide.network import compressors
 
 CONDITIONS = {
@@ -169,6 +170,11 @@ def test_accuracies_are_sorted_and_grids_belong_to_methods():
     assert [method.grid for method in found.methods] == [(0.5, 2.0), (4.0,), (), (0.5, 2.0)]
 
 
+def test_the_default_method_is_that_of_a_spec():
+    (method,) = parsed(method=None).methods
+    assert (method.name, method.table) == (DEFAULT_METHOD, {"name": DEFAULT_METHOD})
+
+
 def test_methods_may_be_a_list_of_names():
     top = f'{TABLES["top"]}\nmethod = ["nids", "pds"]\nclock = ["lan"]'
     found = parsed(top=top, method=None)
@@ -296,7 +302,6 @@ MISTAKES = [
     (changed(clock='name = "wan"\nlatency = [1, 2]'), ["latency", "each of 5 links", "(2,)"]),
     (changed(clock='name = "wan"\ngradient = "slow"'), ["gradient", "slow"]),
     # methods
-    (changed(method=None), ["[method]"]),
     (changed(method="step_size = 0.1"), ["[method] needs 'name'"]),
     (changed(method='name = ["nids"]\nlabel = "x"'), ["name", "a string", "['nids']"]),
     (changed(method="name = 3"), ["name", "a string", "3"]),

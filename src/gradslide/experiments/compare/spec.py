@@ -10,7 +10,7 @@ from gradslide._support.errors import InputError, require, require_number, unkno
 from gradslide.experiments.build import parameters_of
 from gradslide.experiments.catalogue import METHODS
 from gradslide.experiments.section import Section
-from gradslide.experiments.spec import OutputSpec, parse_output, read_text, tables_of, unused, versioned
+from gradslide.experiments.spec import DEFAULT_METHOD, OutputSpec, parse_output, read_text, tables_of, unused, versioned
 from gradslide.network.clock import PRESETS
 
 LIMITS = ("iterations", "gradients", "samples", "rounds", "seconds")
@@ -91,7 +91,7 @@ def parse_comparison(text: str, name: str, folder: Path) -> Comparison:
     processes = top.optional("processes", int)
     problems, networks = _entries(top, "problem"), _entries(top, "network")
     conditions = _entries(top, "condition", [{"name": "reliable network"}])
-    methods = [_contender(entry, grid) for entry in _entries(top, "method")]
+    methods = [_contender(entry, grid) for entry in _entries(top, "method", [DEFAULT_METHOD])]
     clocks = {entry.name: entry.table for entry in _entries(top, "clock", [])}
     limits = _limits(top.section("limits", {"gradients": 1000, "rounds": 100_000}))
     output = parse_output(top, name, checkpoints=False)
