@@ -29,6 +29,10 @@ class InputError(ValueError):
         return type(self), self._said
 
 
+class ArgumentError(InputError, TypeError):
+    """An argument that a call does not take: an `InputError`, and a `TypeError` as for any call."""
+
+
 class StreamError(RuntimeError):
     """A stream of samples failed.
 
@@ -70,9 +74,26 @@ class WaitEnded(Exception):
 def unknown_name(what: str, name: object, known: Iterable[str]) -> InputError:
     """Return an error for a misspelt name, with the nearest known one as the remedy."""
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
+    close = nearest(str(name), names)
+    remedy = f"did you mean {close!r}?" if close else f"choose one of {', '.join(names)}"
     return InputError(f"{what} must be one of the known names", repr(name), remedy)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, if there is one.
+
+    It is spelt alike, whatever the case, or has a part of the name in it: "iterations" for
+    "max_iter". A single letter is like no other name.
+    """
+    names = {each.lower(): each for each in known}
+    wanted = name.lower()
+    if wanted in names:
+        return names[wanted]
+    names = {lower: each for lower, each in names.items() if len(lower) > 1}
+    if close := difflib.get_close_matches(wanted, names, n=1):
+        return names[close[0]]
+    parts = sorted((part for part in wanted.split("_") if len(part) > 2), key=len, reverse=True)
+    return next((names[each] for part in parts for each in names if part in each), None)
 
 
 def kind_of(value: object) -> str:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gradslide._support.arrays import on_device, to_numpy
 from gradslide._support.errors import InputError, require
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device, DType
 
 
@@ -107,7 +108,7 @@ class Fit:
         return share(np.array(np.broadcast_to(rows, (rows.shape[0], width)), dtype=self.dtype, order="C"))
 
 
-class Parameters:
+class Parameters(CheckedArguments):
     """A frozen set of parameters that, once bound, have a leading axis of agents: 1 if shared, else
     m.
     """

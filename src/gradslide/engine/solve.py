@@ -10,6 +10,7 @@ from typing import cast
 
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.interrupts import deferred_interrupt
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.engine.checkpoints import Checkpoint, latest_iteration
 from gradslide.engine.environment import (
@@ -39,6 +40,7 @@ _DEFAULT, _SADDLE_DEFAULT = AutoPDS(), PDS()
 _MARKS = 1 << 56
 
 
+@checked_arguments
 def solve(
     problem: Problem | Saddle,
     network: Graph | Network | None = None,
@@ -197,7 +199,7 @@ def solve(
         solution = run.solution()
 
     for warning in solution.warnings:
-        warnings.warn(warning, RuntimeWarning, stacklevel=2)
+        warnings.warn(warning, RuntimeWarning, stacklevel=3)  # beyond the decorator
     if run.failures:
         run.failures[0].solution = solution
         # Popped: an error and the frames that name it would keep each other, and the streams, alive.

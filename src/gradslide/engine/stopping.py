@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.errors import InputError, require, require_number
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array
 from gradslide.methods.base import Method
 from gradslide.problems.problem import Problem
@@ -47,7 +48,7 @@ class Signal(IntEnum):
 
 
 @dataclass(frozen=True)
-class Relative:
+class Relative(CheckedArguments):
     """A target relative to a scale.
 
     Parameters
@@ -86,7 +87,7 @@ Target = float | Relative | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stop:
+class Stop(CheckedArguments):
     """Targets, which must all hold, and limits, of which any one ends the run.
 
     Each target is a number or a `Relative`.

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.html import facts_html
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.randomness import Seed
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs import bounded_degree, distances, spectrum, topologies
@@ -30,7 +31,7 @@ Pairs: TypeAlias = Array | Iterable[Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Graph:
+class Graph(CheckedArguments):
     """An undirected, connected graph on the agents 0, ..., m-1, without loops or parallel edges.
 
     Graphs are immutable. Equal graphs have equal hashes.

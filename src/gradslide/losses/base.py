@@ -10,11 +10,12 @@ import numpy as np
 from gradslide._support.arrays import as_dtype, is_numpy
 from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device, DType
 from gradslide.losses.devices import moved, torch_home
 
 
-class Loss(abc.ABC):
+class Loss(CheckedArguments, abc.ABC):
     """The convex, smooth losses ft_1, ..., ft_m of m agents.
 
     Row i of x, of shape (m, d), belongs to agent i. A subclass implements `value`, `gradient`,

@@ -13,6 +13,7 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import BLOCK, is_numpy, row_wise
 from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, unknown_name
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.graphs.mixing import MIXINGS, Mixing
@@ -140,7 +141,7 @@ class Context:
         return self.network.combine(v, mixing.matrix)
 
 
-class Method(ABC):
+class Method(CheckedArguments, ABC):
     """Base class of all methods: a frozen dataclass of parameters with `init`, `step` and `output`.
 
     A method describes one outer iteration. It never stops, prints, times or measures: `solve` does.
@@ -392,7 +393,7 @@ class _Adapted(Method):
         self.plain = plain
         found = {name: getattr(plain, name) for name in _ABILITIES if hasattr(plain, name)}
         if hasattr(plain, "evidence") and "dual_evidence" not in found:
-            warnings.warn("evidence(state) of a method is now dual_evidence(state)", DeprecationWarning, stacklevel=4)
+            warnings.warn("evidence(state) of a method is now dual_evidence(state)", DeprecationWarning, stacklevel=5)
             found["dual_evidence"] = plain.evidence
         found |= {"proves": "dual_evidence" in found, "fixes_iterations": "iterations" in found}
         found["finishes"] = "finish" in found

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.errors import kind_of, require
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.losses import Loss
@@ -22,7 +23,7 @@ PRESETS: dict[str, dict[str, float]] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Clock:
+class Clock(CheckedArguments):
     """A simulated clock.
 
     Agents compute on their own, and in an exchange each waits for its neighbours only.

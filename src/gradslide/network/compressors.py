@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from gradslide._support.errors import require, require_number
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array
 
 __all__ = ["Compressor", "Quantization", "TopK"]
@@ -81,7 +82,7 @@ class Compressor(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopK:
+class TopK(CheckedArguments):
     """Send the k entries that are largest in absolute value, with their positions.
 
     Parameters
@@ -140,7 +141,7 @@ class TopK:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantization:
+class Quantization(CheckedArguments):
     """Round each entry at random, without bias, to a multiple of |v| / levels.
 
     The message is |v|, and a sign and a whole number for each entry (QSGD, Alistarh et al. 2017).

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from gradslide._support.arrays import to_numpy
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Sparse
 from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
@@ -26,7 +27,7 @@ class _Pending(NamedTuple):
     result: Array
 
 
-class Piggybacking(RenamedMembers, ABC):
+class Piggybacking(CheckedArguments, RenamedMembers, ABC):
     """A network on which every exchange moves the piggybacked reductions on.
 
     Results are computed when a reduction starts, and given out when neighbours alone would have

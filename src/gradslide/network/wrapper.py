@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from gradslide._support.errors import InputError, kind_of
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
@@ -13,7 +14,7 @@ from gradslide.network.protocol import Compute, Done, Network, Reduction, Sessio
 from gradslide.network.renamed import RenamedMembers
 
 
-class Wrapper(RenamedMembers):
+class Wrapper(CheckedArguments, RenamedMembers):
     """Forwards all operations to the network within; subclasses override those that they change.
 
     An exchange of a wrapper is one of the network within, which moves the piggybacked reductions

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradslide._support.arrays import like
 from gradslide._support.errors import require_number
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.randomness import Streams
 from gradslide._support.types import Array
 from gradslide.losses import Loss
@@ -15,7 +16,7 @@ from gradslide.oracles.base import Sampler
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(CheckedArguments):
     """Exact gradients plus normal noise with expected squared norm sigma^2 per sample.
 
     The mean of c samples has noise of expected squared norm sigma^2/c.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.randomness import Streams
 from gradslide._support.types import Array
 from gradslide.losses import Loss
@@ -16,7 +17,7 @@ from gradslide.oracles.prefetch import Prefetch
 
 
 @dataclass(frozen=True)
-class WithReplacement:
+class WithReplacement(CheckedArguments):
     """Sample an agent's rows uniformly and independently: unbiased, as Theorem 2 assumes.
 
     A `Custom` loss uses its own `sample_gradient`.
@@ -44,7 +45,7 @@ class WithReplacement:
 
 
 @dataclass(frozen=True)
-class WithoutReplacement:
+class WithoutReplacement(CheckedArguments):
     """Sample an agent's rows in epochs: each row once, in a new random order each time.
 
     Not covered by Theorem 2: the samples of an epoch depend on each other, so gradients are not

@@ -13,6 +13,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, dtype_of, is_numpy, like, to_numpy
 from gradslide._support.errors import InputError, StreamEnded, StreamError, kind_of, require, require_number
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import no_rows
@@ -28,7 +29,7 @@ Sources = Sequence[Iterable[Any]] | Callable[[int], Iterable[Any]]
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(CheckedArguments):
     """Samples from one iterator per agent, which may block until data arrives.
 
     Gradients are unbiased if samples are independent of each other and of the past, with the

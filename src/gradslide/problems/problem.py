@@ -10,6 +10,7 @@ import numpy as np
 from gradslide import losses
 from gradslide._support.arrays import is_numpy, on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device
 from gradslide.domains import Domain, Free, PerAgent
 from gradslide.graphs.graph import Graph
@@ -21,7 +22,7 @@ Part = Loss | tuple[Loss, Domain]
 _FIXED = {"loss", "m", "d", "dtype", "device", "rows_per_agent"}
 
 
-class Objective:
+class Objective(CheckedArguments):
     """The objective f_i = ft_i + mu nu + r over X_i, common to all problem classes."""
 
     def __init__(self, loss: Loss, domain: Domain | None = None, mu: float = 0.0) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Parameter
 from gradslide.domains import Domain, Free
 from gradslide.domains.parameters import Fit, checked
@@ -16,7 +17,7 @@ from gradslide.domains.parameters import Fit, checked
 __all__ = ["Interval", "Linear", "Prox", "Quadratic", "Term"]
 
 
-class Term(abc.ABC):
+class Term(CheckedArguments, abc.ABC):
     """A dual term h, on z as a row (1, k). Set and penalty of the dual domain are added to it.
 
     Except for `bind`, methods are those of the term that `bind` returns.

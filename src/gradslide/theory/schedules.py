@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gradslide._support.errors import require, require_number
+from gradslide._support.keywords import CheckedArguments
 
 # Beyond this growth of sqrt(beta_k) a stage gains nothing in double precision.
 _PRECISION_GROWTH = 1e8
@@ -109,7 +110,7 @@ class Row:
         return self.alpha_1 if t == 1 else 1.0
 
 
-class Schedule(abc.ABC):
+class Schedule(CheckedArguments, abc.ABC):
     """Base class of schedules: row n = 1, 2, ... is a pure function of frozen parameters.
 
     Attributes

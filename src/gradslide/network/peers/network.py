@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, require, require_number
+from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
@@ -28,7 +29,7 @@ class Diverged(ArithmeticError):
     """The method of this agent left the finite numbers. Nothing of that is sent."""
 
 
-class Peers(RenamedMembers):
+class Peers(CheckedArguments, RenamedMembers):
     """The network as one agent sees it, over encrypted links to its neighbours.
 
     Use it as a context manager: neighbours then learn that this agent is done, or what went wrong.
