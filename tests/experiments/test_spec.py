@@ -1,11 +1,12 @@
 """Specs: everything the library has can be reached from a file, and nothing in a file goes unnoticed."""
 
 import json
+import re
 import tomllib
 
 import numpy as np
 import pytest
-from specs import exit_code, write_rows, write_spec
+from specs import TABLES, exit_code, write_rows, write_spec
 
 import gradslide as gs
 from gradslide import domains, losses
@@ -331,6 +332,16 @@ def test_an_unknown_key_or_name_gets_the_nearest_known_one(tmp_path, tables, wro
     with pytest.raises(gs.InputError) as caught:
         run_spec(read_spec(write_spec(tmp_path, **tables)))
     assert f"got {wrong!r}; did you mean {nearest!r}?" in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["data", "problem", "network", "method", "stop", "output"])
+def test_a_misspelt_table_gets_the_nearest_known_one(tmp_path, table):
+    misspelt = table[:-2] + table[:-3:-1]
+    spec = write_spec(tmp_path, **{table: None, misspelt: TABLES[table]})
+    with pytest.raises(gs.InputError) as caught:
+        read_spec(spec)
+    assert f"'{misspelt}'" in str(caught.value)
+    assert re.search(rf"'{table}'|\[{table}\]", str(caught.value))
 
 
 def test_mistakes_are_found_before_anything_is_solved(tmp_path, monkeypatch):

@@ -1,11 +1,10 @@
 """A table of a spec file, read key by key; unknown keys are errors."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from gradslide._support.errors import InputError, unknown_name
+from gradslide._support.errors import InputError, nearest, unknown_name
 
 T = TypeVar("T")
 _MISSING = object()
@@ -26,9 +25,7 @@ class Section:
         self._known.add(key)
         if key not in self._table:
             if default is _MISSING:
-                close = difflib.get_close_matches(key, self._table, n=1)
-                remedy = f"is {close[0]!r} meant to be it?" if close else f"add {key}"
-                raise InputError(f"[{self.name}] needs {key!r}", "none", remedy)
+                raise InputError(f"[{self.name}] needs {key!r}", "none", self.remedy_without(key, f"add {key}"))
             return default
         value = self._table.pop(key)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -36,6 +33,11 @@ class Section:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise InputError(f"{key} in [{self.name}] must be {_in_words(kind)}", repr(value), "correct the spec")
         return value
+
+    def remedy_without(self, key: str, otherwise: str) -> str:
+        """The misspelt name under which a missing key may be there; otherwise the other remedy."""
+        close = nearest(key, (other for other in self._table if other not in self._known))
+        return f"is {close!r} meant to be it?" if close else otherwise
 
     def optional(self, key: str, kind: type[T]) -> T | None:
         """The same, or None where the key is missing."""

@@ -108,7 +108,9 @@ def tables_of(top: Section, key: str, default: Any = None) -> list[Any]:
     if isinstance(tables, dict):
         tables = [tables]
     if not isinstance(tables, list) or (not tables and default is None):
-        raise InputError(f"a spec needs a [{key}] table, or several [[{key}]]", tables, f"add [{key}]")
+        got = "none" if tables is None else tables
+        remedy = top.remedy_without(key, f"add [{key}]") if tables is None else f"add [{key}]"
+        raise InputError(f"a spec needs a [{key}] table, or several [[{key}]]", got, remedy)
     return tables
 
 

@@ -121,6 +121,8 @@ def test_a_method_that_ends_by_itself_needs_no_stop(folder):
         ({"top": KEYS["top"].replace("diameter = 2", "diameter = 0")}, "diameter must be a whole number >= 1; got 0"),
         ({"top": KEYS["top"] + "\ndeadline = 0"}, "deadline must be > 0 and finite; got 0.0; 60 waits a minute"),
         ({"neighbour": None}, r"a spec needs a \[neighbour\] table"),
+        ({"neighbour": None, "neigbour": 'name = "b"'}, r"a \[neighbour\] table.*is 'neigbour' meant to be it"),
+        ({"problem": None, "probelm": KEYS["problem"]}, "needs 'problem'; got none; is 'probelm' meant to be it"),
         ({"neighbour": 'name = "b"'}, r"\[neighbour\] needs 'public_key'"),
         ({"neighbour": KEYS["neighbour"] + "\nadress = 1"}, "did you mean 'address'"),
         ({"problem": 'builder = "mine.py:build"\nmoo = 1.0'}, r"a key of \[problem\]"),
