@@ -10,6 +10,7 @@ from gradslide.engine.solve import solve
 from gradslide.engine.stopping import Relative, Stop
 from gradslide.graphs import mixing
 from gradslide.graphs.graph import Graph
+from gradslide.losses.check import check_loss
 from gradslide.methods import (
     ADMM,
     DCS,
@@ -83,6 +84,7 @@ __all__ = [
     "Stop",
     "StreamError",
     "__version__",
+    "check_loss",
     "compressors",
     "coupling",
     "data",

@@ -25,11 +25,15 @@ from gradslide.problems.problem import Problem, checked_problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.certificate import Certificate
 from gradslide.results.costs import Costs
+from gradslide.results.history import Record
 from gradslide.theory.certificates import CertificateEvaluator
 
 _DEFAULT_ITERATIONS = 1000
 # The default targets and limit of a method that stops itself.
 _TOLERANCE, _DISAGREEMENT, _MOST_ITERATIONS = Relative(1e-4), Relative(1e-2), 10_000
+# Lower bounds leave room for rounding: above the objective by this share of it, or by so many rounding errors, they
+# contradict it.
+_CONTRADICTION, _ROUNDINGS = 1e-6, 1e3
 # The default limits without a network.
 _GRADIENTS, _PRODUCTS = 10_000, 100_000
 
@@ -91,6 +95,10 @@ class Environment(ABC):
     def checks(self, stop: Stop, start: Array) -> Checks | None:
         """Return how the agents decide that targets hold, or None if observations decide; start: x_0."""
         return None
+
+    def is_contradictory(self, record: Record) -> bool:
+        """Return whether the bounds in a record leave no room for an optimum, by more than rounding."""
+        return False
 
     @abstractmethod
     def dual_start(self, dual: Array) -> Array:
@@ -188,6 +196,12 @@ class NetworkEnvironment(Environment):
         if isinstance(self.observer, AgreedObserver):
             self.observer.checks = checks
         return checks
+
+    def is_contradictory(self, record: Record) -> bool:
+        if record.gap is None or record.objective is None:
+            return False
+        rounding = _ROUNDINGS * float(np.finfo(self._problem.dtype).eps)
+        return record.gap < -max(_CONTRADICTION, rounding) * abs(record.objective)
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)

@@ -10,7 +10,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import copied, dtype_of, is_numpy, to_numpy, wait_for
-from gradslide._support.errors import StreamEnded, StreamError, WaitEnded, unknown_name
+from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded, unknown_name
 from gradslide._support.interrupts import Interrupt
 from gradslide._support.types import Array
 from gradslide._version import __version__
@@ -18,6 +18,7 @@ from gradslide.engine.checkpoints import Checkpoint, Snapshot, run_identity
 from gradslide.engine.environment import Environment
 from gradslide.engine.progress import ProgressLine
 from gradslide.engine.stopping import Signal, Stop, has_grown
+from gradslide.losses.check import mismatch, slopes
 from gradslide.methods.base import Context, Method
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
@@ -29,6 +30,10 @@ from gradslide.theory.certificates import DualEvidence
 
 # The share by which iterations grow between two comparisons of all outputs.
 _COMPARISON_GROWTH = 0.1
+# An objective that ends above that at the start by this many times its size there has diverged.
+_DIVERGED = 1e6
+# The share of a limited time that observations may take.
+_OBSERVING_SHARE = 0.2
 # Outer iterations before the first search for signs that there is no solution.
 _FIRST_SEARCH = 16
 Callback = Callable[[Record, Array], bool | None]
@@ -66,6 +71,10 @@ class Run:
         Where snapshots are written.
     resume_from : int or None
         The iteration of the snapshot to resume from.
+    started : float
+        When the run began, by `time.perf_counter`; a limit on seconds counts from there.
+    check_loss : bool
+        Whether to check the gradient of a loss that is a user's code.
 
     Attributes
     ----------
@@ -90,6 +99,8 @@ class Run:
         record_every: int,
         checkpoint: Checkpoint | None,
         resume_from: int | None,
+        started: float,
+        check_loss: bool,
     ) -> None:
         self._method, self._environment, self._given_stop = method, environment, stop
         self._callback, self._record_every, self._checkpoint = callback, record_every, checkpoint
@@ -98,7 +109,7 @@ class Run:
         self._is_shared = len(environment.network.agents) < environment.network.m
         self._signal = Signal.NONE
         self._limit: Status | None = None
-        self._since: float | None = None
+        self._started, self._earlier, self._observing = started, 0.0, 0.0
         self._lower, self._finish_factor, self._ended_by = -math.inf, 1.0, ""
         self._is_whole = False
         self.status: Status | None = None
@@ -118,6 +129,8 @@ class Run:
         environment.oracle.is_blank = resume_from is not None
         try:
             with self._timed():
+                if check_loss and method.oracle is None and resume_from is None:
+                    _check_gradient(context)
                 context = replace(context, prepared=method.prepare(context))
                 self._now.state = method.init(context)
         except StreamEnded as end:
@@ -162,6 +175,7 @@ class Run:
         costs = self._now.costs
         costs.__dict__.update(asdict(found.costs))
         found.costs = costs
+        self._earlier = costs.seconds
         self._now = found
         self._environment.resume(found.engine["environment"])
         self._restore_lower()
@@ -201,7 +215,7 @@ class Run:
             last = self._record(self._outputs()[self._output], is_observed=self._observes_targets)
         if last is not None and self._reached(last):
             self._switch_output()
-            self.status = Status.CONVERGED
+            self.status = self._stop.success
             return
         self._share(self._own_limit())
         self.status = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
@@ -253,7 +267,7 @@ class Run:
             The record of this iteration; None if values are no longer finite.
         """
         now, x = self._now, self._outputs()[self._output]
-        is_due = now.iteration % self._record_every == 0
+        is_due = now.iteration % self._record_every == 0 and self._has_time_to_observe()
         if self._share(Signal.DIVERGED if self._is_lost(x, is_due) else self._own_limit()) is Signal.DIVERGED:
             return None
         is_checked = False
@@ -292,10 +306,12 @@ class Run:
             ends = self._signal is Signal.DIVERGED or session.sees_all or self._limit is not None
             return Status.DIVERGED if ends else None
         signal = Signal.INTERRUPT if self._interrupt.requested else Signal.NONE
+        if self._environment.is_contradictory(record):
+            return Status.CONTRADICTORY
         if self._reached(record):
-            return Status.CONVERGED
+            return self._stop.success
         if self._may_switch and has_grown(now.iteration, _COMPARISON_GROWTH) and self._switch_output():
-            return Status.CONVERGED
+            return self._stop.success
         searches = self._environment.may_lack_solutions and now.iteration >= _FIRST_SEARCH
         if searches and now.records and now.records[-1] is record:
             before = now.records[-2].iteration if len(now.records) > 1 else 0
@@ -341,7 +357,10 @@ class Run:
             with self._timed():
                 self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
             if now.records and self._reached(now.records[-1]):
-                self.status = Status.CONVERGED
+                self.status = self._stop.success
+        if self.status in LIMITS and now.records and self._has_diverged(now.records):
+            self.status = Status.DIVERGED
+            return
         if finishes:
             self._is_whole = False
             with self._timed():
@@ -404,13 +423,12 @@ class Run:
     @contextmanager
     def _timed(self) -> Iterator[None]:
         """Add to the run's seconds; overflow is noticed afterwards."""
-        self._since = time.perf_counter()
+        since = time.perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 yield
         finally:
-            self._now.costs.seconds += time.perf_counter() - self._since
-            self._since = None
+            self._now.costs.seconds += time.perf_counter() - since
 
     def _share(self, signal: Signal) -> Signal:
         """Return the most urgent signal of all processes, as far as it is known."""
@@ -420,10 +438,35 @@ class Run:
     def _own_limit(self) -> Signal:
         """The limit that this process has reached, of those that processes reach at different times."""
         stop, costs = self._stop, self._now.costs
-        seconds = costs.seconds + (0.0 if self._since is None else time.perf_counter() - self._since)
-        if stop.seconds is not None and seconds >= stop.seconds:
+        if stop.seconds is not None and self._elapsed >= stop.seconds:
             return Signal.TIME
         return Signal.NONE if stop.gradients is None or costs.gradients < stop.gradients else Signal.GRADIENTS
+
+    @property
+    def _elapsed(self) -> float:
+        """Seconds since the run began, and those in the method before it was resumed."""
+        return self._earlier + time.perf_counter() - self._started
+
+    def _has_time_to_observe(self) -> bool:
+        """Whether observations have taken a small share of a limited time so far.
+
+        Processes that observe together must not decide this by their own clocks.
+        """
+        if self._stop.seconds is None or self._context.network.session.size > 1:
+            return True
+        return self._observing <= _OBSERVING_SHARE * (time.perf_counter() - self._started)
+
+    def _has_diverged(self, records: Sequence[Record]) -> bool:
+        """Whether the objective ended far above its start, compared with its size there and its best decrease."""
+        seen = [record.objective for record in records if record.objective is not None]
+        if not seen or records[-1].objective is None:
+            return False
+        at_start = self._environment.observer.metrics(self._context.x0, -math.inf)
+        if at_start is None or at_start.objective is None:
+            return False
+        first = at_start.objective
+        scale = max(abs(first), first - min(seen), abs(seen[0] - first))
+        return seen[-1] - first > _DIVERGED * scale
 
     @property
     def _observes_targets(self) -> bool:
@@ -471,11 +514,13 @@ class Run:
         record = Record.of(self._now.iteration, self._now.costs)
         if not is_observed:
             return record
+        since = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if self._environment.invariant is not None:
                 self._environment.invariant.observe(self._method.invariant(self._now.state))
             evidence = self._evidence() if self._method.oracle is None else ()
             metrics = self._environment.observer.metrics(x, self._lower, evidence)
+        self._observing += time.perf_counter() - since
         if metrics is None:
             return None
         self._lower = self._lower if metrics.lower is None else metrics.lower
@@ -518,3 +563,18 @@ class Run:
                 records.append(record)
                 return True
         return False
+
+
+def _check_gradient(context: Context) -> None:
+    """Compare the gradient of a loss that is a user's code with its value, near the start."""
+    problem, oracle, loss, x0 = context.problem, context.oracle, context.problem.loss, context.x0
+    if not (loss.is_user_supplied and loss.has_value):
+        return
+    move = np.random.default_rng(0).normal(size=x0.shape) / math.sqrt(problem.d)
+    move *= np.maximum(1.0, np.linalg.norm(to_numpy(x0), axis=1, keepdims=True))
+    direction = problem.domain.project(x0 + problem.placed(move)) - x0
+    # Between two points of X, where the loss is defined.
+    found = slopes(oracle.value, oracle.gradient, x0 + direction / 2, direction)
+    if text := mismatch(loss, found, context.network.agents):
+        remedy = "correct it (gs.check_loss(loss) says more), or use check_loss=False"
+        raise InputError("the gradient of a loss must be the derivative of its value", text, remedy)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
@@ -57,6 +58,7 @@ def solve(
     checkpoint_seconds: float = 60.0,
     resume: bool = True,
     clock: Clock | Mapping[str, Clock] | None = None,
+    check_loss: bool = True,
 ) -> Solution:
     """Solve a problem over a network of agents, or a saddle point problem without one.
 
@@ -95,6 +97,10 @@ def solve(
         Whether to resume from an existing checkpoint.
     clock : Clock or mapping of Clock, optional
         A simulated clock, or several by name: records then tell the time the run would have taken.
+    check_loss : bool
+        Whether to compare the gradient of a loss that users wrote (`Custom`, `Torch`, `Jax`, own
+        classes) with its value before the first outer iteration; it costs one gradient and four
+        values, which are counted. See `gradslide.check_loss`.
 
     Returns
     -------
@@ -133,6 +139,7 @@ def solve(
     >>> bool(solution.certificate.lower <= solution.certificate.upper)
     True
     """
+    started = time.perf_counter()
     if method is None:
         method = _SADDLE_DEFAULT if isinstance(problem, Saddle) else _DEFAULT
     method = adapted(method)
@@ -143,6 +150,7 @@ def solve(
         stop.check(problem, method)
     if network is not None and isinstance(problem, Problem):
         network.session.connect()
+        started = time.perf_counter()
         if problem.m != len(network.agents):
             raise wrong_number_of_agents(problem, network)
     problem = on_device_of(network, problem)
@@ -175,6 +183,8 @@ def solve(
             record_every=record_every,
             checkpoint=saver,
             resume_from=resume_from,
+            started=started,
+            check_loss=check_loss,
         )
         is_shown = bool(progress) and environment.network.session.rank == 0
         label = progress if isinstance(progress, str) else method.name

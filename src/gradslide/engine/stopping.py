@@ -22,6 +22,8 @@ from gradslide.results.status import Status
 from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
 TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
+# Targets that say something about the objective; the others concern feasibility.
+_OPTIMALITY = {"objective", "gap", "kkt"}
 LIMITS = ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds")
 # No mixing brings agents closer by such a factor.
 _BEYOND_REACH = 1e100
@@ -114,7 +116,9 @@ class Stop(CheckedArguments):
     operator_products : int, optional
         Limit on products with A and its transpose together.
     seconds : float, optional
-        Limit on the time in the method; metrics do not count.
+        Limit on wall-clock time from the call of `solve`, setup and metrics included; the time
+        until neighbours in other processes are connected does not count. A run in one process
+        takes fewer records if these would need more than a fifth of the time.
 
     Raises
     ------
@@ -131,7 +135,9 @@ class Stop(CheckedArguments):
     iterations has grown by half, and at the end, they agree on all targets. That costs control
     rounds and one function value (gap) or gradient (kkt; two the first time), which are counted.
 
-    Targets alone may never be reached: give a limit as well.
+    Targets alone may never be reached: give a limit as well. A run that reaches targets on
+    feasibility alone (residual, disagreement) ends as `Status.FEASIBLE`: such a point need not be
+    optimal.
 
     Examples
     --------
@@ -185,6 +191,11 @@ class Stop(CheckedArguments):
     def has_targets(self) -> bool:
         """Whether any target was given."""
         return not self.given.isdisjoint(TARGETS)
+
+    @property
+    def success(self) -> Status:
+        """How a run ends that reaches every target: `CONVERGED`, or `FEASIBLE` if none concerns optimality."""
+        return Status.CONVERGED if self.given & _OPTIMALITY else Status.FEASIBLE
 
     def check(self, problem: Problem | Saddle, method: Method) -> None:
         """Refuse targets that this problem and method cannot measure, and limits that they never spend.

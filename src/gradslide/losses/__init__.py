@@ -6,6 +6,7 @@ compiled code in `kernels`.
 """
 
 from gradslide.losses.base import Loss
+from gradslide.losses.check import LossReport, check_loss
 from gradslide.losses.custom import Custom
 from gradslide.losses.huber import Huber
 from gradslide.losses.jax_function import Jax
@@ -26,9 +27,11 @@ __all__ = [
     "Linear",
     "Logistic",
     "Loss",
+    "LossReport",
     "Quadratic",
     "SmoothedHinge",
     "Softmax",
     "Torch",
+    "check_loss",
     "stack",
 ]

@@ -42,12 +42,17 @@ class Loss(CheckedArguments, abc.ABC):
         Precision of values and gradients.
     has_value : bool
         Whether `value` is available; a live stream may have gradients only.
+    is_user_supplied : bool
+        Whether value and gradient are a user's code, which `solve` checks against each other.
     """
 
     has_value = True
+    is_user_supplied = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if not cls.__module__.startswith("gradslide."):
+            cls.is_user_supplied = True
         rename_hooks(cls, {"_smoothness": "compute_smoothness", "_take": "take_agents", "_settings": "settings"})
 
     def __init__(self, m: int, d: int, dtype: DType, home: Array | None = None) -> None:

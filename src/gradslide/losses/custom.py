@@ -66,6 +66,8 @@ class Custom(Loss):
     [[0.0], [-4.0]]
     """
 
+    is_user_supplied = True
+
     def __init__(
         self,
         *,

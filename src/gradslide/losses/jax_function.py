@@ -57,6 +57,8 @@ class Jax(Differentiated):
         The given parameters, flattened.
     """
 
+    is_user_supplied = True
+
     def __init__(
         self,
         function: Callable[[Any, Any], Any],

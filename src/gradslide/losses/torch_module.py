@@ -60,6 +60,8 @@ class Torch(Differentiated):
         The parameters of the module, a possible start.
     """
 
+    is_user_supplied = True
+
     def __init__(
         self,
         module: Any,

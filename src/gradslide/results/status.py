@@ -6,8 +6,9 @@ from enum import Enum
 class Status(Enum):
     """How a run ended; the value says it in words.
 
-    Reaching the targets (`CONVERGED`), doing all iterations of a schedule (`COMPLETED`), reaching a
-    limit (``*_LIMIT``), being stopped, and failing are different statuses.
+    Reaching the targets (`CONVERGED`, or `FEASIBLE` if none of them concerns the objective), doing
+    all iterations of a schedule (`COMPLETED`), reaching a limit (``*_LIMIT``), being stopped, and
+    failing are different statuses.
 
     Examples
     --------
@@ -17,6 +18,7 @@ class Status(Enum):
     """
 
     CONVERGED = "every target was reached"
+    FEASIBLE = "every target was reached, but none of them says that the answer is optimal"
     COMPLETED = "all outer iterations of the method's schedule were done"
     ITERATION_LIMIT = "the limit on outer iterations was reached"
     GRADIENT_LIMIT = "the limit on gradients was reached"
@@ -30,7 +32,8 @@ class Status(Enum):
     STREAM_FAILED = "a stream of samples failed; this is what had been reached"
     INFEASIBLE = "the residual does not fall: no feasible point is near, the constraints contradict each other"
     UNBOUNDED = "the objective falls without end along a direction that the constraints allow"
-    DIVERGED = "values stopped being finite; this is the last good output"
+    CONTRADICTORY = "the bounds contradict each other: the loss is not convex, or its gradient is not that of its value"
+    DIVERGED = "values grew out of all bounds; this is the last output that was finite"
 
     def fulfils(self, has_targets: bool) -> bool:
         """Return whether a run did what was asked: reached its targets, or its limit if it had none.
@@ -40,7 +43,9 @@ class Status(Enum):
         has_targets : bool
             Whether the run had targets.
         """
-        return self is Status.CONVERGED if has_targets else self not in (Status.DIVERGED, Status.INTERRUPTED)
+        if has_targets:
+            return self in REACHED
+        return self not in (Status.DIVERGED, Status.CONTRADICTORY, Status.INTERRUPTED)
 
     @property
     def short(self) -> str:
@@ -48,7 +53,9 @@ class Status(Enum):
         return self.name.lower().replace("_", " ")
 
 
+# Every target was reached.
+REACHED = {Status.CONVERGED, Status.FEASIBLE}
 # Limits: a run that ends at one may have reached its targets all the same.
 LIMITS = {status for status in Status if status.name.endswith("_LIMIT")} | {Status.COMPLETED}
 # How a run ends by itself, with an answer that is worth finishing.
-ENDS = LIMITS | {Status.CONVERGED, Status.STOPPED, Status.STREAM_ENDED}
+ENDS = LIMITS | REACHED | {Status.STOPPED, Status.STREAM_ENDED}

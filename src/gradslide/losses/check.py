@@ -1,0 +1,352 @@
+"""Checks of losses that users write: gradients against values, convexity, smoothness, shapes."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradslide._support.arrays import doubles, dtype_of, on_device, to_numpy
+from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.types import Array
+from gradslide.losses.base import Loss
+
+# Rounding errors behind one value.
+_ROUNDINGS = 64
+# The share of a slope that differences may miss it by, and of a bound that rounding may exceed it by.
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class LossReport:
+    """What `check_loss` found.
+
+    Attributes
+    ----------
+    findings : tuple of str
+        What is wrong, one sentence each; empty if nothing is.
+    passed : tuple of str
+        The checks that found nothing.
+    skipped : tuple of str
+        The checks that were not possible, and why.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares([[1.0], [2.0]], [1.0, 3.0], agents=2)
+    >>> gs.check_loss(loss).ok
+    True
+    """
+
+    findings: tuple[str, ...]
+    passed: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        lines = [f"WRONG    {each}" for each in self.findings]
+        lines += [f"ok       {each}" for each in self.passed]
+        lines += [f"skipped  {each}" for each in self.skipped]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """The slope of each agent's value along a direction: by differences, and by the gradient.
+
+    Attributes
+    ----------
+    measured, claimed : ndarray, shape (m,)
+        By differences of values, and <gradient, direction>.
+    allowed : ndarray, shape (m,)
+        By how much they may differ. NaN where values are not finite.
+    """
+
+    measured: Array
+    claimed: Array
+    allowed: Array
+
+    @property
+    def worst(self) -> int | None:
+        """The agent whose slopes differ most in terms of what is allowed; None if none differs by more."""
+        worst = int(np.argmax(self.excess))
+        return worst if self.excess[worst] > 1 else None
+
+    @property
+    def excess(self) -> Array:
+        """How far the slopes differ in terms of what is allowed; 0 where values are not finite."""
+        with np.errstate(invalid="ignore"):
+            excess = np.abs(self.measured - self.claimed) / self.allowed
+        return np.where(np.isfinite(excess), excess, 0.0)
+
+
+def slopes(value: Callable[[Array], Array], gradient: Callable[[Array], Array], x: Array, direction: Array) -> Slopes:
+    """Compare gradients with central differences of the value, with four values and a gradient, six if they differ.
+
+    Parameters
+    ----------
+    value, gradient : callable
+        Those of the loss.
+    x : ndarray, shape (m, d)
+        One point per agent.
+    direction : ndarray, shape (m, d)
+        One direction per agent. Values are taken at points that are at most a fiftieth of it away.
+
+    Returns
+    -------
+    Slopes
+        Both slopes, and what they may differ by: differences with two steps tell their own error.
+    """
+    eps = float(np.finfo(dtype_of(x)).eps)
+    claimed = np.sum(to_numpy(doubles(gradient(x))) * to_numpy(doubles(direction)), axis=-1)
+
+    def differences(step: float) -> tuple[Array, Array]:
+        plus, minus = (to_numpy(doubles(value(x + sign * step * direction))) for sign in (1, -1))
+        return (plus - minus) / (2 * step), _ROUNDINGS * eps * np.maximum(np.abs(plus), np.abs(minus)) / step
+
+    def compared(coarse: Array, step: float) -> Slopes:
+        fine, rounding = differences(step)
+        with np.errstate(invalid="ignore"):
+            allowed = 4 * (rounding + np.abs(coarse - fine))
+        allowed += _TOLERANCE * np.maximum(np.abs(fine), np.abs(claimed)) + np.finfo(np.float64).tiny
+        return Slopes(fine, claimed, allowed)
+
+    coarse, _ = differences(eps**0.25)
+    found = compared(coarse, eps**0.25 / 4)
+    if found.worst is None:
+        return found
+    # A kink nearby would look the same: is it left behind with a smaller step?
+    closer = compared(found.measured, eps**0.25 / 32)
+    is_better = closer.excess < found.excess
+    return Slopes(
+        np.where(is_better, closer.measured, found.measured),
+        claimed,
+        np.where(is_better, closer.allowed, found.allowed),
+    )
+
+
+def mismatch(loss: Loss, found: Slopes, agents: Sequence[int]) -> str:
+    """Return which agent's gradient is not that of its value and by how much, or an empty string."""
+    worst = found.worst
+    if worst is None:
+        return ""
+    return (
+        f"agent {agents[worst]} of {type(loss).__name__}: along a random direction its value has slope "
+        f"{found.measured[worst]:.6g}, its gradient says {found.claimed[worst]:.6g}"
+    )
+
+
+def check_loss(
+    loss: Loss, x: Array | None = None, *, points: int = 3, radius: float | None = None, seed: int = 0
+) -> LossReport:
+    """Check that a loss is what methods take it for.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss, for example a `Custom` one.
+    x : array, optional
+        A point for all agents, or one row for each, around which to look; 0 by default. Give one if
+        the loss is not defined everywhere.
+    points : int
+        Number of random points.
+    radius : float, optional
+        How far from x they are, about; 1 + norm(x) by default.
+    seed : int
+        Seed of the random points.
+
+    Returns
+    -------
+    LossReport
+        What is wrong, with the agent and the numbers. `print` shows it line by line.
+
+    Notes
+    -----
+    The checks: values and gradients have the right shape and precision and are finite; they are the
+    same when asked for again, and when asked for together; the gradient is the derivative of the
+    value, along random directions and the coordinate axes; the value is convex along random
+    segments; the gradient changes no faster than the smoothness constants say. Random points can
+    miss a defect; a defect that is found is one.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> loss = gs.losses.Custom(
+    ...     value=lambda x: (x**2).sum(axis=1), gradient=lambda x: 3 * x, agents=2, dimension=1
+    ... )
+    >>> report = gs.check_loss(loss)
+    >>> report.ok
+    False
+    >>> print(report.findings[0].split(". ")[1])
+    Coordinate 0 of agent 0: 2 by differences, 3 in the gradient
+    """
+    if not isinstance(loss, Loss):
+        raise InputError("loss must be a gradslide loss", kind_of(loss), "use gs.losses.Custom for your own")
+    require_number("points", points, "3 finds most mistakes", least=1, whole=True)
+    centre = np.zeros((loss.m, loss.d)) if x is None else np.asarray(to_numpy(x), dtype=np.float64)
+    fits = centre.shape in ((loss.d,), (loss.m, loss.d))
+    require(fits, f"x must have shape ({loss.d},) or ({loss.m}, {loss.d})", centre.shape, "give one point")
+    centre = np.broadcast_to(centre, (loss.m, loss.d))
+    if radius is not None:
+        require_number("radius", radius, "it is the distance of random points from x", above=0)
+    far = 1 + np.linalg.norm(centre, axis=1, keepdims=True) if radius is None else np.full((loss.m, 1), float(radius))
+    return _Checker(loss, centre, far, int(points), seed).report()
+
+
+class _Checker:
+    """One report in the making."""
+
+    def __init__(self, loss: Loss, centre: Array, radius: Array, points: int, seed: int) -> None:
+        self._loss, rng = loss, np.random.default_rng(seed)
+        self._findings: dict[str, str] = {}
+        self._skipped: dict[str, str] = {}
+        moves = rng.normal(size=(points + 1, loss.m, loss.d))
+        moves *= radius * rng.uniform(0.5, 1.5, size=(points + 1, 1, 1)) / np.linalg.norm(moves, axis=2, keepdims=True)
+        self._points = [self._placed(centre + move) for move in moves]
+        self._directions = [self._placed(self._points_of(rng, radius)) for _ in moves]
+        self._eps = float(np.finfo(loss.dtype).eps)
+
+    def _points_of(self, rng: np.random.Generator, radius: Array) -> Array:
+        direction = rng.normal(size=(self._loss.m, self._loss.d))
+        return radius * direction / np.linalg.norm(direction, axis=1, keepdims=True)
+
+    def _placed(self, rows: Array) -> Array:
+        return on_device(np.asarray(rows, dtype=self._loss.dtype), self._loss.device)
+
+    def report(self) -> LossReport:
+        checks = {
+            "shapes and precision": self._shapes,
+            "repeatable": self._repeatable,
+            "value_and_gradient": self._together,
+            "gradient": self._gradient,
+            "convexity": self._convexity,
+            "smoothness": self._smoothness,
+        }
+        for name, check in checks.items():
+            if name != "shapes and precision" and "shapes and precision" in self._findings:
+                self._skipped[name] = "values or gradients cannot be used"
+            else:
+                check(name)
+        passed = tuple(name for name in checks if name not in self._findings and name not in self._skipped)
+        findings = tuple(f"{name}: {text}" for name, text in self._findings.items())
+        return LossReport(findings, passed, tuple(f"{name}: {why}" for name, why in self._skipped.items()))
+
+    def _values(self, x: Array) -> Array:
+        return to_numpy(doubles(self._loss.value(x)))
+
+    def _gradients(self, x: Array) -> Array:
+        return to_numpy(doubles(self._loss.gradient(x)))
+
+    def _shapes(self, name: str) -> None:
+        loss = self._loss
+        wanted = {"gradient": (loss.m, loss.d)} | ({"value": (loss.m,)} if loss.has_value else {})
+        for function, shape in wanted.items():
+            try:
+                found = getattr(loss, function)(self._points[0])
+            except InputError as error:
+                self._findings[name] = str(error)
+                return
+            if tuple(found.shape) != shape or dtype_of(found) != loss.dtype:
+                self._findings[name] = (
+                    f"{function} must have shape {shape} and type {loss.dtype}; "
+                    f"got {tuple(found.shape)} and {dtype_of(found)}"
+                )
+                return
+            bad = np.flatnonzero(~np.isfinite(to_numpy(found)).reshape(loss.m, -1).all(axis=1))
+            if bad.size:
+                self._findings[name] = f"{function} of agent {bad[0]} is not finite at a random point; give x inside"
+                return
+
+    def _repeatable(self, name: str) -> None:
+        loss, x = self._loss, self._points[0]
+        for function in ("value", "gradient") if loss.has_value else ("gradient",):
+            one, other = (to_numpy(getattr(loss, function)(x)) for _ in range(2))
+            away = np.abs(one - other).reshape(loss.m, -1).max(axis=1)
+            agent = int(np.argmax(away))
+            if away[agent] > _ROUNDINGS * self._eps * np.abs(one).max():
+                self._findings[name] = f"{function} of agent {agent} changes by {away[agent]:.3g} when asked for again"
+
+    def _together(self, name: str) -> None:
+        loss, x = self._loss, self._points[0]
+        if not loss.has_value:
+            self._skipped[name] = "the loss has no value"
+            return
+        for function, found, alone in zip(
+            ("value", "gradient"), loss.value_and_gradient(x), (loss.value(x), loss.gradient(x)), strict=True
+        ):
+            away = np.abs(to_numpy(doubles(found - alone))).reshape(loss.m, -1).max(axis=1)
+            agent = int(np.argmax(away))
+            if away[agent] > 1e3 * _ROUNDINGS * self._eps * (1e-300 + np.abs(to_numpy(alone)).max()):
+                self._findings[name] = (
+                    f"the {function} of agent {agent} differs by {away[agent]:.3g} from what `{function}` gives"
+                )
+
+    def _gradient(self, name: str) -> None:
+        loss = self._loss
+        if not loss.has_value:
+            self._skipped[name] = "the loss has no value"
+            return
+        for x, direction in zip(self._points, self._directions, strict=True):
+            if text := mismatch(loss, slopes(loss.value, loss.gradient, x, direction), range(loss.m)):
+                self._findings[name] = text
+                break
+        else:
+            return
+        # Single coordinates say more about what to mend.
+        for j in range(min(loss.d, 20)):
+            axis = self._placed(np.broadcast_to(np.eye(loss.d)[j], (loss.m, loss.d)))
+            found = slopes(loss.value, loss.gradient, x, axis)
+            worst = found.worst
+            if worst is not None:
+                self._findings[name] += (
+                    f". Coordinate {j} of agent {worst}: {found.measured[worst]:.6g} by differences, "
+                    f"{found.claimed[worst]:.6g} in the gradient"
+                )
+                return
+
+    def _convexity(self, name: str) -> None:
+        loss = self._loss
+        for a, b in zip(self._points, self._points[1:], strict=False):
+            one, other = self._gradients(a), self._gradients(b)
+            step = to_numpy(doubles(b - a))
+            rise = np.sum((other - one) * step, axis=1)
+            size = (np.linalg.norm(one, axis=1) + np.linalg.norm(other, axis=1)) * np.linalg.norm(step, axis=1)
+            agent = int(np.argmin(rise / (size + 1e-300)))
+            if rise[agent] < -_ROUNDINGS * self._eps * loss.d * size[agent]:
+                self._findings[name] = (
+                    f"the gradient of agent {agent} is not monotone: <g(b) - g(a), b - a> = {rise[agent]:.3g}"
+                )
+                return
+            if not loss.has_value:
+                continue
+            ends, middle = [self._values(a), self._values(b)], self._values((a + b) / 2)
+            above = middle - (ends[0] + ends[1]) / 2
+            size = np.maximum(np.abs(ends[0]), np.abs(ends[1])) + np.abs(middle)
+            agent = int(np.argmax(above / (size + 1e-300)))
+            if above[agent] > _ROUNDINGS * self._eps * size[agent]:
+                self._findings[name] = (
+                    f"the value of agent {agent} lies above its chord: {middle[agent]:.6g} in the middle between "
+                    f"{ends[0][agent]:.6g} and {ends[1][agent]:.6g}"
+                )
+                return
+
+    def _smoothness(self, name: str) -> None:
+        try:
+            constants = to_numpy(doubles(self._loss.smoothness(2)))
+        except InputError as error:
+            self._skipped[name] = str(error).split(";")[0]
+            return
+        for a, b in zip(self._points, self._points[1:], strict=False):
+            change = np.linalg.norm(self._gradients(b) - self._gradients(a), axis=1)
+            ratio = change / np.linalg.norm(to_numpy(doubles(b - a)), axis=1)
+            agent = int(np.argmax(ratio - constants * (1 + _TOLERANCE)))
+            if ratio[agent] > constants[agent] * (1 + _TOLERANCE) + math.sqrt(self._eps) * ratio[agent]:
+                self._findings[name] = (
+                    f"the gradient of agent {agent} changes {ratio[agent]:.6g} times as fast as x, "
+                    f"its smoothness constant is {constants[agent]:.6g}"
+                )
+                return

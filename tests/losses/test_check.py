@@ -1,0 +1,163 @@
+"""Losses that users write: what is wrong with them is found and named."""
+
+import numpy as np
+import pytest
+
+import gradslide as gs
+
+TARGETS = np.random.default_rng(3).normal(size=(4, 5))
+
+
+def squares(x):
+    return 0.5 * np.sum((x - TARGETS) ** 2, axis=-1)
+
+
+def custom(**functions):
+    given = {"value": squares, "gradient": lambda x: x - TARGETS, "smoothness": 1.0} | functions
+    return gs.losses.Custom(agents=4, dimension=5, **given)
+
+
+def shifted(x):
+    gradient = x - TARGETS
+    gradient[2] += 0.5
+    return gradient
+
+
+def noisy(rng=np.random.default_rng(0)):  # noqa: B008
+    return lambda x: squares(x) + rng.normal(size=len(x))
+
+
+MISTAKES = {
+    "shifted at one agent": ({"gradient": shifted}, "gradient: agent 2"),
+    "three times too large": ({"gradient": lambda x: 3 * (x - TARGETS)}, "gradient: agent"),
+    "the wrong sign": ({"gradient": lambda x: TARGETS - x}, "gradient: agent"),
+    "not convex": (
+        {"value": lambda x: -squares(x), "gradient": lambda x: TARGETS - x},
+        "convexity: the gradient of agent",
+    ),
+    "rougher than it says": ({"smoothness": 0.5}, "smoothness: the gradient of agent"),
+    "another value each time": ({"value": noisy()}, "repeatable: value of agent"),
+    "not finite": ({"value": lambda x: squares(x) / 0 * 0}, "shapes and precision: value of agent 0 is not finite"),
+    "another gradient with the value": (
+        {"value_and_gradient": lambda x: (squares(x), 1.1 * (x - TARGETS))},
+        "value_and_gradient: the gradient of agent",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_named(mistake):
+    functions, expected = MISTAKES[mistake]
+    with np.errstate(all="ignore"):
+        report = gs.check_loss(custom(**functions))
+    assert not report.ok
+    assert any(text.startswith(expected) for text in report.findings), report
+    assert str(report).startswith("WRONG    ")
+
+
+def test_a_coordinate_is_named():
+    def gradient(x):
+        found = x - TARGETS
+        found[1, 3] *= 2
+        return found
+
+    (finding,) = [text for text in gs.check_loss(custom(gradient=gradient)).findings if text.startswith("gradient")]
+    assert "Coordinate 3 of agent 1" in finding
+
+
+def losses():
+    rng = np.random.default_rng(0)
+    rows, classes = rng.normal(size=(40, 5)), rng.integers(3, size=40)
+    signs = np.where(rng.random(40) < 0.5, 1.0, -1.0)
+    for scale in (1e-3, 1.0, 1e3):
+        for dtype in (np.float32, np.float64):
+            features = (scale * rows).astype(dtype)
+            yield gs.losses.Logistic(features, signs.astype(dtype), agents=4)
+            yield gs.losses.LeastSquares(features, signs.astype(dtype), agents=4)
+            yield gs.losses.Huber(features, signs.astype(dtype), agents=4)
+            yield gs.losses.SmoothedHinge(features, signs.astype(dtype), agents=4)
+            yield gs.losses.Softmax(features, classes, agents=4)
+            yield gs.losses.Linear((scale * rows[:4]).astype(dtype))
+    yield gs.losses.Quadratic(np.eye(5)[None].repeat(4, 0), rows[:4])
+    yield custom()
+    yield custom(value_and_gradient=lambda x: (squares(x), x - TARGETS))
+
+
+@pytest.mark.parametrize("loss", list(losses()), ids=repr)
+def test_no_false_alarm(loss):
+    for seed in range(5):
+        report = gs.check_loss(loss, seed=seed, points=4)
+        assert report.ok, report
+
+
+def test_without_a_value_what_can_be_checked_is():
+    loss = gs.losses.Custom(gradient=lambda x: TARGETS - x, agents=4, dimension=5)
+    report = gs.check_loss(loss)
+    assert [text.split(":")[0] for text in report.findings] == ["convexity"]
+    assert [text.split(":")[0] for text in report.skipped] == ["value_and_gradient", "gradient", "smoothness"]
+
+
+def test_a_point_where_the_loss_is_defined_can_be_given():
+    loss = gs.losses.Custom(
+        value=lambda x: -np.log(x).sum(axis=1), gradient=lambda x: -1 / x, agents=2, dimension=3, smoothness=1.0
+    )
+    with np.errstate(invalid="ignore"):
+        assert "not finite" in gs.check_loss(loss).findings[0]
+    report = gs.check_loss(loss, x=np.full(3, 20.0), radius=5.0)
+    assert "gradient" in report.passed
+    with pytest.raises(gs.InputError, match="x must have shape"):
+        gs.check_loss(loss, x=np.zeros(4))
+    with pytest.raises(gs.InputError, match="loss must be"):
+        gs.check_loss(np.zeros(4))
+
+
+@pytest.mark.parametrize("mistake", ["shifted at one agent", "three times too large", "the wrong sign"])
+@pytest.mark.parametrize("method", [None, gs.PDS(L=1.0, R=1.0), gs.NIDS()])
+def test_solve_refuses_a_gradient_that_is_not_that_of_the_value(mistake, method):
+    problem = gs.Problem(custom(**MISTAKES[mistake][0]), gs.domains.L2Ball(10.0))
+    with pytest.raises(gs.InputError, match=r"derivative of its value; got agent \d of Custom.*check_loss") as error:
+        gs.solve(problem, gs.Graph.ring(4), method)
+    if mistake == "shifted at one agent":
+        assert "agent 2" in str(error.value)
+
+
+def test_the_check_is_counted_and_can_be_switched_off():
+    problem = gs.Problem(custom())
+    stop = gs.Stop(iterations=5)
+    with_check, without = (
+        gs.solve(problem, gs.Graph.ring(4), gs.NIDS(), stop=stop, check_loss=check) for check in (True, False)
+    )
+    assert with_check.costs.gradients == without.costs.gradients + 1
+    assert with_check.costs.values == without.costs.values + 4
+    np.testing.assert_array_equal(with_check.x, without.x)
+
+
+def test_it_stays_in_the_set():
+    """Where a loss of a user's may be defined only."""
+
+    def value(x):
+        assert (x >= 0).all()
+        return squares(x)
+
+    problem = gs.Problem(custom(value=value), gs.domains.NonNegative())
+    gs.solve(problem, gs.Graph.ring(4), gs.NIDS(), x0=np.zeros(5), stop=gs.Stop(iterations=3))
+
+
+def test_classes_of_users_are_checked_too():
+    class Mine(gs.losses.Loss):
+        def value(self, x):
+            return squares(x)
+
+        def gradient(self, x):
+            return 2 * (x - TARGETS)
+
+        def compute_smoothness(self, norm):
+            return np.ones(self.m)
+
+        def take_agents(self, agents):
+            raise NotImplementedError
+
+    assert Mine(4, 5, np.float64).is_user_supplied
+    assert not gs.losses.Linear(TARGETS).is_user_supplied
+    with pytest.raises(gs.InputError, match=r"agent \d of Mine"):
+        gs.solve(gs.Problem(Mine(4, 5, np.float64)), gs.Graph.ring(4))
