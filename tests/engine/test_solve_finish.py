@@ -43,7 +43,7 @@ def test_a_method_may_finish_its_answer(tmp_path):
 @pytest.mark.parametrize(
     ("options", "status", "finished"),
     [
-        ({"stop": gs.Stop(disagreement=0.5)}, gs.Status.CONVERGED, True),
+        ({"stop": gs.Stop(disagreement=0.5)}, gs.Status.FEASIBLE, True),
         ({"stop": gs.Stop(rounds=4)}, gs.Status.ROUND_LIMIT, True),
         ({"stop": gs.Stop(rounds=9), "callback": lambda record, x: record.iteration == 3}, gs.Status.STOPPED, True),
     ],

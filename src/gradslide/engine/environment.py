@@ -76,6 +76,11 @@ class Environment(ABC):
     compares_outputs: ClassVar[bool] = False
     may_lack_solutions: ClassVar[bool] = False
 
+    @property
+    @abstractmethod
+    def starts_feasible(self) -> bool:
+        """Whether the start fulfils all constraints, so that no optimum is above the objective there."""
+
     @abstractmethod
     def fingerprint(self) -> str:
         """Return what a checkpoint must have in common with this environment."""
@@ -159,6 +164,10 @@ class NetworkEnvironment(Environment):
         shared = {"all_reduce": network.session.all_reduce_signal} if self._sees_all else {}
         self.oracle = Oracle(problem.loss, costs, sampler, self.timeline, **shared)
         self._evaluator = CertificateEvaluator(problem, self.network, self.oracle, is_counted=True)
+
+    @property
+    def starts_feasible(self) -> bool:
+        return self._problem.domain.common
 
     def fingerprint(self) -> str:
         graph, name = self.network.graph, self.names["network"]
@@ -256,6 +265,10 @@ class SaddleEnvironment(Environment):
         self.names = {"coupling": operator.name}
         sampler = None if method.oracle is None else method.oracle.open(problem.loss, range(problem.m), method.seed)
         self.oracle = Oracle(problem.loss, costs, sampler)
+
+    @property
+    def starts_feasible(self) -> bool:
+        return not self._problem.duals.is_constrained
 
     def fingerprint(self) -> str:
         return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"

@@ -358,7 +358,7 @@ class Run:
                 self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
             if now.records and self._reached(now.records[-1]):
                 self.status = self._stop.success
-        if self.status in LIMITS and now.records and self._has_diverged(now.records):
+        if self.status in LIMITS and self._environment.starts_feasible and self._has_diverged(now.records):
             self.status = Status.DIVERGED
             return
         if finishes:

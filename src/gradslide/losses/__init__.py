@@ -6,7 +6,7 @@ compiled code in `kernels`.
 """
 
 from gradslide.losses.base import Loss
-from gradslide.losses.check import LossReport, check_loss
+from gradslide.losses.check import LossReport
 from gradslide.losses.custom import Custom
 from gradslide.losses.huber import Huber
 from gradslide.losses.jax_function import Jax
@@ -32,6 +32,5 @@ __all__ = [
     "SmoothedHinge",
     "Softmax",
     "Torch",
-    "check_loss",
     "stack",
 ]

@@ -48,7 +48,7 @@ class Certificate:
             return ""
         return (
             f"the lower bound {self.lower:.6g} is above the objective {self.upper:.6g}: the gradient is not that "
-            "of the value, or the loss is not convex. Compare it with finite differences (scipy.optimize.check_grad)"
+            "of the value, or the loss is not convex. gs.check_loss(loss) finds out"
         )
 
 
