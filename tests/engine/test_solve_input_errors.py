@@ -1,6 +1,7 @@
 """Bad input: each mistake is one InputError that names the rule, the value and the remedy."""
 
 import math
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -38,10 +39,46 @@ def one_agent_each(i):
     return LOSS.take([0, 1])
 
 
+class Untold:
+    """Callable, but with no signature, as some compiled functions."""
+
+    __signature__ = 3
+
+    def __call__(self, record, x):
+        return None
+
+
+def three_arguments(record, x, more):
+    return None
+
+
 # Each: what is wrong, how it comes about, and words that the message must hold (its rule, and the value).
 CASES = {
     # Graphs
     "disconnected graph": (lambda: gs.Graph.from_edges(4, [(0, 1), (2, 3)]), ["connected", "2 components"]),
+    "edges before m": (
+        lambda: gs.Graph.from_edges([(0, 1)], 2),
+        ["m comes first", "swap them: Graph.from_edges(2, pairs)"],
+    ),
+    "edges before m, to the class": (lambda: gs.Graph(np.array([[0, 1]]), 2), ["m comes first", "swap them"]),
+    "no edges but a number": (lambda: gs.Graph.from_edges(2, 3), ["pairs of whole numbers", "int 3"]),
+    "m is text": (lambda: gs.Graph.ring("4"), ["whole number", "str '4'", "for example m=10"]),
+    "directed networkx graph": (lambda: solve(network=nx.DiGraph([(0, 1)])), ["undirected", "to_undirected"]),
+    "penalty as a domain": (
+        lambda: gs.Problem(LOSS, gs.L1(0.1)),
+        ["domain", "the penalty L1", "gs.domains.Free(penalty=gs.L1(...))"],
+    ),
+    "kind of penalty as a domain": (lambda: gs.Problem(LOSS, domain=gs.GroupL1), ["Free(penalty=gs.GroupL1(...))"]),
+    "penalty as an agent's domain": (lambda: gs.domains.PerAgent([gs.L1(0.1)]), ["domains[0]", "Free(penalty=gs.L1"]),
+    "penalty as the domain of a saddle": (
+        lambda: gs.LinearlyConstrained(LOSS.take([0]), np.ones((1, LOSS.d)), 0.0, gs.ElasticNet(1.0, 1.0)),
+        ["Free(penalty=gs.ElasticNet(...))"],
+    ),
+    "callback of one argument": (
+        lambda: solve(callback=lambda record: None),
+        ["callback must take two arguments", "<lambda>(record)", "def callback(record, x)"],
+    ),
+    "callback of three arguments": (lambda: solve(callback=three_arguments), ["three_arguments(record, x, more)"]),
     "graph without edges": (lambda: gs.Graph.from_edges(3, []), ["connected", "3 components"]),
     "empty graph": (lambda: gs.Graph.from_edges(0, []), ["at least 1", "0"]),
     "empty networkx graph": (lambda: gs.Graph.from_networkx(nx.Graph()), ["at least 1", "0"]),
@@ -177,7 +214,6 @@ CASES = {
     "problem and network of different m": (lambda: solve(network=gs.Graph.ring(5)), ["same number", "4 and 5"]),
     "a loss for a problem": (lambda: solve(problem=LOSS), ["gs.Problem", "Logistic"]),
     "arguments swapped": (lambda: solve(problem=RING, network=PROBLEM), ["gs.Problem", "Graph"]),
-    "a networkx graph": (lambda: solve(network=nx.cycle_graph(4)), ["network", "Graph"]),
     "no network": (lambda: solve(network=None), ["network", "NoneType"]),
     "a class for a network": (lambda: solve(network=gs.network.Local), ["network", "Local"]),
     "a class for a method": (lambda: solve(method=gs.PDS), ["PDS", "with brackets"]),
@@ -223,3 +259,11 @@ def test_the_same_calls_without_the_mistake_are_taken():
 def test_an_unknown_key_in_a_spec(tmp_path):
     with pytest.raises(gs.InputError, match=r".+; got 'iteration'; did you mean 'iterations'\?"):
         run_spec(read_spec(write_spec(tmp_path, stop="iteration = 5")))
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [lambda record, x: None, lambda *seen: None, lambda r, x, more=1: None, partial(three_arguments, more=1), Untold()],
+)
+def test_whatever_takes_a_record_and_a_point_is_a_callback(callback):
+    assert solve(callback=callback).status is gs.Status.ITERATION_LIMIT

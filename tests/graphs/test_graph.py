@@ -1,6 +1,8 @@
 """Graph: construction and its refusals, matrices, spectrum, distances, generators."""
 
 import pickle
+import subprocess
+import sys
 
 import networkx as nx
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import DATA
 
+import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide.graphs import bounded_degree, distances, spectrum
 from gradslide.graphs.graph import Graph
@@ -156,6 +159,22 @@ def test_repr_and_describe():
 def test_refusals(build, words):
     with pytest.raises(InputError, match=words):
         build()
+
+
+def test_a_networkx_graph_will_do_for_a_graph():
+    ring = nx.cycle_graph(["a", "b", "c", "d"])
+    loss = gs.losses.LeastSquares(np.eye(8), np.arange(8.0), agents=4)
+    problem = gs.Problem.build(ring, lambda i: loss.take([i]), mu=0.1)
+    solutions = [gs.solve(problem, each, stop=gs.Stop(iterations=5)) for each in (ring, Graph.ring(4))]
+    np.testing.assert_array_equal(solutions[0].x, solutions[1].x)
+    assert gs.network.Local(ring).graph == Graph.ring(4)
+    assert gs.network.Lossy(ring, 0.1).graph == Graph.ring(4)
+
+
+def test_networkx_is_not_imported_to_find_that_out():
+    code = "import sys, gradslide as gs; gs.network.Local(gs.Graph.ring(3)); print('networkx' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "False"
 
 
 def test_from_networkx_numbers_nodes_in_order():

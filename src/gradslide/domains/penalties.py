@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import at_least, dtype_of, is_numpy, on_device, sparse_like, to_numpy
-from gradslide._support.errors import require
+from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, Device, Parameter
 from gradslide.domains.parameters import Fit, Parameters, check_nonnegative, checked, unset
 
@@ -272,3 +272,11 @@ def _integers(values: Array) -> Array:
     flat = integers.ndim == 1 and (integers.size == 0 or np.issubdtype(integers.dtype, np.integer))
     require(flat, "GroupL1's groups must hold integers", values, "give index arrays or one label per coordinate")
     return integers
+
+
+def not_a_domain(rule: str, value: object) -> InputError:
+    """Return the error for something else in the place of a domain; a penalty is part of one."""
+    kind = value if isinstance(value, type) else type(value)
+    if issubclass(kind, Penalty):
+        return InputError(rule, f"the penalty {kind.__name__}", f"gs.domains.Free(penalty=gs.{kind.__name__}(...))")
+    return InputError(rule, kind_of(value), "for example gs.domains.L2Ball(10.0)")

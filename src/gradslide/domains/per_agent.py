@@ -14,6 +14,7 @@ from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array, DType
 from gradslide.domains.base import Domain
 from gradslide.domains.parameters import Fit, unset
+from gradslide.domains.penalties import not_a_domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +49,8 @@ class PerAgent(Domain):
     def __post_init__(self) -> None:
         require(len(self.domains) > 0, "PerAgent needs a domain", "none", "give one per agent")
         for i, domain in enumerate(self.domains):
-            require(
-                isinstance(domain, Domain),
-                f"domains[{i}] must be a domain",
-                repr(domain),
-                "see gradslide.domains",
-            )
+            if not isinstance(domain, Domain):
+                raise not_a_domain(f"domains[{i}] must be a domain", domain)
         norms = {domain.norm for domain in self.domains}
         require(len(norms) == 1, "all agents must use one norm", sorted(norms), "do not mix entropy and Euclidean")
 

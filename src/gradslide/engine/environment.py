@@ -323,7 +323,7 @@ def check_network(problem: object, network: object) -> None:
     if not isinstance(problem, Problem):
         checked_problem(problem)
     if isinstance(network, type) or not hasattr(network, "combine"):
-        rule, remedy = "network must be a Graph or a network", "gs.Graph.ring(10), or Graph.from_networkx"
+        rule, remedy = "network must be a Graph or a network", "for example gs.Graph.ring(10)"
         raise InputError(rule, kind_of(network), remedy)
 
 

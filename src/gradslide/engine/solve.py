@@ -1,6 +1,7 @@
 """The one loop: it lets a method step, observes, decides when to stop, and saves."""
 
 import hashlib
+import inspect
 import os
 import time
 import warnings
@@ -26,7 +27,7 @@ from gradslide.engine.environment import (
 from gradslide.engine.progress import progress_line
 from gradslide.engine.run import EARLY_ENDS, Callback, Run
 from gradslide.engine.stopping import Stop
-from gradslide.graphs.graph import Graph
+from gradslide.graphs.graph import GraphLike, as_graph
 from gradslide.methods.base import Method, adapted
 from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.methods.pds import PDS
@@ -44,7 +45,7 @@ _MARKS = 1 << 56
 @checked_arguments
 def solve(
     problem: Problem | Saddle,
-    network: Graph | Network | None = None,
+    network: GraphLike | Network | None = None,
     method: Method | None = None,
     *,
     stop: Stop | None = None,
@@ -66,7 +67,7 @@ def solve(
     ----------
     problem : Problem or Saddle
         What to solve; `LinearlyConstrained` is a `Saddle`.
-    network : Graph or Network, optional
+    network : Graph, networkx.Graph or Network, optional
         A graph is simulated in this process. A saddle point problem takes none.
     method : Method, optional
         `AutoPDS()` by default, `PDS()` without a network.
@@ -143,7 +144,8 @@ def solve(
     if method is None:
         method = _SADDLE_DEFAULT if isinstance(problem, Saddle) else _DEFAULT
     method = adapted(method)
-    network = Local(network) if isinstance(network, Graph) else network
+    graph = as_graph(network)
+    network = cast(Network | None, network) if graph is None else Local(graph)
     check_network(problem, network)
     _check_options(stop, x0, warm_start, callback, record_every, checkpoint_seconds)
     if stop is not None:
@@ -226,11 +228,28 @@ def _check_options(
     if not isinstance(warm_start, Solution | None):
         remedy = "read a saved one with gs.load(path), or give a point as x0"
         raise InputError("warm_start must be a Solution", kind_of(warm_start), remedy)
-    if callback is not None and not callable(callback):
-        raise InputError("callback must be callable", kind_of(callback), "give a function of (record, x)")
+    if callback is not None:
+        _check_callback(callback)
     require_number("record_every", record_every, "1 records every outer iteration", least=1, whole=True)
     require(x0 is None or warm_start is None, "give x0 or warm_start", "both", "warm_start brings a point of its own")
     require_number("checkpoint_seconds", checkpoint_seconds, "0 writes after every outer iteration", least=0)
+
+
+def _check_callback(callback: object) -> None:
+    """Refuse what cannot be called as callback(record, x)."""
+    if not callable(callback):
+        raise InputError("callback must be callable", kind_of(callback), "give a function of (record, x)")
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):
+        # Some compiled functions do not tell.
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        name = getattr(callback, "__name__", type(callback).__name__)
+        got = f"{name}({', '.join(signature.parameters)})"
+        raise InputError("callback must take two arguments", got, "write def callback(record, x):") from None
 
 
 def _check_alike(problem: Problem | Saddle, network: Network, *settings: object) -> None:

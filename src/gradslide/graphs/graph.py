@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,13 @@ _EXACT = 2_000  # up to here the whole spectrum and all eccentricities are compu
 
 # Edges as users give them: an array (e, 2) or pairs.
 Pairs: TypeAlias = Array | Iterable[Sequence[int]]
+
+
+class NetworkXGraph(Protocol):
+    """A graph of networkx, for type checkers."""
+
+    def is_directed(self) -> bool: ...
+    def is_multigraph(self) -> bool: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -74,6 +81,7 @@ class Graph(CheckedArguments):
     weights: Array
 
     def __init__(self, m: int, edges: Pairs, weights: npt.ArrayLike | None = None) -> None:
+        _check_order(m, edges)
         m = count(m)
         pairs = edge_pairs(edges, m)
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
@@ -752,16 +760,38 @@ def _frozen(array: Any) -> Any:
 
 def count(value: Any, name: str = "m", least: int = 1) -> int:
     """Return a whole number that is at least `least`; refuse anything else."""
+    rule = f"{name} must be a whole number, at least {least}"
     try:
         number = operator.index(value)
     except TypeError:
-        number = least - 1
-    require(number >= least, f"{name} must be a whole number, at least {least}", repr(value), f"raise {name}")
+        raise InputError(rule, kind_of(value), f"for example {name}={max(least, 10)}") from None
+    require(number >= least, rule, number, f"raise {name}")
     return number
+
+
+# What `as_graph` takes for a graph.
+GraphLike: TypeAlias = Graph | NetworkXGraph
+
+
+def as_graph(value: object) -> Graph | None:
+    """Return a Graph, or a networkx graph as one; None for anything else. networkx is not imported."""
+    if isinstance(value, Graph):
+        return value
+    is_networkx = any(base.__module__.partition(".")[0] == "networkx" for base in type(value).__mro__)
+    return Graph.from_networkx(value) if is_networkx and hasattr(value, "is_directed") else None
+
+
+def _check_order(m: object, edges: object) -> None:
+    """Refuse edges before the number of agents."""
+    if isinstance(m, Iterable) and isinstance(edges, int | np.integer):
+        rule = "the number of agents m comes first, then the edges"
+        raise InputError(rule, f"edges, then {edges}", f"swap them: Graph.from_edges({edges}, pairs)")
 
 
 def edge_pairs(edges: Any, m: int) -> Array:
     """Return edges as an array (e, 2) with u < v; refuse loops and agents out of range."""
+    if not isinstance(edges, Iterable):
+        raise InputError("edges must be pairs of whole numbers", kind_of(edges), "give one (u, v) per edge")
     given = edges if isinstance(edges, np.ndarray) else list(edges)
     try:
         pairs = np.asarray(given) if len(given) else np.empty((0, 2), dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from gradslide._support.arrays import checked_device, is_numpy, sparse_like, to_numpy
 from gradslide._support.errors import InputError, kind_of
 from gradslide._support.types import Array, Sparse
-from gradslide.graphs.graph import Graph
+from gradslide.graphs.graph import GraphLike, as_graph
 from gradslide.network.collectives import exact_sum, reduced
 from gradslide.network.costs import CostModel, NormSource
 from gradslide.network.piggyback import Piggybacking
@@ -21,12 +21,12 @@ class OnGraph(Piggybacking):
 
     agents: Sequence[int]
 
-    def __init__(self, graph: Graph, *, exact_norm: bool = True) -> None:
-        given: object = graph
-        if not isinstance(given, Graph):
+    def __init__(self, graph: GraphLike, *, exact_norm: bool = True) -> None:
+        given, graph_or_none = graph, as_graph(graph)
+        if graph_or_none is None:
             rule = f"{type(self).__name__} needs a graph"
             raise InputError(rule, kind_of(given), "for example gs.Graph.ring(10)")
-        self.graph = graph
+        self.graph = graph = graph_or_none
         self.m = graph.m
         self.laplacian: Array = graph.laplacian
         self._exact_norm = exact_norm
@@ -47,7 +47,7 @@ class Local(OnGraph):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or networkx.Graph
         Which agents are linked.
     exact_norm : bool
         Use the exact largest eigenvalue of the Laplacian; otherwise the bound that agents find with
@@ -72,9 +72,9 @@ class Local(OnGraph):
 
     is_local: ClassVar[bool] = True
 
-    def __init__(self, graph: Graph, *, exact_norm: bool = True, device: Any = None) -> None:
+    def __init__(self, graph: GraphLike, *, exact_norm: bool = True, device: Any = None) -> None:
         super().__init__(graph, exact_norm=exact_norm)
-        self.agents = range(graph.m)
+        self.agents = range(self.m)
         self.device = None if device is None else checked_device(device)
         self._cast: dict[tuple[int, str, str], Any] = {}
 

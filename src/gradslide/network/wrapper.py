@@ -7,7 +7,7 @@ from typing import Any, cast
 from gradslide._support.errors import InputError, kind_of
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Sparse
-from gradslide.graphs.graph import Graph
+from gradslide.graphs.graph import Graph, as_graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.local import Local
 from gradslide.network.protocol import Compute, Done, Network, Reduction, Session
@@ -30,10 +30,11 @@ class Wrapper(CheckedArguments, RenamedMembers):
     is_local: bool = False
 
     def __init__(self, network: Network | Graph) -> None:
-        if not (isinstance(network, Graph) or hasattr(network, "combine")):
+        graph = as_graph(network)
+        if graph is None and not hasattr(network, "combine"):
             rule = f"{type(self).__name__} needs a network"
             raise InputError(rule, kind_of(network), "for example gs.network.Local(graph)")
-        self._network: Network = Local(network) if isinstance(network, Graph) else network
+        self._network = cast(Network, network) if graph is None else Local(graph)
         self.graph, self.m, self.agents = self._network.graph, self._network.m, self._network.agents
         self.laplacian = self._network.laplacian
         self.costs = self._network.costs

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from gradslide._support.errors import InputError, kind_of, require, require_numb
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device
 from gradslide.domains import Domain, Free, PerAgent
-from gradslide.graphs.graph import Graph
+from gradslide.domains.penalties import not_a_domain
+from gradslide.graphs.graph import GraphLike, as_graph
 from gradslide.losses import Loss
 
 Part = Loss | tuple[Loss, Domain]
@@ -168,7 +169,7 @@ class Problem(Objective):
     """
 
     @classmethod
-    def build(cls, network: "Graph | Agents", builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
+    def build(cls, network: "GraphLike | Agents", builder: Callable[[int], Part], mu: float = 0.0) -> "Problem":
         """Build the problem of the agents that this process holds.
 
         Parameters
@@ -184,7 +185,8 @@ class Problem(Objective):
         -------
         Problem
         """
-        agents = range(network.m) if isinstance(network, Graph) else network.agents
+        graph = as_graph(network)
+        agents = cast(Agents, network).agents if graph is None else range(graph.m)
         parts = [builder(i) for i in agents]
         pairs = [part if isinstance(part, tuple) else (part, Free()) for part in parts]
         for i, (loss, _) in zip(agents, pairs, strict=True):
@@ -229,7 +231,7 @@ def checked_domain(name: str, domain: object) -> Domain:
     if domain is None:
         return Free()
     if not isinstance(domain, Domain):
-        raise InputError(f"{name} must be a gradslide domain", kind_of(domain), "for example gs.domains.Free()")
+        raise not_a_domain(f"{name} must be a gradslide domain", domain)
     return domain
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.types import Array
-from gradslide.graphs.graph import Graph
+from gradslide.graphs.graph import Graph, as_graph
 from gradslide.network import Local, Network
 
 # The default graph is complete up to this number of sites, and has this maximum degree beyond.
@@ -59,8 +59,8 @@ def sites_of(n: int, sites: Any, n_sites: Any, graph: Any) -> Sites:
 
 
 def _network(graph: Any) -> Network:
-    if isinstance(graph, Graph):
-        return Local(graph)
+    if (known := as_graph(graph)) is not None:
+        return Local(known)
     if isinstance(graph, type) or not hasattr(graph, "combine"):
         raise InputError("graph must be a gs.Graph or a network", kind_of(graph), "for example gs.Graph.ring(4)")
     network: Network = graph

@@ -16,6 +16,7 @@ from typing import Any
 
 from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide.domains import Domain
+from gradslide.domains.penalties import not_a_domain
 from gradslide.losses import Loss
 
 _REMEDY = 'write it as "site.py:build" or "package.module:build"'
@@ -114,7 +115,8 @@ def _checked(name: str, result: Any) -> tuple[Loss, Domain | None]:
     loss, domain = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
     rule = f"the builder {name} must return a loss, or (loss, domain)"
     require(isinstance(loss, Loss), rule, kind_of(result), "for example gs.losses.Logistic(features, labels)")
-    require(isinstance(domain, Domain | None), rule, kind_of(domain), "for example gs.domains.L2Ball(10.0)")
+    if not isinstance(domain, Domain | None):
+        raise not_a_domain(rule, domain)
     rule = f"the builder {name} must return the loss of one agent"
     require(loss.m == 1, rule, f"{loss.m} agents", "leave out agents= and splits=")
     return loss, domain

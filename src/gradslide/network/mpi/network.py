@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array, Sparse
-from gradslide.graphs.graph import Graph
+from gradslide.graphs.graph import GraphLike
 from gradslide.network.collectives import exact_sum, require_reduction
 from gradslide.network.local import OnGraph
 from gradslide.network.mpi.communicator import mpi_library, shared_communicator
@@ -32,7 +32,7 @@ class MPI(OnGraph):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or networkx.Graph
         Which agents are linked.
     comm : mpi4py.MPI.Intracomm, optional
         The communicator, the world by default.
@@ -64,9 +64,15 @@ class MPI(OnGraph):
     """
 
     def __init__(
-        self, graph: Graph, *, comm: "Library.Intracomm | None" = None, exact_norm: bool = True, timeout: float = 30.0
+        self,
+        graph: GraphLike,
+        *,
+        comm: "Library.Intracomm | None" = None,
+        exact_norm: bool = True,
+        timeout: float = 30.0,
     ) -> None:
         super().__init__(graph, exact_norm=exact_norm)
+        graph = self.graph
         require_number("timeout", timeout, "seconds without a sign of life", above=0)
         self._library = mpi_library()
         comm = self._library.COMM_WORLD if comm is None else comm
