@@ -168,7 +168,7 @@ class World:
             traceback.print_exception(error)
         elif isinstance(error, InputError) and self.is_first:
             # What others find is said when the watchdog names them.
-            print(f"error: {error}", file=sys.stderr)
+            sys.stderr.write(f"error: {error}\n")
 
 
 def this_world(timeout: float) -> World | None:

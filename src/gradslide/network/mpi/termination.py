@@ -60,7 +60,8 @@ def install_excepthook(tell: Callable[[BaseException], None]) -> Callable[[], No
 
     def end_with(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, InputError):
-            print(f"error: {error}", file=sys.stderr)
+            # One write: processes share the terminal, and lines must not mix.
+            sys.stderr.write(f"error: {error}\n")
         else:
             previous(kind, error, trace)
         tell(error)
