@@ -3,7 +3,8 @@
 import difflib
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -94,6 +95,16 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         return names[close[0]]
     parts = sorted((part for part in wanted.split("_") if len(part) > 2), key=len, reverse=True)
     return next((names[each] for part in parts for each in names if part in each), None)
+
+
+@contextmanager
+def raised_in(place: str) -> Iterator[None]:
+    """Note on an error of user code where it was raised. It stays what it is."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised in {place}")
+        raise
 
 
 def kind_of(value: object) -> str:

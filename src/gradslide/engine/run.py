@@ -2,6 +2,7 @@
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -10,18 +11,21 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import copied, dtype_of, is_numpy, to_numpy, wait_for
-from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded, unknown_name
+from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded, raised_in, unknown_name
 from gradslide._support.interrupts import Interrupt
 from gradslide._support.types import Array
 from gradslide._version import __version__
+from gradslide.domains import Domain
 from gradslide.engine.checkpoints import Checkpoint, Snapshot, run_identity
 from gradslide.engine.environment import Environment
 from gradslide.engine.progress import ProgressLine
 from gradslide.engine.stopping import Signal, Stop, has_grown
+from gradslide.losses import Loss
 from gradslide.losses.check import mismatch, slopes
 from gradslide.methods.base import Context, Method
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
+from gradslide.problems.terms import Term
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.solution import Solution
@@ -40,6 +44,16 @@ Callback = Callable[[Record, Array], bool | None]
 
 # What ends a run before its targets and limits do, with what was reached.
 EARLY_ENDS = (StreamEnded, WaitEnded, StreamError, KeyboardInterrupt)
+
+
+def _call_in(error: Exception) -> str:
+    """The innermost call of a loss, a domain, a term or a method that an error passed."""
+    found = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        owner, name = frame.f_locals.get("self"), frame.f_code.co_name
+        if isinstance(owner, Loss | Domain | Term | Method) and not name.startswith("_"):
+            found = f"{type(owner).__name__}.{name}"
+    return found
 
 
 class Run:
@@ -111,7 +125,8 @@ class Run:
         self._limit: Status | None = None
         self._started, self._earlier, self._observing = started, 0.0, 0.0
         self._lower, self._finish_factor, self._ended_by = -math.inf, 1.0, ""
-        self._is_whole = False
+        self._is_whole, self._asked_to_stop = False, False
+        self._attempted = 0
         self.status: Status | None = None
         self.failures: list[StreamError] = []
 
@@ -135,6 +150,9 @@ class Run:
                 self._now.state = method.init(context)
         except StreamEnded as end:
             raise StreamError(end.agent, "it ended before the first outer iteration") from None
+        except Exception as error:
+            self.locate(error)
+            raise
         environment.oracle.is_blank = False
         x = context.x0
         if is_numpy(x) and (x == x[:1]).all():
@@ -251,8 +269,24 @@ class Run:
             is_late = self._share(max(self._own_limit(), Signal.INTERRUPT)) is Signal.TIME
             self.status = Status.TIME_LIMIT if is_late else Status.INTERRUPTED
 
+    def locate(self, error: Exception) -> None:
+        """Note on an error in which call, and in which outer iteration, it was raised.
+
+        Parameters
+        ----------
+        error : Exception
+            What user code raised, in a loss, a domain, a method or the callback. It stays what it
+            is. Errors of ours before the first iteration speak for themselves.
+        """
+        is_located = any("outer iteration" in note for note in getattr(error, "__notes__", ()))
+        if is_located or (self._attempted == 0 and isinstance(error, InputError)):
+            return
+        when = f"outer iteration {self._attempted}" if self._attempted else "before the first outer iteration"
+        error.add_note(f"raised in {_call_in(error) or self._method.name}, {when}")
+
     def step(self) -> None:
         """Do one outer iteration of the method."""
+        self._attempted = self._now.iteration + 1
         self._is_whole = False
         with self._timed():
             self._now.state = self._method.step(self._context, self._now.state)
@@ -288,8 +322,10 @@ class Run:
             now.records.append(record)
         if self._line is not None:
             self._line.show(record)
-        # A copy: what a callback keeps or changes is its own.
-        self._asked_to_stop = self._callback is not None and bool(self._callback(record, np.array(to_numpy(x))))
+        if self._callback is not None:
+            with raised_in(f"callback, outer iteration {now.iteration}"):
+                # A copy: what a callback keeps or changes is its own.
+                self._asked_to_stop = bool(self._callback(record, np.array(to_numpy(x))))
         return record
 
     def decide(self, record: Record | None) -> Status | None:

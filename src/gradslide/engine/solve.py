@@ -203,11 +203,17 @@ def solve(
                     run.save(if_due=True)
             except EARLY_ENDS as error:
                 run.end_early(error)
+            except Exception as error:
+                run.locate(error)
+                raise
             run.save()
             try:
                 run.conclude()
             except EARLY_ENDS as error:
                 run.end_early(error)
+            except Exception as error:
+                run.locate(error)
+                raise
         solution = run.solution()
 
     for warning in solution.warnings:

@@ -189,8 +189,12 @@ class _Evaluator:
         results = []
         for i, function in enumerate(self._each):
             own = (sampling[0], sampling[1][i]) if sampling else ()
-            result = self._joined(function(x[i], *own), x)
-            results.append(self._checked(result, x, self._shape[1:], f"for agent {i}"))
+            try:
+                given = function(x[i], *own)
+            except Exception as error:
+                error.add_note(f"raised in the {self._name} of agent {i}")
+                raise
+            results.append(self._checked(self._joined(given, x), x, self._shape[1:], f"for agent {i}"))
         return array_namespace(x).stack(results)
 
     def _joined(self, result: Any, x: Array) -> Any:

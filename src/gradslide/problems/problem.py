@@ -9,7 +9,7 @@ import numpy as np
 
 from gradslide import losses
 from gradslide._support.arrays import is_numpy, on_device, to_numpy
-from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.errors import InputError, kind_of, raised_in, require, require_number
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device
 from gradslide.domains import Domain, Free, PerAgent
@@ -187,7 +187,10 @@ class Problem(Objective):
         """
         graph = as_graph(network)
         agents = cast(Agents, network).agents if graph is None else range(graph.m)
-        parts = [builder(i) for i in agents]
+        parts = []
+        for i in agents:
+            with raised_in(f"the builder for agent {i}"):
+                parts.append(builder(i))
         pairs = [part if isinstance(part, tuple) else (part, Free()) for part in parts]
         for i, (loss, _) in zip(agents, pairs, strict=True):
             require(
