@@ -449,7 +449,16 @@ BAD_ROWS = {
     "features complex": ({"features": A * 1j}, "real numbers"),
     "sparse complex": ({"features": sp.csr_array(A * 1j)}, "real numbers"),
     "NaN": ({"features": WITH_NAN}, "features must be finite; got 1 NaN"),
-    "sparse NaN": ({"features": sp.csr_array(WITH_NAN)}, "features must be finite"),
+    "NaN, where": ({"features": WITH_NAN}, "1 NaN or infinite entries in 1 of 4 rows, column 2; drop those rows"),
+    "sparse NaN": ({"features": sp.csr_array(WITH_NAN)}, "finite; got 1 NaN .* in 1 of 4 rows, column 2; drop"),
+    "many NaN": ({"features": np.full((4, 9), np.nan)}, "36 NaN .* 4 of 4 rows, columns 0, 1, 2, 3, 4 and 4 more;"),
+    "text in a column": (
+        {"features": np.array([[1, "red"]] * 4, dtype=object)},
+        "real numbers; got an array of type object with text in column 1; encode them",
+    ),
+    "text in all columns": ({"features": [["a", "1"], ["b", "2"]]}, "with text in column 0; encode them as numbers"),
+    "numbers as text": ({"features": [["1"], ["2"]]}, "an array of type <U1; convert it to float"),
+    "labels text": ({"labels": ["no", "yes", "no", "yes"]}, "labels must hold real numbers.*map the two classes"),
     "infinite": ({"features": np.where(A == 5, np.inf, A)}, "finite"),
     "few labels": ({"labels": Y[:3]}, "labels must be 1-D with one entry per row of features, 4 in all"),
     "labels 2-D": ({"labels": Y[:, None]}, "labels must be 1-D"),
@@ -494,6 +503,61 @@ def test_row_losses_refuse_bad_input(case):
     for loss in (Logistic, SmoothedHinge):
         with pytest.raises(InputError, match=message):
             loss(features, labels, **keywords)
+
+
+FRAME = {"age": [50.0, 61.0, 47.0, 58.0], "dose": [1, 2, 3, 4], "treated": [True, False, True, True]}
+
+
+def frame(**columns):
+    return pytest.importorskip("pandas").DataFrame({**FRAME, **columns})
+
+
+def test_a_frame_of_numbers_is_an_array():
+    pandas = pytest.importorskip("pandas")
+    expected = np.column_stack(list(FRAME.values())).astype(float)
+    for table in (frame(), frame(dose=pandas.array([1, 2, 3, 4], dtype="Int64")), frame().astype(float)):
+        np.testing.assert_array_equal(Logistic(table, Y)._blocks.features, expected)
+    assert Logistic(frame().astype(np.float32), Y).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"age": [50.0, np.nan, np.inf, 58.0]},
+            "2 NaN or infinite entries in 2 of 4 rows, column 'age'; drop",
+        ),
+        ({"dose": [1, None, 3, 4], "age": [1, np.nan, 3, 4]}, "2 NaN .* in 1 of 4 rows, columns 'age', 'dose'; drop"),
+        (
+            {"site": ["a", "b", "a", "b"]},
+            "real numbers; got column 'site' of type .*; encode them as numbers",
+        ),
+        ({"site": ["a", "b", "a", "b"], "note": [{}, 1, 2, 3]}, "columns 'site', 'note' of type .*get_dummies"),
+        ({"day": np.array(["2026-01-01"] * 4, dtype="datetime64[s]")}, "column 'day' of type datetime64"),
+    ],
+)
+def test_what_is_wrong_in_a_frame_is_named_by_its_columns(columns, message):
+    with pytest.raises(InputError, match=message):
+        Logistic(frame(**columns), Y)
+
+
+def test_missing_values_of_pandas_are_named():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InputError, match=r"1 NaN .* in 1 of 4 rows, column 'dose'"):
+        Logistic(frame(dose=pandas.array([1, None, 3, 4], dtype="Int64")), Y)
+
+
+def test_a_category_is_encoded_by_the_user():
+    pandas = pytest.importorskip("pandas")
+    table = frame(site=pandas.Categorical(["a", "b", "a", "b"]))
+    with pytest.raises(InputError, match="column 'site' of type category"):
+        Logistic(table, Y)
+    assert Logistic(pandas.get_dummies(table), Y).d == 5
+
+
+def test_labels_of_softmax_that_are_text_get_a_way_to_number_them():
+    with pytest.raises(InputError, match=r"labels must hold real .*np\.unique\(labels, return_inverse=True\)\[1\]"):
+        Softmax(A, ["a", "b", "c", "a"])
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, np.inf, np.nan])

@@ -24,25 +24,31 @@ def is_sparse(values: Any) -> bool:
     return bool(sp.issparse(values)) or isinstance(values, TorchRows)
 
 
-def numeric_array(name: str, values: Any) -> Array:
-    """Return values as a dense NumPy array of real, finite numbers, in their own type."""
+def numeric_array(
+    name: str, values: Any, *, columns: Sequence[str] | None = None, remedy: str = "convert it to float"
+) -> Array:
+    """Return values as a dense NumPy array of real, finite numbers, in their own type.
+
+    columns: names of the columns, for errors. remedy: what to do with values that are no numbers.
+    """
     require(not is_sparse(values), f"{name} must be dense", "a sparse array", "convert it with .toarray()")
     try:
         array = to_numpy(values)
     except ValueError as error:
         raise InputError(f"{name} must be a full array", str(error), "give rows of equal length") from None
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} must hold real numbers", f"an array of type {array.dtype}", "convert it to float")
-    _require_finite(name, array)
+        raise _no_numbers(name, array, remedy)
+    if not np.isfinite(array).all():
+        raise _not_finite(name, array, columns)
     return array
 
 
-def float_array(name: str, values: Any) -> Array:
+def float_array(name: str, values: Any, *, columns: Sequence[str] | None = None) -> Array:
     """Return values as a C-ordered dense array of finite floats, on its device; copied only if
     needed.
     """
     if is_numpy(values) or is_sparse(values):
-        array = numeric_array(name, values)
+        array = numeric_array(name, values, columns=columns)
         return np.asarray(array, dtype=working_dtype(array.dtype), order="C")
     layout = str(getattr(values, "layout", ""))
     remedy = "give a scipy sparse array, and move the loss: loss.to(device)"
@@ -55,12 +61,17 @@ def float_array(name: str, values: Any) -> Array:
         "convert it to one of them",
     )
     xp = array_namespace(values)
-    require(bool(xp.all(xp.isfinite(values))), f"{name} must be finite", "NaN or infinity", "remove or replace them")
+    if not bool(xp.all(xp.isfinite(values))):
+        raise _not_finite(name, to_numpy(values), columns)
     return values.detach().contiguous() if compat.is_torch_array(values) else values
 
 
 def feature_rows(features: Any) -> Features:
     """Return features as (n, p), one row per sample: C-ordered dense, or CSR if they are sparse."""
+    columns = None
+    if _is_frame(features):
+        columns = [repr(str(column)) for column in features.columns]
+        features = _numbers_of(features, columns)
     if is_sparse(features):
         require(
             features.dtype.kind in "biuf",
@@ -69,9 +80,10 @@ def feature_rows(features: Any) -> Features:
             "convert them to float",
         )
         rows = sp.csr_array(features).astype(working_dtype(features.dtype), copy=False)
-        _require_finite("features", rows.data)
+        if not np.isfinite(rows.data).all():
+            raise _not_finite("features", rows, columns)
     else:
-        rows = float_array("features", features)
+        rows = float_array("features", features, columns=columns)
     require(
         rows.ndim == 2 and rows.shape[-1] > 0,
         "features must be 2-D with at least one column",
@@ -90,9 +102,9 @@ def stack_rows(parts: Sequence[Features]) -> Features:
     return np.concatenate(parts) if is_numpy(parts[0]) else array_namespace(parts[0]).concat(parts)
 
 
-def per_row(name: str, values: Any, n: int) -> Array:
+def per_row(name: str, values: Any, n: int, remedy: str = "convert them to float") -> Array:
     """Return values as n finite numbers, one per row of the features."""
-    array = numeric_array(name, values)
+    array = numeric_array(name, values, remedy=remedy)
     require(
         array.shape == (n,),
         f"{name} must be 1-D with one entry per row of features, {n} in all",
@@ -104,7 +116,7 @@ def per_row(name: str, values: Any, n: int) -> Array:
 
 def signs(labels: Any, n: int) -> Array:
     """Return two-class labels as -1 and 1."""
-    array = per_row("labels", labels, n)
+    array = per_row("labels", labels, n, "map the two classes to -1 and 1")
     positive = array == 1
     if not ((positive | (array == -1)).all() or (positive | (array == 0)).all()):
         found = np.unique(array)
@@ -115,7 +127,7 @@ def signs(labels: Any, n: int) -> Array:
 
 def class_numbers(labels: Any, n: int, classes: int | None) -> tuple[Array, int]:
     """Return labels as integers 0, ..., K-1, and K."""
-    array = per_row("labels", labels, n)
+    array = per_row("labels", labels, n, "number the classes: np.unique(labels, return_inverse=True)[1]")
     numbers = array.astype(np.intp)
     require(
         bool((numbers == array).all() and (numbers >= 0).all()),
@@ -141,11 +153,66 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def _require_finite(name: str, array: Array) -> None:
-    finite = np.isfinite(array)
-    if not finite.all():
-        raise InputError(
-            f"{name} must be finite",
-            f"{array.size - finite.sum()} NaN or infinite entries",
-            "remove or replace them",
-        )
+def _is_frame(values: Any) -> bool:
+    """Whether values are a DataFrame, of pandas or of a library with the same names."""
+    return hasattr(values, "columns") and hasattr(values, "dtypes") and hasattr(values, "to_numpy")
+
+
+def _numbers_of(frame: Any, columns: Sequence[str]) -> Array:
+    """The numbers of a DataFrame; refuse columns that hold none. Missing ones are NaN."""
+    kinds = list(frame.dtypes)
+    wrong = [column for column, kind in zip(columns, kinds, strict=True) if not _is_number(kind)]
+    if wrong:
+        types = dict.fromkeys(str(kind) for kind in kinds if not _is_number(kind))
+        remedy = "encode them as numbers, for example with pandas.get_dummies, or leave them out"
+        raise InputError("features must hold real numbers", f"{_listed(wrong)} of type {', '.join(types)}", remedy)
+    array = np.asarray(frame)
+    # Columns of different kinds, or of kinds with missing values of their own.
+    return array if array.dtype.kind != "O" else frame.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _is_number(dtype: Any) -> bool:
+    if hasattr(dtype, "is_numeric"):  # Polars
+        return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
+    return getattr(dtype, "kind", "O") in "biuf"
+
+
+def _listed(columns: Sequence[str], most: int = 5) -> str:
+    """Columns in words."""
+    more = f" and {len(columns) - most} more" if len(columns) > most else ""
+    return f"column{'s' if len(columns) > 1 else ''} {', '.join(columns[:most])}{more}"
+
+
+def _no_numbers(name: str, array: Array, remedy: str) -> InputError:
+    rule, got = f"{name} must hold real numbers", f"an array of type {array.dtype}"
+    if array.ndim == 2 and array.dtype.kind in "OUS":
+        wrong = [str(j) for j in range(array.shape[1]) if not _can_be_floats(array[:, j])]
+        if wrong:
+            return InputError(rule, f"{got} with text in {_listed(wrong)}", "encode them as numbers, or leave them out")
+    return InputError(rule, got, remedy)
+
+
+def _can_be_floats(values: Array) -> bool:
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _not_finite(name: str, array: Any, columns: Sequence[str] | None) -> InputError:
+    """The error for NaN or infinity, in a dense array or in CSR rows."""
+    if is_sparse(array):
+        bad = sp.csr_array((~np.isfinite(array.data), array.indices, array.indptr), shape=array.shape)
+        rows, where = np.unique(bad.nonzero()[0]), np.unique(bad.nonzero()[1])
+        count = int(bad.sum())
+    else:
+        bad = ~np.isfinite(array)
+        count = int(bad.sum())
+        if array.ndim != 2:
+            got = f"{count} NaN or infinite entries"
+            return InputError(f"{name} must be finite", got, "remove or replace them")
+        rows, where = np.flatnonzero(bad.any(axis=1)), np.flatnonzero(bad.any(axis=0))
+    names = [str(j) if columns is None else columns[j] for j in where.tolist()]
+    got = f"{count} NaN or infinite entries in {len(rows)} of {array.shape[0]} rows, {_listed(names)}"
+    return InputError(f"{name} must be finite", got, "drop those rows, or fill in what is missing")
