@@ -123,6 +123,7 @@ class Run:
         self._is_shared = len(environment.network.agents) < environment.network.m
         self._signal = Signal.NONE
         self._limit: Status | None = None
+        self._finding: Status | None = None
         self._started, self._earlier, self._observing = started, 0.0, 0.0
         self._lower, self._finish_factor, self._ended_by = -math.inf, 1.0, ""
         self._is_whole, self._asked_to_stop = False, False
@@ -293,7 +294,7 @@ class Run:
         self._now.iteration += 1
 
     def observe(self) -> Record | None:
-        """Check, record and show the new iterate.
+        """Check, record and show the new iterate, and find out whether it is an answer or there is none.
 
         Returns
         -------
@@ -326,6 +327,7 @@ class Run:
             with raised_in(f"callback, outer iteration {now.iteration}"):
                 # A copy: what a callback keeps or changes is its own.
                 self._asked_to_stop = bool(self._callback(record, np.array(to_numpy(x))))
+        self._finding = self._outcome(record)
         return record
 
     def decide(self, record: Record | None) -> Status | None:
@@ -336,28 +338,14 @@ class Run:
         record : Record or None
             What `observe` returned.
         """
-        now, session = self._now, self._context.network.session
         if record is None:
             # If processes cannot see each other they end together, once all of them know it.
-            ends = self._signal is Signal.DIVERGED or session.sees_all or self._limit is not None
+            sees_all = self._context.network.session.sees_all
+            ends = self._signal is Signal.DIVERGED or sees_all or self._limit is not None
             return Status.DIVERGED if ends else None
+        if self._finding is not None:
+            return self._finding
         signal = Signal.INTERRUPT if self._interrupt.requested else Signal.NONE
-        if self._environment.is_contradictory(record):
-            return Status.CONTRADICTORY
-        if self._reached(record):
-            return self._stop.success
-        if self._may_switch and has_grown(now.iteration, _COMPARISON_GROWTH) and self._switch_output():
-            return self._stop.success
-        searches = self._environment.may_lack_solutions and now.iteration >= _FIRST_SEARCH
-        if searches and now.records and now.records[-1] is record:
-            before = now.records[-2].iteration if len(now.records) > 1 else 0
-            # Iterations have passed a power of 2 since the record before.
-            if record.iteration.bit_length() > before.bit_length():
-                with self._timed():
-                    x = self._outputs()[self._output]
-                    status = self._environment.observer.infeasibility(x, self._evidence(), now.records)
-                if status is not None:
-                    return status
         is_due = self._checkpoint is not None and self._checkpoint.is_due
         signal = Signal.STOP if self._asked_to_stop else max(signal, Signal.SAVE if is_due else Signal.NONE)
         told = self._share(signal)
@@ -569,6 +557,31 @@ class Run:
         if self._checks is not None:
             return self._checks.hold(record)
         return self._stop.reached(record) or self._finish_suffices(record)
+
+    def _outcome(self, record: Record) -> Status | None:
+        """Return the status if the iterate is an answer, or a sign that there is none."""
+        if self._environment.is_contradictory(record):
+            return Status.CONTRADICTORY
+        return self._stop.success if self._converged(record) else self._search_infeasibility(record)
+
+    def _converged(self, record: Record) -> bool:
+        """Whether all targets hold, for this output or, compared now and then, for another one."""
+        if self._reached(record):
+            return True
+        return self._may_switch and has_grown(self._now.iteration, _COMPARISON_GROWTH) and self._switch_output()
+
+    def _search_infeasibility(self, record: Record) -> Status | None:
+        """Return the status if there is no solution; searched for when iterations have passed a power of 2."""
+        records = self._now.records
+        may_search = self._environment.may_lack_solutions and record.iteration >= _FIRST_SEARCH
+        if not (may_search and records and records[-1] is record):
+            return None
+        before = records[-2].iteration if len(records) > 1 else 0
+        if record.iteration.bit_length() == before.bit_length():
+            return None
+        with self._timed():
+            x = self._outputs()[self._output]
+            return self._environment.observer.infeasibility(x, self._evidence(), records)
 
     def _finish_suffices(self, record: Record) -> bool:
         """Whether all targets would hold after the method's last exchanges; tried uncounted."""
