@@ -303,7 +303,7 @@ def on_device_of(network: Network | None, problem: Problem | Saddle) -> Problem 
     while isinstance(inner, Wrapper):
         around.append(inner)
         inner = inner._network
-    device = getattr(inner, "device", None)
+    device = inner.device if isinstance(inner, Local) else None
     problem = problem if device is None else problem.to(device)
     if problem.device is not None:
         simulated = isinstance(inner, Local) and not any(isinstance(each, Fault) for each in around)

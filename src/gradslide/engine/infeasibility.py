@@ -147,7 +147,7 @@ def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.
 
 def _falls_past_all_kinks(problem: Saddle, start: Array, x: Array, far: Array) -> bool:
     """Whether f + max over Z falls all the way to a point where the offset of h is negligible."""
-    offset = length(np.broadcast_to(getattr(problem.duals.term, "b", 0.0), problem.duals.start().shape))
+    offset = length(np.broadcast_to(problem.duals.term.offset, problem.duals.start().shape))
     if not problem.loss.has_value or length(problem.product(far)) < 10 * offset:
         return False
     first, near, last = (

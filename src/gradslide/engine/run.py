@@ -193,7 +193,7 @@ class Run:
         # The oracle and the network count into the same object for the whole run.
         costs = self._now.costs
         costs.__dict__.update(asdict(found.costs))
-        found.costs = costs
+        found.costs, found.state = costs, self._method.restored(found.state)
         self._earlier = costs.seconds
         self._now = found
         self._environment.resume(found.engine["environment"])

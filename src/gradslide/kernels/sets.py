@@ -1,18 +1,18 @@
 """Domains as flat arrays, the form that compiled inner loops take."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
 from gradslide._support.arrays import to_numpy
-from gradslide._support.types import Array
-from gradslide.domains import Box, Domain, Free, L1Ball, L2Ball, NonNegative, PerAgent, Simplex
+from gradslide._support.types import Array, Parameter
+from gradslide.domains import Box, Domain, Euclidean, Free, L1Ball, L2Ball, NonNegative, PerAgent, Simplex
 from gradslide.domains.penalties import L1
 
 # Kinds of set.
 INTERVALS, L2_BALL, L1_BALL, SIMPLEX = range(4)
-_KINDS: dict[type[Any], int] = {
+_KINDS: dict[type[Euclidean], int] = {
     Free: INTERVALS,
     Box: INTERVALS,
     NonNegative: INTERVALS,
@@ -59,12 +59,13 @@ class Sets:
 def sets_of(domain: Domain) -> Sets | None:
     """Return a domain as arrays, or None if there is no compiled code for it or its penalty."""
     parts = domain.parts if isinstance(domain, PerAgent) else ((domain, np.arange(domain.m)),)
-    if not all(_is_known(part) for part, _ in parts):
+    known = [(part, members) for part, members in parts if _is_known(part)]
+    if len(known) < len(parts):
         return None
-    if len(parts) == 1:
-        return Sets(**{name: _flat(value) for name, value in _parameters(parts[0][0]).items()})
+    if len(known) == 1:
+        return Sets(**{name: _flat(value) for name, value in _parameters(known[0][0]).items()})
     whole: dict[str, Array] = {}
-    for part, members in parts:
+    for part, members in known:
         for name, value in _parameters(part).items():
             if name not in whole:
                 whole[name] = np.empty((domain.m, *value.shape[1:]), dtype=value.dtype)
@@ -72,23 +73,31 @@ def sets_of(domain: Domain) -> Sets | None:
     return Sets(**{name: _flat(value) for name, value in whole.items()})
 
 
-def _is_known(part: Any) -> bool:
-    return type(part) in _KINDS and type(part.penalty) in (type(None), L1) and part.weights is None
+def _is_known(part: Domain) -> TypeGuard[Euclidean]:
+    if not isinstance(part, Euclidean) or type(part) not in _KINDS:
+        return False
+    return type(part.penalty) in (type(None), L1) and part.weights is None
 
 
-def _parameters(part: Any) -> dict[str, Array]:
-    kind, row = _KINDS[type(part)], np.ones((1, part.d), dtype=part.dtype)
-    radius = part.total if kind == SIMPLEX else getattr(part, "radius", row[:, :1])
-    found = {
+def _parameters(part: Euclidean) -> dict[str, Array]:
+    row = np.ones((1, part.d), dtype=part.dtype)
+    found: dict[str, Parameter] = {
         "center": part.center,
-        "weight": 0 * row if part.penalty is None else part.penalty.weight,
-        "lo": getattr(part, "lo", -np.inf * row),
-        "hi": getattr(part, "hi", np.inf * row),
-        "origin": getattr(part, "origin", 0 * row),
-        "kind": np.array([kind]),
-        "radius": radius[:, 0],
+        "weight": part.penalty.weight if isinstance(part.penalty, L1) else 0 * row,
+        "lo": -np.inf * row,
+        "hi": np.inf * row,
+        "origin": 0 * row,
+        "kind": np.array([_KINDS[type(part)]]),
+        "radius": row[:, :1],
     }
-    return {name: to_numpy(value) for name, value in found.items()}
+    if isinstance(part, Box):
+        found |= {"lo": part.lo, "hi": part.hi}
+    elif isinstance(part, L2Ball | L1Ball):
+        found |= {"origin": part.origin, "radius": part.radius}
+    elif isinstance(part, Simplex):
+        found |= {"radius": part.total}
+    arrays = {name: to_numpy(value) for name, value in found.items()}
+    return arrays | {"radius": arrays["radius"][:, 0]}
 
 
 def _flat(value: Array) -> Array:

@@ -249,6 +249,13 @@ class Method(CheckedArguments, ABC):
             The new state.
         """
 
+    def restored(self, state: Any) -> Any:
+        """Return the state that a checkpoint gave back, in the form that `step` takes.
+
+        Named tuples come back as such where a fresh state has them, too; others as plain tuples.
+        """
+        return state
+
     @abstractmethod
     def output(self, state: Any) -> Array | Mapping[str, Array]:
         """Return the current answer, or several by name, the recommended one first.
@@ -382,7 +389,7 @@ class Method(CheckedArguments, ABC):
 
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "keeps"),
-    *("prepare", "dual", "parameters", "iterations", "dual_evidence", "invariant", "finish"),
+    *("prepare", "restored", "dual", "parameters", "iterations", "dual_evidence", "invariant", "finish"),
 )
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
-from gradslide.domains import Domain
+from gradslide.domains import Domain, Euclidean
 from gradslide.domains.parameters import checked
 from gradslide.losses import Loss
 from gradslide.problems import scaling as scalings
@@ -217,11 +217,10 @@ def _interval(k: int, b: Any, sense: str | None, lower: Any, upper: Any) -> Inte
 
 
 def _weighted(name: str, domain: Domain, weights: Array) -> Domain:
-    if not hasattr(domain, "weighted"):
+    if not isinstance(domain, Euclidean):
         rule = f"{name} must be Free, Box or NonNegative where it is scaled"
         raise InputError(rule, type(domain).__name__, "leave scaling out")
-    weighted: Domain = domain.weighted(weights)
-    return weighted
+    return domain.weighted(weights)
 
 
 class DualSpace:

@@ -23,6 +23,17 @@ class Term(CheckedArguments, abc.ABC):
     Except for `bind`, methods are those of the term that `bind` returns.
     """
 
+    @property
+    def offset(self) -> Parameter:
+        """The vector b of a part <b, z> of h.
+
+        Returns
+        -------
+        ndarray, shape (1, k), or float
+            0 where there is no such part.
+        """
+        return 0.0
+
     @abc.abstractmethod
     def bind(self, domain: Domain) -> Self:
         """Check the term against a bound dual domain.
@@ -144,6 +155,10 @@ class Linear(Term):
     def __post_init__(self) -> None:
         checked("b", self.b)
 
+    @property
+    def offset(self) -> Parameter:
+        return self.b
+
     def bind(self, domain: Domain) -> Self:
         return replace(self, b=_row(domain, "b", self.b))
 
@@ -179,6 +194,10 @@ class Quadratic(Term):
         weight = checked("weight", self.weight)
         require(weight.ndim == 0 and bool(weight > 0), "weight must be a positive number", self.weight, "or use Linear")
         checked("b", self.b)
+
+    @property
+    def offset(self) -> Parameter:
+        return self.b
 
     def bind(self, domain: Domain) -> Self:
         _require_euclidean(self, domain)

@@ -18,10 +18,11 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, row_blocks, to_numpy
 from gradslide._support.types import Array
-from gradslide.domains import Domain
+from gradslide.domains import Domain, Euclidean
 from gradslide.network.collectives import reduce_constant
 from gradslide.network.coupling import Dual
 from gradslide.network.protocol import Network, Reduction
+from gradslide.oracles import Oracle
 from gradslide.problems.problem import Objective
 from gradslide.results.certificate import KKT
 
@@ -230,7 +231,7 @@ class CertificateEvaluator:
             parts["start", 0] = [
                 stationarity_part(piece, start[rows], slope[rows]) for piece, rows in _pieces(problem, start)
             ]
-        first_values = getattr(self.values, "first_values", None)
+        first_values = self.values.first_values if isinstance(self.values, Oracle) else None
         if gap and self.first is None and start is not None and first_values is not None:
             parts["first", 0] = [problem.objective(start, first_values)]
 
@@ -349,7 +350,7 @@ def feasible(problem: Objective, mean: Array) -> Array:
 
 def _minimum(domain: Domain, c: Array, mu: float, x: Array) -> tuple[Array, Array]:
     """Return min over X of mu nu + r + <c, .> and the size of its terms, each (agents,)."""
-    penalty = getattr(domain, "penalty", None)
+    penalty = domain.penalty if isinstance(domain, Euclidean) else None
     is_strong = mu > 0 or (penalty is not None and penalty.is_strong)
     xp = array_namespace(c)
     if not (domain.euclidean and is_strong):

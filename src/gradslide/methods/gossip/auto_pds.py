@@ -245,6 +245,11 @@ class AutoPDS(Method):
             s = self._measure(context, setup, s)
         return s
 
+    def restored(self, state: State) -> State:
+        """Make the snapshots iterates again."""
+        snapshots = tuple(map(Iterate.from_tuple, state.late.snapshots))
+        return replace(state, late=state.late._replace(snapshots=snapshots))
+
     def output(self, state: State) -> dict[str, Array]:
         """Return the average and the last point, and first the better of both where residuals tell."""
         x_bar, last = state.iterate.x_bar, state.iterate.last

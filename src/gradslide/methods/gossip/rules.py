@@ -6,24 +6,14 @@ A decision uses only what all agents know alike, to the bit, so that all decide 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from gradslide.methods.base import Context
 from gradslide.methods.gossip.inner import Inner, Mixer
 from gradslide.methods.gossip.setup import Setup
-from gradslide.methods.gossip.state import (
-    Attempt,
-    Averages,
-    Iterate,
-    Progress,
-    Sliding,
-    Smoothness,
-    State,
-    Sums,
-)
-from gradslide.network.coupling import Dual
+from gradslide.methods.gossip.state import Attempt, Progress, Sliding, Smoothness, State, Sums
 
 # A curvature is visible unless rounding may be more than this share of it.
 _NOISE = 0.05
@@ -313,10 +303,7 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
         (generation, j), outstanding = outstanding[0], outstanding[1:]
         j_now = j if generation == late.generation else None
         found = learn(found, Sums(*row.tolist()), inner, rules, k=j_now, total=s.total, delay=delay)
-    snapshots = late.snapshots or (before,)
-    if not hasattr(snapshots[0], "k"):
-        snapshots = _restored(snapshots)
-    snapshots = (*snapshots, s.iterate) if inner.follows_lagrangian else ()
+    snapshots = (*(late.snapshots or (before,)), s.iterate) if inner.follows_lagrangian else ()
     late = late._replace(outstanding=outstanding, snapshots=snapshots)
     smoothness, unstable_at, failed_at = found.smoothness, found.unstable_at, found.smoothness.failed_at
     s = replace(s, smoothness=smoothness, progress=found.progress, late=late)
@@ -338,14 +325,6 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
     while snapshots and snapshots[0].k < oldest:
         snapshots = snapshots[1:]
     return replace(s, late=late._replace(snapshots=snapshots))
-
-
-def _restored(snapshots: tuple[Any, ...]) -> tuple[Iterate, ...]:
-    """Return snapshots as `Iterate`: a checkpoint gives back plain tuples."""
-    found = []
-    for *rest, dual, (y_bar, conjugate_bar, dual_bar) in snapshots:
-        found.append(Iterate._make((*rest, Dual(*dual), Averages(y_bar, conjugate_bar, Dual(*dual_bar)))))
-    return tuple(found)
 
 
 # ---- No sums

@@ -1,8 +1,9 @@
 """The records of the state of `AutoPDS`, and those that an outer iteration passes on."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
@@ -60,6 +61,12 @@ class Iterate(NamedTuple):
     Cx_bar: Array
     dual: Dual
     averages: Averages
+
+    @classmethod
+    def from_tuple(cls, saved: Sequence[object]) -> "Iterate":
+        """Return the iterate that a checkpoint holds as nested plain tuples."""
+        *rest, dual, (y_bar, conjugate_bar, dual_bar) = cast(Sequence[Any], saved)
+        return cls._make((*rest, Dual(*dual), Averages(y_bar, conjugate_bar, Dual(*dual_bar))))
 
 
 class Gradient(NamedTuple):
