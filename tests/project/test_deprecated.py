@@ -65,6 +65,31 @@ def test_a_method_that_overrides_evidence_is_heard(problem):
         assert gs.NIDS().evidence(None) == ()
 
 
+def test_a_method_may_still_name_what_it_keeps(problem):
+    with pytest.warns(DeprecationWarning, match="lasting_outputs"):
+
+        class Own(gs.NIDS):
+            keeps = ("last",)
+
+    assert Own.lasting_outputs == ("last",)
+    assert gs.PDS.keeps == gs.PDS.lasting_outputs == ("average",)
+
+    class Plain:
+        keeps = ("last",)
+
+        def init(self, context):
+            return context.x0
+
+        def step(self, context, state):
+            return state - 0.1 * context.oracle.gradient(state)
+
+        def output(self, state):
+            return state
+
+    with pytest.warns(DeprecationWarning, match="lasting_outputs"):
+        gs.solve(problem, gs.Graph.ring(4), Plain(), stop=gs.Stop(iterations=3))
+
+
 def test_abilities_follow_from_what_a_method_overrides():
     assert gs.PDS.proves
     assert gs.AutoPDS.finishes

@@ -126,7 +126,7 @@ class Run:
         self._finding: Status | None = None
         self._started, self._earlier, self._observing = started, 0.0, 0.0
         self._lower, self._finish_factor, self._ended_by = -math.inf, 1.0, ""
-        self._is_whole, self._asked_to_stop = False, False
+        self._is_complete, self._asked_to_stop = False, False
         self._attempted = 0
         self.status: Status | None = None
         self.failures: list[StreamError] = []
@@ -255,10 +255,10 @@ class Run:
             if self._is_shared:
                 # The other processes would wait for this one for ever.
                 raise error
-            self._is_whole = self._is_whole or self._context.oracle.is_drawing
+            self._is_complete = self._is_complete or self._context.oracle.is_drawing
             self.status = Status.INTERRUPTED
             return
-        self._is_whole = True
+        self._is_complete = True
         if isinstance(error, StreamError):
             error.iteration = self._now.iteration + 1
             self.failures.append(error)
@@ -288,7 +288,7 @@ class Run:
     def step(self) -> None:
         """Do one outer iteration of the method."""
         self._attempted = self._now.iteration + 1
-        self._is_whole = False
+        self._is_complete = False
         with self._timed():
             self._now.state = self._method.step(self._context, self._now.state)
         self._now.iteration += 1
@@ -303,7 +303,7 @@ class Run:
         """
         now, x = self._now, self._outputs()[self._output]
         is_due = now.iteration % self._record_every == 0 and self._has_time_to_observe()
-        if self._share(Signal.DIVERGED if self._is_lost(x, is_due) else self._own_limit()) is Signal.DIVERGED:
+        if self._share(Signal.DIVERGED if self._has_overflowed(x, is_due) else self._own_limit()) is Signal.DIVERGED:
             return None
         is_checked = False
         if self._checks is not None and self._checks.is_due(now.iteration):
@@ -316,7 +316,7 @@ class Run:
         record = self._record(x, is_observed or (is_checked and self._observes_targets))
         if record is None:
             return None
-        self._is_whole = True
+        self._is_complete = True
         if is_observed or self._reads_all:
             self._keep_output()
         if is_observed:
@@ -361,7 +361,7 @@ class Run:
         if_due : bool
             Only if a process asked for one in this iteration.
         """
-        if self._checkpoint is None or not self._is_whole or (if_due and self._signal is not Signal.SAVE):
+        if self._checkpoint is None or not self._is_complete or (if_due and self._signal is not Signal.SAVE):
             return
         self._signal = Signal.NONE
         if self._checkpoint.save(self._snapshot(), self._identity):
@@ -373,7 +373,7 @@ class Run:
         Checkpoints are written before: a run that is resumed has not done it.
         """
         now, finishes = self._now, self._method.finishes
-        if not (self._is_whole and now.iteration and self.status in ENDS):
+        if not (self._is_complete and now.iteration and self.status in ENDS):
             return
         is_unchecked = False
         if self._checks is not None and self.status in LIMITS and self._checks.iteration != now.iteration:
@@ -386,7 +386,7 @@ class Run:
             self.status = Status.DIVERGED
             return
         if finishes:
-            self._is_whole = False
+            self._is_complete = False
             with self._timed():
                 now.state = self._method.finish(self._context, now.state, self._finish_factor)
             self._keep_output()
@@ -399,7 +399,7 @@ class Run:
         now, context, method, observer = self._now, self._context, self._method, self._environment.observer
         assert self.status is not None
         is_recorded = bool(now.records) and now.records[-1].iteration == now.iteration
-        if self._is_whole and now.iteration and not is_recorded:
+        if self._is_complete and now.iteration and not is_recorded:
             record = self._record(self._outputs()[self._output], is_observed=True)
             if record is not None:
                 now.records.append(record)
@@ -407,7 +407,7 @@ class Run:
         found: Mapping[str, Array] = {self._output: self._finite}
         evidence: Sequence[DualEvidence] = ()
         dual = None
-        if self._is_whole:
+        if self._is_complete:
             found, evidence, dual = self._outputs(), self._evidence(), method.dual(now.state)
             if self._environment.invariant is not None:
                 self._environment.invariant.observe(method.invariant(now.state))
@@ -417,7 +417,7 @@ class Run:
         certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
         kkt = None
-        if (reason or self._stop.kkt is not None) and self._is_whole and method.oracle is None:
+        if (reason or self._stop.kkt is not None) and self._is_complete and method.oracle is None:
             kkt = observer.kkt(x, evidence, context.x0)
         fields = self._environment.solution_fields(x, dual, now.costs, context.x0, method.name, certificate)
         if fields["dual"] is not None:
@@ -512,16 +512,16 @@ class Run:
     def _keep_output(self) -> None:
         """Keep what stays valid if the next step is interrupted."""
         x = self._outputs()[self._output]
-        self._finite = x if self._output in self._method.keeps else copied(x)
+        self._finite = x if self._output in self._method.lasting_outputs else copied(x)
         self._parameters = self._method.parameters(self._now.state)
-        self._is_whole = True
+        self._is_complete = True
 
     def _snapshot(self) -> Snapshot:
         checks = None if self._checks is None else self._checks.to_dict()
         self._now.engine = {"environment": self._environment.checkpoint(), "checks": checks}
         return self._now
 
-    def _is_lost(self, x: Array, is_observed: bool) -> bool:
+    def _has_overflowed(self, x: Array, is_observed: bool) -> bool:
         """Whether x is seen to be no longer finite. Waiting for a device counts as the method's time."""
         if not (is_observed or self._reads_all):
             return False
@@ -533,7 +533,7 @@ class Run:
 
     def _record(self, x: Array, is_observed: bool) -> Record | None:
         """The record of this iteration; None if the run has diverged."""
-        if self._is_lost(x, is_observed):
+        if self._has_overflowed(x, is_observed):
             return None
         record = Record.of(self._now.iteration, self._now.costs)
         if not is_observed:

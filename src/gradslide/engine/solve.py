@@ -39,7 +39,7 @@ from gradslide.results.costs import Costs
 from gradslide.results.solution import Solution
 
 _DEFAULT, _SADDLE_DEFAULT = AutoPDS(), PDS()
-_MARKS = 1 << 56
+_DIGESTS = 1 << 56
 
 
 @checked_arguments
@@ -261,8 +261,8 @@ def _check_callback(callback: object) -> None:
 def _check_alike(problem: Problem | Saddle, network: Network, *settings: object) -> None:
     """Refuse different problems or options in different processes, which would wait for each other for ever."""
     told = [problem.domain.norm, problem.mu, problem.d, problem.dtype, problem.loss.has_value, *settings]
-    mark = int.from_bytes(hashlib.blake2b(repr(told).encode(), digest_size=7).digest())
+    digest = int.from_bytes(hashlib.blake2b(repr(told).encode(), digest_size=7).digest())
     all_reduce = network.session.all_reduce_signal
-    largest, smallest = all_reduce(mark), _MARKS - all_reduce(_MARKS - mark)
+    largest, smallest = all_reduce(digest), _DIGESTS - all_reduce(_DIGESTS - digest)
     rule = "all processes must be given the same method, stop, mu, dimension, precision and kind of loss"
     require(largest == smallest, rule, "others in another process", "run the same program everywhere")

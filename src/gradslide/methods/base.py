@@ -26,6 +26,9 @@ from gradslide.theory.certificates import DualEvidence
 
 _Made = TypeVar("_Made")
 
+# The new names of members of methods, by their old ones.
+_RENAMED = {"evidence": "dual_evidence", "keeps": "lasting_outputs"}
+
 
 @dataclass(frozen=True)
 class Context:
@@ -165,7 +168,7 @@ class Method(CheckedArguments, ABC):
         Whether `dual_evidence` yields lower bounds on the optimum.
     finishes : bool
         Whether the method has last exchanges, see `finish`.
-    keeps : tuple of str
+    lasting_outputs : tuple of str
         Names of outputs whose arrays later steps leave unchanged.
     """
 
@@ -177,11 +180,11 @@ class Method(CheckedArguments, ABC):
     fixes_iterations: ClassVar[bool] = False
     proves: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
-    keeps: ClassVar[tuple[str, ...]] = ()
+    lasting_outputs: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        rename_hooks(cls, {"evidence": "dual_evidence"})
+        rename_hooks(cls, _RENAMED)
         cls.fixes_iterations = cls.iterations is not Method.iterations
         cls.proves = cls.dual_evidence is not Method.dual_evidence
         cls.finishes = cls.finish is not Method.finish
@@ -388,7 +391,7 @@ class Method(CheckedArguments, ABC):
 
 
 _ABILITIES = (
-    *("coupling", "oracle", "seed", "tuned", "stops_itself", "keeps"),
+    *("coupling", "oracle", "seed", "tuned", "stops_itself", "lasting_outputs"),
     *("prepare", "restored", "dual", "parameters", "iterations", "dual_evidence", "invariant", "finish"),
 )
 
@@ -399,9 +402,10 @@ class _Adapted(Method):
     def __init__(self, plain: Any) -> None:
         self.plain = plain
         found = {name: getattr(plain, name) for name in _ABILITIES if hasattr(plain, name)}
-        if hasattr(plain, "evidence") and "dual_evidence" not in found:
-            warnings.warn("evidence(state) of a method is now dual_evidence(state)", DeprecationWarning, stacklevel=5)
-            found["dual_evidence"] = plain.evidence
+        for old, new in _RENAMED.items():
+            if hasattr(plain, old) and new not in found:
+                warnings.warn(f"{old} of a method is now {new}", DeprecationWarning, stacklevel=5)
+                found[new] = getattr(plain, old)
         found |= {"proves": "dual_evidence" in found, "fixes_iterations": "iterations" in found}
         found["finishes"] = "finish" in found
         for name, ability in found.items():

@@ -171,7 +171,7 @@ class State(Copied):
 class PrimalDualSliding(Method):
     """What PDS and SPDS share: the inner loop, the outputs and their multipliers."""
 
-    keeps: ClassVar[tuple[str, ...]] = ("average",)
+    lasting_outputs: ClassVar[tuple[str, ...]] = ("average",)
 
     def prepare(self, context: Context) -> InnerLoop:
         """Return the inner loop, compiled if the graph and the domain allow it."""

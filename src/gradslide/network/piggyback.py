@@ -47,8 +47,8 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
     _pending: tuple[_Pending, ...] = ()
 
     @property
-    def session(self) -> "InOneRun":
-        return InOneRun(self)
+    def session(self) -> "LocalSession":
+        return LocalSession(self)
 
     def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
         self._exchanges += 1
@@ -89,7 +89,7 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
 
 
 @dataclass
-class InOneRun:
+class LocalSession:
     """The session of a network in one process that sees all agents."""
 
     _network: Piggybacking

@@ -57,21 +57,21 @@ def perform(task: ComparisonTask) -> Outcome:
 def _made(task: ComparisonTask) -> Outcome:
     problem = _problem(json.dumps(task.problem.table), task.folder, task.data_dir)
     network, method, clocks = prepared(task)
-    watch = _Watch(task)
-    solution = solved(problem, network, method, stop=Stop(**task.limits), callback=watch, clock=clocks or None)
-    status = Status.CONVERGED if watch.is_done else solution.status
+    observed = _ReachedAccuracies(task)
+    solution = solved(problem, network, method, stop=Stop(**task.limits), callback=observed, clock=clocks or None)
+    status = Status.CONVERGED if observed.is_done else solution.status
     rows = problem.loss.rows_per_agent
     return Outcome.of(
         task,
         status=status.name,
         message=status.value,
-        reached=watch.reached,
-        error=watch.error,
-        disagreement=watch.disagreement,
+        reached=observed.reached,
+        error=observed.error,
+        disagreement=observed.disagreement,
         warnings=list(solution.warnings),
         parameters={name: float(value) for name, value in solution.parameters.items()},
         costs=solution.costs.to_dict(),
-        curve=watch.curve,
+        curve=observed.curve,
         rows=None if rows is None else float(np.max(rows)),
     )
 
@@ -105,7 +105,7 @@ def prepared(task: ComparisonTask) -> tuple[Network, Method, dict[str, Clock]]:
     return network, _method(task), {name: _clock(name, table) for name, table in task.clocks.items()}
 
 
-class _Watch:
+class _ReachedAccuracies:
     """Looks at every record: what had been spent when an accuracy was reached, and a thinned curve."""
 
     def __init__(self, task: ComparisonTask) -> None:

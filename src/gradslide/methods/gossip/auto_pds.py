@@ -20,7 +20,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Method, average
-from gradslide.methods.gossip.inner import Inner, Own, Shared, Slide, squares
+from gradslide.methods.gossip.inner import Inner, Own, Shared, SlidingLoop, squares
 from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
 from gradslide.methods.gossip.setup import Setup, gradient_at, set_up
 from gradslide.methods.gossip.state import (
@@ -183,7 +183,7 @@ class AutoPDS(Method):
             require(value is None, f'inner="{name}" has no {parameter}', value, f"leave {parameter} out")
         inner: Inner = Own()
         if name != "own":
-            inner = Slide(context.coupling.norm()) if name == "sliding" else Shared(is_free(context))
+            inner = SlidingLoop(context.coupling.norm()) if name == "sliding" else Shared(is_free(context))
         needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
         return set_up(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
 
@@ -192,7 +192,7 @@ class AutoPDS(Method):
         x, L = context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         K, R = inner.first_K(mixer, balance) if self.K is None else self.K, self.R or 0.0
-        if isinstance(inner, Slide) and self.R is None:
+        if isinstance(inner, SlidingLoop) and self.R is None:
             found = defaults.estimate_R(context, gradient.y, L=L, A_norm=inner.A_norm).R
             R = _PRACTICE * math.sqrt(max(1.0, balance)) * found
         elif isinstance(inner, Own):
@@ -239,7 +239,7 @@ class AutoPDS(Method):
             attempt = outer_iteration(context, setup, s)  # (a), (b)
             s = AGREEMENTS[agreement](context, setup, rules, s, attempt, tries)  # (c) to (g)
             tries += 1
-        if self.restarts and isinstance(setup.inner, Slide) and setup.inner.is_overlong(s):
+        if self.restarts and isinstance(setup.inner, SlidingLoop) and setup.inner.is_overlong(s):
             s = restart(s, setup.inner, rules)
         if not s.tuning.is_measured and s.total >= _MEASURED_AFTER:
             s = self._measure(context, setup, s)

@@ -19,7 +19,7 @@ from gradslide.network.coupling import Dual
 # K grows with the square root of this times the balance and the mixer's reach.
 _WORTH = 0.35
 # An inner loop of prox sliding may be this many times longer than the first one.
-_LONGEST_SLIDE = 64
+_LONGEST_LOOP = 64
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class _Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Slide(Inner):
+class SlidingLoop(Inner):
     """Any X and any nu: the T_k inner iterations of primal-dual sliding.
 
     R balances them against gradients: Theta = P/(8 R^2), T_k = ceil(b ||A||/sqrt(Theta P_k)).
@@ -188,7 +188,7 @@ class Slide(Inner):
 
     def is_overlong(self, s: State) -> bool:
         """Return True if the epoch must end because its inner loops have become too long."""
-        return s.sliding.T > _LONGEST_SLIDE * (1 + self._length(s, 1.0, s.iterate.P))
+        return s.sliding.T > _LONGEST_LOOP * (1 + self._length(s, 1.0, s.iterate.P))
 
     def _length(self, s: State, b: float, P: float) -> int:
         """Return T_k."""

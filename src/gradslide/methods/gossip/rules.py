@@ -126,11 +126,15 @@ def check_restart(
 
 
 def _check_residuals(progress: Progress, sums: Sums, *, k: int, total: int) -> tuple[Progress, bool]:
-    mean = sums.stationarity + max(0.0, sums.consensus)
-    last = sums.stationarity_last + max(0.0, sums.consensus_last)
+    mean = sums.stationarity + max(0.0, sums.coupling_residual)
+    last = sums.stationarity_last + max(0.0, sums.coupling_residual_last)
     error = math.sqrt(min(mean, last))
     before = error if math.isnan(progress.error_before) else progress.error_before
-    residuals = (sums.consensus_last, sums.stationarity_last) if last < mean else (sums.consensus, sums.stationarity)
+    residuals = (
+        (sums.coupling_residual_last, sums.stationarity_last)
+        if last < mean
+        else (sums.coupling_residual, sums.stationarity)
+    )
     progress = progress._replace(error=error, error_before=before, residuals=residuals, last_is_better=last < mean)
     has_fallen = k >= _SHORTEST and error <= _FALLEN * before
     return progress, has_fallen or k >= max(_LONGEST, _LONGEST_SHARE * total)
@@ -182,12 +186,12 @@ def _weight(s: State, rules: Rules) -> float:
 
 
 def _balanced_R(s: State, inner: Inner) -> float:
-    """Return R: larger if consensus lags behind, smaller if stationarity does."""
-    consensus, stationarity = s.progress.residuals
-    if consensus <= 0 or (stationarity <= 0 and inner.accelerates):
+    """Return R: larger if the residual of the coupling lags behind, smaller if that of stationarity does."""
+    coupling_residual, stationarity = s.progress.residuals
+    if coupling_residual <= 0 or (stationarity <= 0 and inner.accelerates):
         return s.tuning.R
     worth = max(1.0, s.tuning.balance) if inner.accelerates else 1.0
-    ratio = (worth * consensus / stationarity) ** 0.25 if stationarity > 0 else math.inf
+    ratio = (worth * coupling_residual / stationarity) ** 0.25 if stationarity > 0 else math.inf
     return s.tuning.R * min(max(ratio, _SLACKEN), _TIGHTEN)
 
 

@@ -13,7 +13,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Context, without_conjugate
 from gradslide.methods.compiled import InnerLoop, accelerated
-from gradslide.methods.gossip.inner import Inner, Mixer, Slide, squares
+from gradslide.methods.gossip.inner import Inner, Mixer, SlidingLoop, squares
 from gradslide.methods.gossip.state import Gradient
 from gradslide.methods.pds import inner_loop
 
@@ -53,11 +53,11 @@ def set_up(
     by_maxima: where no survey is needed, agree on a maximum instead of a sum.
     """
     network, m = context.network, context.network.m
-    loop = accelerated(inner_loop, context) if isinstance(inner, Slide) else None
+    loop = accelerated(inner_loop, context) if isinstance(inner, SlidingLoop) else None
     gradient = gradient_at(context, context.x0)._replace(is_current=True)
     probes = _probe(context, inner, gradient.y) if needs_L else np.zeros((len(network.agents), 0))
     D, least, most, L = np.ones(m), math.inf, 0.0, math.nan
-    if not (isinstance(inner, Slide) or spectrum is not None or m == 1):
+    if not (isinstance(inner, SlidingLoop) or spectrum is not None or m == 1):
         least, most, L, *weights = network.survey(probes, _evaluate_survey).tolist()
         D = np.array(weights)
     else:

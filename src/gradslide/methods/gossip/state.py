@@ -137,7 +137,7 @@ class Progress(NamedTuple):
     failures
         Restarts in a row that hardly lowered E.
     residuals
-        Squares of the residuals of the better point: consensus and stationarity.
+        Squares of the residuals of the better point: of the coupling, and of stationarity.
     last_is_better
         True if that point is the last one, False if it is the average.
     """
@@ -250,7 +250,8 @@ class InnerOutput(NamedTuple):
     x_before
         The inner iterate before x.
     residuals
-        Squares, per agent: stationarity and consensus of the averages, then both of the last point.
+        Squares, per agent: of stationarity and of the coupling, <x, C x>, at the averages; then at the last
+        point.
     T
         Inner iterations taken.
     """
@@ -281,9 +282,9 @@ class Sums(NamedTuple):
         Lam_k = f + r + <w, .> at x_bar.
     lagrangian_before
         The same, with the new w, at the x_bar before.
-    stationarity, consensus
-        Squares of the residuals of the averages.
-    stationarity_last, consensus_last
+    stationarity, coupling_residual
+        Squares of the residuals of the averages; of the coupling, <x_bar, C x_bar>.
+    stationarity_last, coupling_residual_last
         Of the last point.
     """
 
@@ -293,9 +294,9 @@ class Sums(NamedTuple):
     lagrangian: Any
     lagrangian_before: Any
     stationarity: Any
-    consensus: Any
+    coupling_residual: Any
     stationarity_last: Any
-    consensus_last: Any
+    coupling_residual_last: Any
 
 
 class Attempt(NamedTuple):

@@ -14,7 +14,7 @@ from gradslide.network.local import OnGraph
 from gradslide.network.mpi.communicator import mpi_library, shared_communicator
 from gradslide.network.mpi.exchange import Exchange, Wait, layout_of
 from gradslide.network.mpi.partition import partition
-from gradslide.network.piggyback import InOneRun
+from gradslide.network.piggyback import LocalSession
 from gradslide.network.protocol import Compute, Network, Reduction
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class MPI(OnGraph):
         return crowded
 
 
-class MPISession(InOneRun):
+class MPISession(LocalSession):
     """The session of one process among those of MPI."""
 
     _network: MPI

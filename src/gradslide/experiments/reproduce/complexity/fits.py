@@ -56,7 +56,7 @@ class Growth:
     theory: float
     unit: str = ""
 
-    def keeps(self, tolerance: float) -> bool | None:
+    def is_within(self, tolerance: float) -> bool | None:
         return None if self.line is None else self.line.slope <= self.theory * (1 + tolerance)
 
 
@@ -93,7 +93,7 @@ def obtained(run: Mapping[str, Any]) -> float:
 def keeps_to(text: str, kept: list[Growth], tolerance: float) -> Statement:
     """A statement that none grows faster than in theory."""
     slopes = ", ".join("-" if growth.line is None else f"{growth.line.slope:.3g}" for growth in kept)
-    findings = [growth.keeps(tolerance) for growth in kept]
+    findings = [growth.is_within(tolerance) for growth in kept]
     return Statement(f"{text}, within {tolerance:.0%}; fitted: {slopes}", all_of(findings))
 
 

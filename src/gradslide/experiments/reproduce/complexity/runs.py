@@ -59,14 +59,14 @@ def perform_exact(task: ExactTask) -> dict[str, Any]:
     """
     it = known(task.data, task.setting, task.net)
     R = guarantees.theory_R(V=it.V, z_star=it.z_star)
-    watch = _Watch(it, task.accuracies[-1], task.beyond)
+    counted = _AccuracyCounts(it, task.accuracies[-1], task.beyond)
     solution = solved(
         it.problem,
         it.graph,
         PDS(L=it.L, R=R, coupling=COUPLING, growth=ONE_STAGE),
         stop=Stop(iterations=task.iterations, rounds=task.rounds),
         output="average",
-        callback=watch,
+        callback=counted,
     )
     schedule = theorem_1(**solution.parameters)
     eps = [accuracy * it.scale for accuracy in task.accuracies]
@@ -79,12 +79,12 @@ def perform_exact(task: ExactTask) -> dict[str, Any]:
         "per_decade": math.log(10) / -math.log(schedule.row(int(schedule.Delta) + 1).lam) if schedule.mu > 0 else None,
         "iterations": solution.history[-1].iteration,
         "eps": eps,
-        "counts": {kind: watch.counts(task.accuracies, kind) for kind in KINDS},
+        "counts": {kind: counted.counts(task.accuracies, kind) for kind in KINDS},
         "bounds": {kind: bounds(schedule, eps, V=it.V, z_star=it.z_star, kind=kind) for kind in KINDS},
     }
 
 
-class _Watch:
+class _AccuracyCounts:
     """Follows a run; ends it when the finest accuracy, two-sided, has been kept `beyond` times as
     long as it took.
     """
