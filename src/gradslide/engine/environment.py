@@ -11,7 +11,7 @@ from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
 from gradslide.engine.stopping import Checks, Relative, Stop
-from gradslide.methods.base import Method
+from gradslide.methods.base import AnyMethod
 from gradslide.network import Counted, Local
 from gradslide.network import coupling as couplings
 from gradslide.network.central import Central
@@ -94,7 +94,7 @@ class Environment(ABC):
         return
 
     @abstractmethod
-    def default_stop(self, method: Method, iterations: int | None) -> Stop:
+    def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         """Return when a run ends that was not told; iterations: of the method's schedule, if it ends."""
 
     def checks(self, stop: Stop, start: Array) -> Checks | None:
@@ -139,7 +139,7 @@ class NetworkEnvironment(Environment):
         self,
         problem: Problem,
         network: Network,
-        method: Method,
+        method: AnyMethod,
         costs: Costs,
         clock: Clock | Mapping[str, Clock] | None = None,
     ) -> None:
@@ -182,7 +182,7 @@ class NetworkEnvironment(Environment):
         if self.timeline is not None:
             self.timeline.resume(saved["clock"])
 
-    def default_stop(self, method: Method, iterations: int | None) -> Stop:
+    def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         if iterations is not None or not method.stops_itself:
             return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
         # Agreed on before the first outer iteration: an agent that resumes is alone with it.
@@ -256,7 +256,7 @@ class SaddleEnvironment(Environment):
     compares_outputs: ClassVar[bool] = True
     may_lack_solutions: ClassVar[bool] = True
 
-    def __init__(self, problem: Saddle, method: Method, costs: Costs) -> None:
+    def __init__(self, problem: Saddle, method: AnyMethod, costs: Costs) -> None:
         self._problem = problem
         self.network = Central(problem.m)
         operator = Operator(problem, costs)
@@ -273,7 +273,7 @@ class SaddleEnvironment(Environment):
     def fingerprint(self) -> str:
         return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"
 
-    def default_stop(self, method: Method, iterations: int | None) -> Stop:
+    def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         gap = _TOLERANCE if self._problem.has_gap else None
         residual = _TOLERANCE if gap is not None and self._problem.duals.is_constrained else None
         return Stop(

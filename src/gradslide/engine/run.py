@@ -22,7 +22,7 @@ from gradslide.engine.progress import ProgressLine
 from gradslide.engine.stopping import Signal, Stop, has_grown
 from gradslide.losses import Loss
 from gradslide.losses.check import mismatch, slopes
-from gradslide.methods.base import Context, Method
+from gradslide.methods.base import AnyMethod, Context
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.problems.terms import Term
@@ -101,7 +101,7 @@ class Run:
     def __init__(
         self,
         problem: Problem | Saddle,
-        method: Method,
+        method: AnyMethod,
         environment: Environment,
         costs: Costs,
         *,

@@ -28,7 +28,7 @@ from gradslide.engine.progress import progress_line
 from gradslide.engine.run import EARLY_ENDS, Callback, Run
 from gradslide.engine.stopping import Stop
 from gradslide.graphs.graph import GraphLike, as_graph
-from gradslide.methods.base import Method, adapted
+from gradslide.methods.base import AnyMethod, adapted
 from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.methods.pds import PDS
 from gradslide.network import Local, Network
@@ -46,7 +46,7 @@ _DIGESTS = 1 << 56
 def solve(
     problem: Problem | Saddle,
     network: GraphLike | Network | None = None,
-    method: Method | None = None,
+    method: AnyMethod | None = None,
     *,
     stop: Stop | None = None,
     x0: Array | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array
-from gradslide.methods.base import Method
+from gradslide.methods.base import AnyMethod
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.certificate import KKT, Certificate
@@ -197,7 +197,7 @@ class Stop(CheckedArguments):
         """How a run ends that reaches every target: `CONVERGED`, or `FEASIBLE` if none concerns optimality."""
         return Status.CONVERGED if self.given & _OPTIMALITY else Status.FEASIBLE
 
-    def check(self, problem: Problem | Saddle, method: Method) -> None:
+    def check(self, problem: Problem | Saddle, method: AnyMethod) -> None:
         """Refuse targets that this problem and method cannot measure, and limits that they never spend.
 
         Parameters
@@ -226,7 +226,7 @@ class Stop(CheckedArguments):
         else:
             self._check_network(problem, method)
 
-    def _check_saddle(self, problem: Saddle, method: Method) -> None:
+    def _check_saddle(self, problem: Saddle, method: AnyMethod) -> None:
         if self.gap is not None:
             rule = (
                 "Stop(gap=...) needs a lower bound (X bounded or mu > 0), a known maximum over Z, and a method like PDS"
@@ -242,7 +242,7 @@ class Stop(CheckedArguments):
             rule = f"Stop({name}=...) needs agents on a network"
             raise InputError(rule, type(problem).__name__, "use residual, gap or objective")
 
-    def _check_network(self, problem: Problem, method: Method) -> None:
+    def _check_network(self, problem: Problem, method: AnyMethod) -> None:
         is_exact, is_common = method.oracle is None, problem.domain.common
         if self.gap is not None:
             rule = "Stop(gap=...) needs a lower bound on the optimum: X bounded or mu > 0, and a loss that has a value"

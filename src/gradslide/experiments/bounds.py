@@ -8,7 +8,8 @@ from typing import Any
 
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
-from gradslide.methods import PDS, SPDS, Method
+from gradslide.methods import PDS, SPDS
+from gradslide.methods.base import AnyMethod
 from gradslide.oracles import Noise, Sampling, WithoutReplacement, estimate_sigma
 from gradslide.problems.problem import Problem
 from gradslide.results.solution import Solution
@@ -36,7 +37,7 @@ class Promise:
 def promise(
     problem: Problem,
     graph: Graph,
-    method: Method,
+    method: AnyMethod,
     solution: Solution,
     optimum: Reference,
     means: Mapping[int, Array] = MappingProxyType({}),

@@ -27,7 +27,7 @@ from gradslide.experiments.rows import read_rows
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import Spec
 from gradslide.graphs.graph import Graph
-from gradslide.methods import Method
+from gradslide.methods.base import AnyMethod
 from gradslide.network import Local, Network
 from gradslide.problems.problem import Problem
 
@@ -148,7 +148,7 @@ class Theory:
     distance: Callable[[], float]
 
 
-def build_method(spec: Spec, theory: Theory) -> Method:
+def build_method(spec: Spec, theory: Theory) -> AnyMethod:
     """The method; R = "theory" and distance = "theory" take them from a reference optimum."""
     return method_from(Section("method", spec.method), theory)
 
@@ -159,7 +159,7 @@ def parameters_of(name: Any, makers: Mapping[str, Callable[..., Any]] = METHODS)
     return set(inspect.signature(makers[name]).parameters) if known else set()
 
 
-def method_from(table: Section, theory: Theory, **given: Any) -> Method:
+def method_from(table: Section, theory: Theory, **given: Any) -> AnyMethod:
     """The same from a table, with what is given besides."""
     name = table.peek("name")
     takes = parameters_of(name)
@@ -175,7 +175,7 @@ def method_from(table: Section, theory: Theory, **given: Any) -> Method:
     if "compressor" in takes and (compressor := table.take_any("compressor")) is not None:
         section = Section("method.compressor", compressor)
         given["compressor"] = section.construct("compressor", COMPRESSORS, key="kind")
-    built: Method = table.construct("method", METHODS, **given)
+    built: AnyMethod = table.construct("method", METHODS, **given)
     return built
 
 

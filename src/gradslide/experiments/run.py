@@ -16,7 +16,7 @@ from gradslide.experiments import bounds, build
 from gradslide.experiments.per_agent import Frames, drawn, split_costs
 from gradslide.experiments.spec import Spec, stem
 from gradslide.graphs.graph import Graph
-from gradslide.methods import Method
+from gradslide.methods.base import AnyMethod
 from gradslide.network import Local, Network
 from gradslide.problems.problem import Problem
 from gradslide.results.costs import work
@@ -278,7 +278,7 @@ def _needed(known: Optimum | None) -> Optimum:
 
 
 def _measured(
-    name: str, stem: str, graph: Graph, method: Method, solution: Solution, known: Optimum | None, frames: Frames
+    name: str, stem: str, graph: Graph, method: AnyMethod, solution: Solution, known: Optimum | None, frames: Frames
 ) -> NetworkRun:
     last = solution.history[-1] if len(solution.history) else None
     whole = None if known is None else known.whole

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from array_api_compat import array_namespace
 
@@ -25,6 +25,8 @@ from gradslide.results.costs import Pace
 from gradslide.theory.certificates import DualEvidence
 
 _Made = TypeVar("_Made")
+# The state of a method.
+StateT = TypeVar("StateT")
 
 # The new names of members of methods, by their old ones.
 _RENAMED = {"evidence": "dual_evidence", "keeps": "lasting_outputs"}
@@ -48,7 +50,7 @@ class Context:
         The starting point, one row for each agent here.
     s0 : Array or None
         The dual starting point (`coupling.Dual.s`); None for the default.
-    prepared : Any
+    prepared : object
         What `Method.prepare` returned.
     """
 
@@ -58,8 +60,8 @@ class Context:
     coupling: Coupling
     x0: Array
     s0: Array | None = None
-    prepared: Any = None
-    _deprecated_cache: dict[str, Any] = field(default_factory=dict, repr=False)
+    prepared: object = None
+    _deprecated_cache: dict[str, object] = field(default_factory=dict, repr=False)
 
     @property
     def domain(self) -> Domain:
@@ -144,11 +146,12 @@ class Context:
         return self.network.combine(v, mixing.matrix)
 
 
-class Method(CheckedArguments, ABC):
+class Method(CheckedArguments, ABC, Generic[StateT]):
     """Base class of all methods: a frozen dataclass of parameters with `init`, `step` and `output`.
 
     A method describes one outer iteration. It never stops, prints, times or measures: `solve` does.
-    All other members are optional abilities with a default.
+    All other members are optional abilities with a default. For type checkers a method names the type
+    of its states: ``class Mine(Method[MyState])``.
 
     Attributes
     ----------
@@ -200,7 +203,7 @@ class Method(CheckedArguments, ABC):
         """
         return type(self).__name__
 
-    def prepare(self, context: Context) -> Any:
+    def prepare(self, context: Context) -> object:
         """Return an object that a run computes once; it is `context.prepared` from then on.
 
         Called once before `init`, also when a run is resumed.
@@ -218,7 +221,7 @@ class Method(CheckedArguments, ABC):
         return None
 
     @abstractmethod
-    def init(self, context: Context) -> Any:
+    def init(self, context: Context) -> StateT:
         """Return the state before the first outer iteration.
 
         Parameters
@@ -233,7 +236,7 @@ class Method(CheckedArguments, ABC):
         """
 
     @abstractmethod
-    def step(self, context: Context, state: Any) -> Any:
+    def step(self, context: Context, state: StateT) -> StateT:
         """Return the state after one more outer iteration.
 
         The arrays of the old state may be overwritten, but not before samples were drawn: if a
@@ -252,15 +255,25 @@ class Method(CheckedArguments, ABC):
             The new state.
         """
 
-    def restored(self, state: Any) -> Any:
+    def restored(self, state: StateT) -> StateT:
         """Return the state that a checkpoint gave back, in the form that `step` takes.
 
         Named tuples come back as such where a fresh state has them, too; others as plain tuples.
+
+        Parameters
+        ----------
+        state : object
+            What the checkpoint holds.
+
+        Returns
+        -------
+        object
+            The state; unchanged by default.
         """
         return state
 
     @abstractmethod
-    def output(self, state: Any) -> Array | Mapping[str, Array]:
+    def output(self, state: StateT) -> Array | Mapping[str, Array]:
         """Return the current answer, or several by name, the recommended one first.
 
         Parameters
@@ -274,7 +287,7 @@ class Method(CheckedArguments, ABC):
             One row per agent.
         """
 
-    def dual(self, state: Any) -> Array | Mapping[str, Array] | None:
+    def dual(self, state: StateT) -> Array | Mapping[str, Array] | None:
         """Return the multipliers, or those that belong to each output by name.
 
         Parameters
@@ -289,7 +302,7 @@ class Method(CheckedArguments, ABC):
         """
         return None
 
-    def parameters(self, state: Any) -> dict[str, float]:
+    def parameters(self, state: StateT) -> dict[str, float]:
         """Return the parameters that the method was given or computed.
 
         Parameters
@@ -304,7 +317,7 @@ class Method(CheckedArguments, ABC):
         """
         return {}
 
-    def iterations(self, state: Any) -> int | None:
+    def iterations(self, state: StateT) -> int | None:
         """Return the number of outer iterations after which the schedule ends, if it does.
 
         Parameters
@@ -319,7 +332,7 @@ class Method(CheckedArguments, ABC):
         """
         return None
 
-    def dual_evidence(self, state: Any) -> Sequence[DualEvidence]:
+    def dual_evidence(self, state: StateT) -> Sequence[DualEvidence]:
         """Return dual points from which lower bounds on the optimum follow.
 
         Parameters
@@ -334,7 +347,7 @@ class Method(CheckedArguments, ABC):
         """
         return ()
 
-    def evidence(self, state: Any) -> Sequence[DualEvidence]:
+    def evidence(self, state: StateT) -> Sequence[DualEvidence]:
         """Return `dual_evidence(state)`; deprecated.
 
         Parameters
@@ -350,7 +363,7 @@ class Method(CheckedArguments, ABC):
         warnings.warn("Method.evidence is now Method.dual_evidence", DeprecationWarning, stacklevel=2)
         return self.dual_evidence(state)
 
-    def invariant(self, state: Any) -> Array | None:
+    def invariant(self, state: StateT) -> Array | None:
         """Return rows that sum to zero over all agents unless messages were lost.
 
         They are in units of the gradient.
@@ -367,7 +380,7 @@ class Method(CheckedArguments, ABC):
         """
         return None
 
-    def finish(self, context: Context, state: Any, factor: float) -> Any:
+    def finish(self, context: Context, state: StateT, factor: float) -> StateT:
         """Return the state after last exchanges, which reduce the disagreement of the answer.
 
         Called once when a run ends normally. It may be tried before, so it must leave `state`
@@ -390,13 +403,16 @@ class Method(CheckedArguments, ABC):
         return state
 
 
+# A method, whatever its state is: only the method itself looks inside.
+AnyMethod: TypeAlias = Method[Any]
+
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "lasting_outputs"),
     *("prepare", "restored", "dual", "parameters", "iterations", "dual_evidence", "invariant", "finish"),
 )
 
 
-class _Adapted(Method):
+class _Adapted(Method[object]):
     """A plain object with `init`, `step` and `output`, and any of the other members of `Method`."""
 
     def __init__(self, plain: Any) -> None:
@@ -418,17 +434,17 @@ class _Adapted(Method):
     def __repr__(self) -> str:
         return repr(self.plain)
 
-    def init(self, context: Context) -> Any:
+    def init(self, context: Context) -> object:
         return self.plain.init(context)
 
-    def step(self, context: Context, state: Any) -> Any:
+    def step(self, context: Context, state: object) -> object:
         return self.plain.step(context, state)
 
-    def output(self, state: Any) -> Array | Mapping[str, Array]:
+    def output(self, state: object) -> Array | Mapping[str, Array]:
         return cast(Array, self.plain.output(state))
 
 
-def adapted(method: object) -> Method:
+def adapted(method: object) -> AnyMethod:
     """Return the method, or a plain object with `init`, `step` and `output` as one.
 
     Raises
@@ -450,7 +466,7 @@ def require_coupling(name: str) -> None:
         raise unknown_name("coupling", name, COUPLINGS)
 
 
-def as_floats(method: Any, *names: str) -> None:
+def as_floats(method: object, *names: str) -> None:
     """Convert parameters to Python floats: NumPy scalars would turn float32 arrays into float64."""
     for name in names:
         if (value := getattr(method, name)) is not None:

@@ -9,7 +9,7 @@ the same lines are Algorithm 5.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from array_api_compat import array_namespace
 
@@ -168,7 +168,7 @@ class State(Copied):
         )
 
 
-class PrimalDualSliding(Method):
+class PrimalDualSliding(Method[State]):
     """What PDS and SPDS share: the inner loop, the outputs and their multipliers."""
 
     lasting_outputs: ClassVar[tuple[str, ...]] = ("average",)
@@ -289,7 +289,7 @@ class PDS(PrimalDualSliding):
         y, conjugate = gradient_and_conjugate(context, x_under, s.y if s.y_is_known else None)  # eq:yk_agent
         s.gradients.add(y, conjugate, row)
         workspace = Workspace(s.dual_bar, row.weight, x=s.x_prev, x_hat=s.x_hat, scratch=s.x_under)
-        inner_loop: InnerLoop = context.prepared  # the function below, or compiled code with the same bits
+        inner_loop = cast(InnerLoop, context.prepared)  # the function below, or compiled code with the same bits
         inner = inner_loop(context, s.x, s.x_before, s.dual, y, row, workspace)
         return s.next(row, x_under, inner)
 

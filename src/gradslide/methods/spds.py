@@ -7,6 +7,7 @@ The outer iterations are `SPDS.step`; the inner loop is that of `gradslide.metho
 """
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from gradslide._support.errors import require, require_number
 from gradslide.methods import defaults
@@ -177,7 +178,7 @@ class SPDS(PrimalDualSliding):
             context.oracle.draw_ahead(s.samples + row.c, s.schedule.row(row.k + 1).c)
         s.gradients.add(*without_conjugate(v), row)
         workspace = Workspace(s.dual_bar, row.weight, x=s.x_prev, x_hat=s.x_hat, scratch=s.x_under)
-        inner_loop: InnerLoop = context.prepared  # that of PDS, or compiled code with the same bits
+        inner_loop = cast(InnerLoop, context.prepared)  # that of PDS, or compiled code with the same bits
         inner = inner_loop(context, s.x, s.x_before, s.dual, v, row, workspace)
         return s.next(row, x_under, inner)
 

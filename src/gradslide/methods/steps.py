@@ -1,7 +1,7 @@
 """Gradients of the smooth part, prox steps and checks, shared by first-order methods."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -10,7 +10,7 @@ from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
 from gradslide.graphs.mixing import MIXINGS, Mixing, require_mixing
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Method
+from gradslide.methods.base import Context, Method, StateT
 from gradslide.network.collectives import reduce_constant
 
 # The share of the longest step with a proof that is used by default.
@@ -20,7 +20,7 @@ _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientSteps(Method):
+class GradientSteps(Method[StateT]):
     """Methods that alternate gradient steps and averages: step_size, L and W."""
 
     tuned: ClassVar[str] = "step_size"
@@ -46,7 +46,12 @@ class GradientSteps(Method):
         """Return the given step, else nearly (1 + lmin(W))/L, the longest for W x - a g(x)."""
         if self.step_size is not None:
             return self.step_size
-        return float(_SHARE * (1 + context.prepared.least) / smoothness(context, self.L))
+        return float(_SHARE * (1 + mixing_matrix(context).least) / smoothness(context, self.L))
+
+
+def mixing_matrix(context: Context) -> Mixing:
+    """Return W, which `GradientSteps.prepare` has made."""
+    return cast(Mixing, context.prepared)
 
 
 def gradient(context: Context, x: Array) -> Array:

@@ -10,7 +10,7 @@ from gradslide.experiments import build
 from gradslide.experiments.agent.builder import built
 from gradslide.experiments.agent.spec import AgentSpec, NeighbourSpec
 from gradslide.experiments.section import Section
-from gradslide.methods import Method
+from gradslide.methods.base import AnyMethod
 from gradslide.network.peers.keys import KeyPair, read_public, read_secret
 from gradslide.network.peers.neighbour import Neighbour, require_neighbours
 from gradslide.problems.problem import Problem
@@ -23,7 +23,7 @@ class Agent:
     own: KeyPair
     neighbours: list[Neighbour]
     problem: Problem
-    method: Method
+    method: AnyMethod
     stop: Stop | None
     settings: dict[str, str]
 
@@ -40,7 +40,7 @@ def build_agent(spec: AgentSpec) -> Agent:
     return Agent(own, neighbours, problem, method, stop, _settings(problem, method, stop))
 
 
-def build_rules(method: dict[str, Any], stop: dict[str, Any] | None) -> tuple[Method, Stop | None]:
+def build_rules(method: dict[str, Any], stop: dict[str, Any] | None) -> tuple[AnyMethod, Stop | None]:
     """Method and stop as in other specs, without what requires the data of all agents."""
     theory = build.Theory(R=lambda coupling: _unknown_to_agents("R"), distance=lambda: _unknown_to_agents("distance"))
     made = build.method_from(Section("method", method), theory)
@@ -64,7 +64,7 @@ def _neighbour(spec: AgentSpec, said: NeighbourSpec) -> Neighbour:
     return Neighbour(said.name, said.address, read_public(beside if beside.is_file() else said.public_key))
 
 
-def _settings(problem: Problem, method: Method, stop: Stop | None) -> dict[str, str]:
+def _settings(problem: Problem, method: AnyMethod, stop: Stop | None) -> dict[str, str]:
     """One by one, so that neighbours can say which of them differs."""
     told = {
         "gradslide": ".".join(__version__.split(".")[:2]),

@@ -21,7 +21,7 @@ from gradslide.experiments.parallel import pool
 from gradslide.experiments.parallel.pool import solved
 from gradslide.experiments.section import Section
 from gradslide.graphs.graph import Graph
-from gradslide.methods import Method
+from gradslide.methods.base import AnyMethod
 from gradslide.network import Network
 from gradslide.network.clock import PRESETS, Clock
 from gradslide.problems.problem import Problem
@@ -94,7 +94,7 @@ def check(task: ComparisonTask) -> None:
     require(bool(ends), rule, ", ".join(task.limits), f"add {spends}, rounds or seconds")
 
 
-def prepared(task: ComparisonTask) -> tuple[Network, Method, dict[str, Clock]]:
+def prepared(task: ComparisonTask) -> tuple[Network, AnyMethod, dict[str, Clock]]:
     """What a task needs besides its data."""
     agents = Section("problem", task.problem.table).section("data").take("agents", int)
     graph = _graph(json.dumps(task.network.table), agents, task.folder, task.data_dir)
@@ -143,7 +143,7 @@ class _ReachedAccuracies:
         return None not in self.reached
 
 
-def _method(task: ComparisonTask) -> Method:
+def _method(task: ComparisonTask) -> AnyMethod:
     """The method, at the multiple of its default that the task tries; its seed is the task's unless
     it has its own.
     """

@@ -8,7 +8,7 @@ from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import fast_mix, fast_mix_exchanges
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain
+from gradslide.methods.steps import GradientSteps, gradient, mixing_matrix, proximal, require_common_domain
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcceleratedTracking(GradientSteps):
+class AcceleratedTracking(GradientSteps[State]):
     """Accelerated gradient tracking (Mudag, DAPG) for min sum_i f_i(x), x in X.
 
     X and r must be the same for all agents. One gradient and 2 K exchanges per iteration (K in the
@@ -92,7 +92,7 @@ class AcceleratedTracking(GradientSteps):
             require_number("K", self.K, "leave it out for the default", least=1, whole=True)
 
     def init(self, context: Context) -> State:
-        W = context.prepared.lazy
+        W = mixing_matrix(context).lazy
         require_common_domain(context, self)
         a = self.step_over_L(context)
         K = fast_mix_exchanges(W.second) if self.K is None else int(self.K)
@@ -101,7 +101,7 @@ class AcceleratedTracking(GradientSteps):
 
     def step(self, context: Context, state: State) -> State:
         a, K, s_ = state.a, state.K, state
-        W = context.prepared.lazy
+        W = mixing_matrix(context).lazy
 
         def mixed(v: Array) -> Array:
             return fast_mix(lambda u: context.mix(u, W), v, K, W.second)

@@ -1,7 +1,7 @@
 """Decentralized ADMM (Shi, Ling, Yuan, Wu, Yin 2014)."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from array_api_compat import array_namespace
 
@@ -41,7 +41,7 @@ class Prepared(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ADMM(Multipliers):
+class ADMM(Multipliers[State]):
     """Decentralized ADMM for min sum_i f_i(x); each agent may have its own X_i and r_i.
 
     One exchange per iteration, and as many gradients as a local problem takes:
@@ -121,7 +121,7 @@ class ADMM(Multipliers):
     def _local_minimum(self, context: Context, s: State) -> tuple[Array, Array]:
         """Return argmin over X of f + <phi + c Lap x_k, x> + c deg |x - x_k|^2, and `largest`."""
         xp, domain, mu = array_namespace(s.x), context.domain, context.problem.mu
-        prepared: Prepared = context.prepared
+        prepared = cast(Prepared, context.prepared)
         curvature = 2 * s.c * prepared.degrees
         # S = 0 if the problem is linear and only X bounds it.
         S = curvature + mu + prepared.L

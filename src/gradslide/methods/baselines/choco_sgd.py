@@ -9,7 +9,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.mixing import Mixing
 from gradslide.methods.base import Context, Copied, as_floats
 from gradslide.methods.baselines.sampled_steps import SampledSteps
-from gradslide.methods.steps import require_unconstrained
+from gradslide.methods.steps import mixing_matrix, require_unconstrained
 from gradslide.network.compressors import Compressor, Quantization
 
 
@@ -31,7 +31,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChocoSGD(SampledSteps):
+class ChocoSGD(SampledSteps[State]):
     """CHOCO-SGD, with compressed messages, for min sum_i f_i(x) over R^d.
 
     `batch` samples per agent and one exchange of compressed vectors per iteration:
@@ -94,7 +94,7 @@ class ChocoSGD(SampledSteps):
         as_floats(self, "gamma")
 
     def init(self, context: Context) -> State:
-        W = context.prepared
+        W = mixing_matrix(context)
         require_unconstrained(context, self)
         gamma = _theory_gamma(W, self.compressor.quality(context.problem.d)) if self.gamma is None else self.gamma
         x = context.x0
@@ -110,7 +110,7 @@ class ChocoSGD(SampledSteps):
         # Compressors run on the host.
         c = like(self.compressor.contract(to_numpy(x_half - s.xh), random), x_half)
         xh = s.xh + c
-        mixed = s.s + context.network.combine(c, context.prepared.matrix, encoding=self.compressor)
+        mixed = s.s + context.network.combine(c, mixing_matrix(context).matrix, encoding=self.compressor)
         x = x_half + s.gamma * (mixed - xh)
         return State(**self.after(context, s, x, a_k), gamma=s.gamma, xh=xh, s=mixed)
 

@@ -83,7 +83,7 @@ class SlidingRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommunicationSliding(Method):
+class CommunicationSliding(Method[State]):
     """The parameters and outputs of DCS and SDCS."""
 
     tuned: ClassVar[str] = "ratio"

@@ -46,7 +46,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CondatVu(Method):
+class CondatVu(Method[State]):
     """The primal-dual method of Condat and Vu, for networks, linear constraints and saddle points.
 
     One gradient and one dual step (one product with A and one with A^T, or one exchange) per

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, Copied, as_floats
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain
+from gradslide.methods.steps import GradientSteps, gradient, mixing_matrix, proximal, require_common_domain
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DGD(GradientSteps):
+class DGD(GradientSteps[State]):
     """Distributed gradient descent for min sum_i f_i(x); X and r must be the same for all agents.
 
     One gradient and one exchange per iteration k = 0, 1, ...:
@@ -85,7 +85,7 @@ class DGD(GradientSteps):
 
     def step(self, context: Context, state: State) -> State:
         s, a = state, state.step_size / (state.k + 1) ** self.decay
-        v = context.mix(s.x, context.prepared) - a * gradient(context, s.x)
+        v = context.mix(s.x, mixing_matrix(context)) - a * gradient(context, s.x)
         return State(k=s.k + 1, step_size=s.step_size, x=proximal(context, v, a))
 
     def output(self, state: State) -> Array:

@@ -1,6 +1,7 @@
 """DLM: decentralized linearized ADMM (Ling, Shi, Wu, Ribeiro 2015)."""
 
 from dataclasses import dataclass
+from typing import cast
 
 from gradslide._support.errors import require
 from gradslide._support.types import Array
@@ -26,7 +27,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DLM(Multipliers):
+class DLM(Multipliers[State]):
     """DLM, the linearized ADMM, for min sum_i f_i(x) over R^d.
 
     One gradient and one exchange per iteration:
@@ -96,7 +97,7 @@ class DLM(Multipliers):
 
     def step(self, context: Context, state: State) -> State:
         s, network = state, context.network
-        D = in_dtype(2 * s.c * context.prepared + s.rho, s.x)
+        D = in_dtype(2 * s.c * cast(Array, context.prepared) + s.rho, s.x)
         x = s.x - (gradient(context, s.x) + s.dual.w + s.c * s.lap) / D
         lap = network.combine(x, network.laplacian)
         return State(c=s.c, rho=s.rho, x=x, lap=lap, dual=ascended(s.dual, x, lap, s.c))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, Copied
 from gradslide.methods.baselines.sampled_steps import SampledSteps
-from gradslide.methods.steps import proximal, require_common_domain
+from gradslide.methods.steps import mixing_matrix, proximal, require_common_domain
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DSGD(SampledSteps):
+class DSGD(SampledSteps[State]):
     """Decentralized stochastic gradient descent for min sum_i f_i(x), x in X.
 
     X and r must be the same for all agents. `batch` samples per agent and one exchange per
@@ -93,7 +93,7 @@ class DSGD(SampledSteps):
     def step(self, context: Context, state: State) -> State:
         s, a_k = state, self.a_k(context, state)
         g = self.sampled_gradient(context, s)
-        x = proximal(context, context.mix(s.x, context.prepared) - a_k * g, a_k)
+        x = proximal(context, context.mix(s.x, mixing_matrix(context)) - a_k * g, a_k)
         return State(**self.after(context, s, x, a_k))
 
     def parameters(self, state: State) -> dict[str, float]:

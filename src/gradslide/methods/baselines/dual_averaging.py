@@ -11,7 +11,7 @@ from gradslide.graphs.mixing import Mixing
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Copied, average
 from gradslide.methods.defaults import STEPS_AWAY
-from gradslide.methods.steps import GradientSteps, require_common_prox
+from gradslide.methods.steps import GradientSteps, mixing_matrix, require_common_prox
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DualAveraging(GradientSteps):
+class DualAveraging(GradientSteps[State]):
     """Dual averaging for min sum_i f_i(x); X, nu and r must be the same for all agents.
 
     One gradient and one exchange per iteration k = 1, 2, ...:
@@ -73,7 +73,7 @@ class DualAveraging(GradientSteps):
 
     def init(self, context: Context) -> State:
         require_common_prox(context, self)
-        W = context.prepared
+        W = mixing_matrix(context)
         step_size = self._default_step(context, W) if self.step_size is None else self.step_size
         x = context.x0
         # V(x_0, .) must be one function for all agents, wherever each of them starts.
@@ -93,7 +93,7 @@ class DualAveraging(GradientSteps):
     def step(self, context: Context, state: State) -> State:
         s, k = state, state.k + 1
         a = s.step_size / math.sqrt(k)
-        z = context.mix(s.z, context.prepared) + context.oracle.gradient(s.x)
+        z = context.mix(s.z, mixing_matrix(context)) + context.oracle.gradient(s.x)
         x = context.domain.prox((s.anchor / a - z) / k, context.problem.mu + 1 / (k * a))
         return State(k=k, step_size=s.step_size, anchor=s.anchor, x=x, x_bar=average(s.x_bar, x, 1 / k), z=z)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean
+from gradslide.methods.steps import GradientSteps, gradient, mixing_matrix, proximal, require_euclidean
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EXTRA(GradientSteps):
+class EXTRA(GradientSteps[State]):
     """EXTRA and PG-EXTRA for min sum_i f_i(x); each agent may have its own X_i and r_i.
 
     One gradient and one exchange per iteration:
@@ -74,7 +74,7 @@ class EXTRA(GradientSteps):
     def step(self, context: Context, state: State) -> State:
         a, s = state.a, state
         g = gradient(context, s.x)
-        mixed = context.mix(s.x, context.prepared)
+        mixed = context.mix(s.x, mixing_matrix(context))
         v = mixed - a * g if s.k == 0 else mixed + s.v - s.mixed_prev - a * (g - s.g_prev)
         x = proximal(context, v, a)
         return State(k=s.k + 1, a=a, x=x, v=v, x_prev=s.x, mixed_prev=(s.x + mixed) / 2, g_prev=g)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_common_domain
+from gradslide.methods.steps import GradientSteps, gradient, mixing_matrix, proximal, require_common_domain
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientTracking(GradientSteps):
+class GradientTracking(GradientSteps[State]):
     """Gradient tracking for min sum_i f_i(x); X and r must be the same for all agents.
 
     One gradient and two exchanges per iteration (adapt, then combine):
@@ -80,7 +80,7 @@ class GradientTracking(GradientSteps):
         return State(k=0, a=a, x=x, g=g, s=g)
 
     def step(self, context: Context, state: State) -> State:
-        a, s, W = state.a, state, context.prepared.lazy
+        a, s, W = state.a, state, mixing_matrix(context).lazy
         x = proximal(context, context.mix(s.x - a * s.s, W), a)
         g = gradient(context, x)
         return State(k=s.k + 1, a=a, x=x, g=g, s=context.mix(s.s + g - s.g, W))

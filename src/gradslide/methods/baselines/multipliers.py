@@ -1,7 +1,7 @@
 """Multipliers phi = Lap s of `ADMM` and `DLM`: their update, and the choice of c."""
 
 import math
-from typing import Any, ClassVar, cast
+from typing import ClassVar, Protocol, TypeVar, cast
 
 from gradslide._support.arrays import like
 from gradslide._support.types import Array
@@ -12,19 +12,32 @@ from gradslide.network.coupling import Dual, NetworkCoupling
 _CONDITION = 100
 
 
-class Multipliers(Method):
+class DualState(Protocol):
+    """A state with x and the dual (s, phi)."""
+
+    @property
+    def x(self) -> Array: ...
+
+    @property
+    def dual(self) -> Dual: ...
+
+
+DualStateT = TypeVar("DualStateT", bound=DualState)
+
+
+class Multipliers(Method[DualStateT]):
     """Methods whose state has x and the dual (s, phi)."""
 
     tuned: ClassVar[str] = "c"
 
-    def output(self, state: Any) -> Array:
+    def output(self, state: DualStateT) -> Array:
         return state.x
 
-    def dual(self, state: Any) -> Array:
+    def dual(self, state: DualStateT) -> Array:
         """Return the multipliers in node form: Lap s = phi."""
         return state.dual.s
 
-    def invariant(self, state: Any) -> Array:
+    def invariant(self, state: DualStateT) -> Array:
         return state.dual.w
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, Copied
-from gradslide.methods.steps import GradientSteps, gradient, proximal, require_euclidean
+from gradslide.methods.steps import GradientSteps, gradient, mixing_matrix, proximal, require_euclidean
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NIDS(GradientSteps):
+class NIDS(GradientSteps[State]):
     """NIDS for min sum_i f_i(x); each agent may have its own X_i and r_i.
 
     One gradient and one exchange per iteration:
@@ -74,7 +74,7 @@ class NIDS(GradientSteps):
             v = s.x - a * g
         else:
             u = 2 * s.x - s.x_prev - a * (g - s.g_prev)
-            v = s.v - s.x + (u + context.mix(u, context.prepared)) / 2
+            v = s.v - s.x + (u + context.mix(u, mixing_matrix(context))) / 2
         return State(k=s.k + 1, a=a, x=proximal(context, v, a), v=v, x_prev=s.x, g_prev=g)
 
     def output(self, state: State) -> Array:

@@ -29,7 +29,7 @@ class State(Copied):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OPAPC(Method):
+class OPAPC(Method[State]):
     """OPAPC for min sum_i f_i(x), x in R^d, with strongly convex f_i.
 
     One gradient and floor(sqrt(chi)) exchanges per iteration, where chi = lmax/l2 of the Laplacian:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -54,6 +54,9 @@ class SampledState(Protocol):
     def x_bar(self) -> Array: ...
 
 
+SampledStateT = TypeVar("SampledStateT", bound=SampledState)
+
+
 class StepSizes(NamedTuple):
     """The step size a; a_k = first/(1 + rate k)^p; the samples per agent used to compute them."""
 
@@ -64,7 +67,7 @@ class StepSizes(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampledSteps(GradientSteps):
+class SampledSteps(GradientSteps[SampledStateT]):
     """The parameters that `DSGD` documents."""
 
     decay: float | None = None
@@ -123,7 +126,7 @@ class SampledSteps(GradientSteps):
             "x_bar": average(state.x_bar, x, weight / weights),
         }
 
-    def output(self, state: SampledState) -> dict[str, Array]:
+    def output(self, state: SampledStateT) -> dict[str, Array]:
         return {"average": state.x_bar, "last": state.x}
 
 

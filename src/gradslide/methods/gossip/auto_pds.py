@@ -9,7 +9,7 @@ inner loops are in `inner`, the decisions (c) to (g) in `rules`.
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -20,6 +20,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Method, average
+from gradslide.methods.compiled import accelerated
 from gradslide.methods.gossip.inner import Inner, Own, Shared, SlidingLoop, squares
 from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
 from gradslide.methods.gossip.setup import Setup, gradient_at, set_up
@@ -36,6 +37,7 @@ from gradslide.methods.gossip.state import (
     Sums,
     Tuning,
 )
+from gradslide.methods.pds import inner_loop
 from gradslide.methods.steps import check_positive, is_common, is_free
 from gradslide.network.coupling import Dual
 from gradslide.theory.certificates import DualEvidence
@@ -60,7 +62,7 @@ _FINAL, _RESERVE = 2.0, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoPDS(Method):
+class AutoPDS(Method[State]):
     """Primal-dual sliding without parameters, for min sum_i f_i(x), x in X, with exact gradients.
 
     An accelerated outer loop estimates L from observed curvatures and restarts when the Lagrangian
@@ -183,12 +185,12 @@ class AutoPDS(Method):
             require(value is None, f'inner="{name}" has no {parameter}', value, f"leave {parameter} out")
         inner: Inner = Own()
         if name != "own":
-            inner = SlidingLoop(context.coupling.norm()) if name == "sliding" else Shared(is_free(context))
+            inner = Shared(is_free(context)) if name == "shared" else _sliding_loop(context)
         needs_L, by_maxima = self.L is None and self.first_L is None, self.agreement == "none"
         return set_up(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
 
     def init(self, context: Context) -> State:
-        inner, mixer, gradient, L, _ = context.prepared
+        inner, mixer, gradient, L = cast(Setup, context.prepared)
         x, L = context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         K, R = inner.first_K(mixer, balance) if self.K is None else self.K, self.R or 0.0
@@ -232,7 +234,7 @@ class AutoPDS(Method):
         )
 
     def step(self, context: Context, state: State) -> State:
-        setup: Setup = context.prepared
+        setup = cast(Setup, context.prepared)
         agreement, rules = self._rules(context, state.tuning)
         s, tries = state, 0
         while s.total == state.total:
@@ -278,7 +280,7 @@ class AutoPDS(Method):
 
     def finish(self, context: Context, state: State, factor: float) -> State:
         """Mix the averages until they differ less by the factor, where all agents have the same X."""
-        mixer, x_bar = context.prepared.mixer, state.iterate.x_bar
+        mixer, x_bar = cast(Setup, context.prepared).mixer, state.iterate.x_bar
         if not state.follows_lagrangian or mixer.most == 0:
             return state
         spectrum = {"least": mixer.least, "most": mixer.most}
@@ -313,6 +315,11 @@ class AutoPDS(Method):
         balance = float(network.agree(ratios, "sum")[0]) / network.m
         K = K if self.K is not None else max(K, setup.inner.first_K(setup.mixer, balance))
         return replace(s, tuning=s.tuning._replace(K=K, balance=balance, is_measured=True))
+
+
+def _sliding_loop(context: Context) -> SlidingLoop:
+    """Return the inner loop of PDS for this run."""
+    return SlidingLoop(context.coupling.norm(), accelerated(inner_loop, context))
 
 
 def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:

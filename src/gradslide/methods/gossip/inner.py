@@ -12,6 +12,7 @@ from gradslide._support.arrays import dot
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import damped_chebyshev
 from gradslide.methods.base import Context, average
+from gradslide.methods.compiled import InnerLoop
 from gradslide.methods.gossip.state import InnerOutput, State, StepWeights
 from gradslide.methods.steps import proximal
 from gradslide.network.coupling import Dual
@@ -181,10 +182,13 @@ class SlidingLoop(Inner):
     ----------
     A_norm
         The norm of the coupling, ||A||.
+    loop
+        The inner loop of PDS, compiled where possible.
     """
 
     has_ridge = False
-    A_norm: float = 0.0
+    A_norm: float
+    loop: InnerLoop
 
     def is_overlong(self, s: State) -> bool:
         """Return True if the epoch must end because its inner loops have become too long."""
@@ -205,7 +209,7 @@ class SlidingLoop(Inner):
         T = self._length(s, b, p * b)
         q = self._theta(s) * T / b
         row = _Row(p, T, q, s.sliding.b * T / (b * s.sliding.T), mu)
-        x, x_before, dual, x_hat, mean = context.prepared.loop(context, prev.x, s.sliding.x_before, prev.dual, y, row)
+        x, x_before, dual, x_hat, mean = self.loop(context, prev.x, s.sliding.x_before, prev.dual, y, row, None)
         # C x_hat with C = Lap/||A||^2, except for the first extrapolation: it needs no exchange.
         Cx = (dual.w - prev.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
         x_bar, Cx_bar = average(prev.x_bar, x_hat, b / S), average(prev.Cx_bar, Cx, b / S)

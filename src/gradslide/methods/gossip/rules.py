@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gradslide._support.types import Array
 from gradslide.methods.base import Context
 from gradslide.methods.gossip.inner import Inner, Mixer
 from gradslide.methods.gossip.setup import Setup
@@ -108,7 +109,7 @@ def late_L(found: Smoothness, rules: Rules, L_r: float, *, k: int | None, delay:
 
 
 def check_restart(
-    progress: Progress, inner: Inner, sums: Sums, *, k: int, total: int, patience: int, delay: int = 0
+    progress: Progress, inner: Inner, sums: Sums[float], *, k: int, total: int, patience: int, delay: int = 0
 ) -> tuple[Progress, bool]:
     """Apply rule (f) to the sums of iteration k of this epoch; the second result is True if they end it."""
     if not inner.follows_lagrangian:
@@ -125,7 +126,7 @@ def check_restart(
     return progress._replace(lagrangian=sums.lagrangian, changes=changes, error=error), ends
 
 
-def _check_residuals(progress: Progress, sums: Sums, *, k: int, total: int) -> tuple[Progress, bool]:
+def _check_residuals(progress: Progress, sums: Sums[float], *, k: int, total: int) -> tuple[Progress, bool]:
     mean = sums.stationarity + max(0.0, sums.coupling_residual)
     last = sums.stationarity_last + max(0.0, sums.coupling_residual_last)
     error = math.sqrt(min(mean, last))
@@ -213,7 +214,7 @@ def rollback(s: State, k: int) -> State:
 def judge_exact(context: Context, setup: Setup, rules: Rules, s: State, attempt: Attempt, tries: int) -> State:
     """Sum at once, in control rounds; repeat an iteration that fails its test with a larger L."""
     found, L, after = s.smoothness, s.smoothness.L, attempt.after
-    sums = Sums(*context.network.agree(attempt.sums, "sum").tolist())
+    sums = Sums[float](*context.network.agree(attempt.sums, "sum").tolist())
     tolerance = rules.rounding * sums.magnitude
     L_r = 2 * sums.bregman / sums.d_squared if sums.d_squared > 0 else 0.0  # (c)
     violation = after.iterate.S * ((L_r - L) * sums.d_squared / 2 - tolerance)
@@ -266,7 +267,7 @@ class Findings(NamedTuple):
 
 
 def learn(
-    found: Findings, sums: Sums, inner: Inner, rules: Rules, *, k: int | None, total: int, delay: int
+    found: Findings, sums: Sums[float], inner: Inner, rules: Rules, *, k: int | None, total: int, delay: int
 ) -> Findings:
     """Return what one completed sum changes.
 
@@ -306,7 +307,7 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
     for row in network.completed("sum"):
         (generation, j), outstanding = outstanding[0], outstanding[1:]
         j_now = j if generation == late.generation else None
-        found = learn(found, Sums(*row.tolist()), inner, rules, k=j_now, total=s.total, delay=delay)
+        found = learn(found, Sums[float](*row.tolist()), inner, rules, k=j_now, total=s.total, delay=delay)
     snapshots = (*(late.snapshots or (before,)), s.iterate) if inner.follows_lagrangian else ()
     late = late._replace(outstanding=outstanding, snapshots=snapshots)
     smoothness, unstable_at, failed_at = found.smoothness, found.unstable_at, found.smoothness.failed_at
@@ -339,7 +340,7 @@ def judge_without_sums(context: Context, setup: Setup, rules: Rules, s: State, a
 
     L serves the agent that needs the largest.
     """
-    network, each, L = context.network, Sums(*attempt.sums.T), s.smoothness.L
+    network, each, L = context.network, Sums[Array](*attempt.sums.T), s.smoothness.L
     is_visible = rules.rounding * each.magnitude < _NOISE * L * each.d_squared
     own = np.where(is_visible, 2 * each.bregman / np.where(is_visible, each.d_squared, 1.0), 0.0)
     network.start_reduce(own[:, None], "max")

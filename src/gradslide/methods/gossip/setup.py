@@ -12,10 +12,8 @@ from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Context, without_conjugate
-from gradslide.methods.compiled import InnerLoop, accelerated
 from gradslide.methods.gossip.inner import Inner, Mixer, SlidingLoop, squares
 from gradslide.methods.gossip.state import Gradient
-from gradslide.methods.pds import inner_loop
 
 # How far from x_0 the second gradient is taken, unless x_0 is so large that this would be lost in rounding.
 _PROBE = 1e-3
@@ -34,15 +32,12 @@ class Setup(NamedTuple):
         The gradient at x_0.
     L
         The curvature that a second gradient near x_0 shows; NaN if L is given.
-    loop
-        The inner loop of PDS, compiled where possible; None unless `inner` slides.
     """
 
     inner: Inner
     mixer: Mixer
     gradient: Gradient
     L: float
-    loop: InnerLoop | None
 
 
 def set_up(
@@ -53,7 +48,6 @@ def set_up(
     by_maxima: where no survey is needed, agree on a maximum instead of a sum.
     """
     network, m = context.network, context.network.m
-    loop = accelerated(inner_loop, context) if isinstance(inner, SlidingLoop) else None
     gradient = gradient_at(context, context.x0)._replace(is_current=True)
     probes = _probe(context, inner, gradient.y) if needs_L else np.zeros((len(network.agents), 0))
     D, least, most, L = np.ones(m), math.inf, 0.0, math.nan
@@ -76,7 +70,7 @@ def set_up(
     N = network.laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ network.laplacian)
     column = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0)
-    return Setup(inner, mixer, gradient, L, loop)
+    return Setup(inner, mixer, gradient, L)
 
 
 def gradient_at(context: Context, x: Array) -> Gradient:

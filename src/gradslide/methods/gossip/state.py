@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
@@ -267,7 +267,11 @@ class InnerOutput(NamedTuple):
     T: int = 1
 
 
-class Sums(NamedTuple):
+# A number once it is summed, one per agent before.
+Summed = TypeVar("Summed", float, Array)
+
+
+class Sums(NamedTuple, Generic[Summed]):
     """Quantities of one outer iteration that are summed over all agents.
 
     Attributes
@@ -288,15 +292,15 @@ class Sums(NamedTuple):
         Of the last point.
     """
 
-    bregman: Any
-    d_squared: Any
-    magnitude: Any
-    lagrangian: Any
-    lagrangian_before: Any
-    stationarity: Any
-    coupling_residual: Any
-    stationarity_last: Any
-    coupling_residual_last: Any
+    bregman: Summed
+    d_squared: Summed
+    magnitude: Summed
+    lagrangian: Summed
+    lagrangian_before: Summed
+    stationarity: Summed
+    coupling_residual: Summed
+    stationarity_last: Summed
+    coupling_residual_last: Summed
 
 
 class Attempt(NamedTuple):

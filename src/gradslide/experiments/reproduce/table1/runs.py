@@ -16,7 +16,7 @@ from gradslide.experiments.parallel.cache import digest
 from gradslide.experiments.parallel.pool import solved
 from gradslide.experiments.reproduce.paper import Data, Net, problem_of
 from gradslide.methods import DCS, PDS, AutoPDS
-from gradslide.methods.base import Method
+from gradslide.methods.base import AnyMethod
 from gradslide.results.history import History, Record
 
 
@@ -110,7 +110,7 @@ def perform_tuned(task: GridTask) -> dict[str, Any]:
         seen(record, x)
         return seen.is_done or record.rounds >= task.rounds
 
-    method: Method = PDS(L=task.L, R=task.R, coupling=task.coupling, norm=task.net.norm(task.coupling))
+    method: AnyMethod = PDS(L=task.L, R=task.R, coupling=task.coupling, norm=task.net.norm(task.coupling))
     solved(problem, graph, method, stop=Stop(iterations=task.iterations), output=task.output, callback=is_enough)
     return seen.found
 
@@ -118,7 +118,7 @@ def perform_tuned(task: GridTask) -> dict[str, Any]:
 def perform_counted(task: CountsTask) -> dict[str, Any]:
     """What each output has in the end."""
     problem, graph = problem_of(task.data, task.net.agents), task.net.graph
-    method: Method = PDS(L=task.L, R=task.R, coupling="laplacian", norm=graph.laplacian_norm)
+    method: AnyMethod = PDS(L=task.L, R=task.R, coupling="laplacian", norm=graph.laplacian_norm)
     solution = solved(problem, graph, method, stop=Stop(iterations=task.N), record_every=task.N)
     found: dict[str, Any] = {"gradients": solution.costs.gradients, "rounds": solution.costs.rounds}
     for name, x in solution.outputs.items():
