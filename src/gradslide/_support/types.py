@@ -13,6 +13,10 @@ Sparse: TypeAlias = Any
 # A PyTorch tensor, where its own methods are used; PyTorch need not be installed.
 Tensor: TypeAlias = Any
 
+# What a file can hold, see `storage.flatten`: a nest of dataclasses, tuples, lists and dicts of arrays, numbers and
+# strings. Who reads it back knows its form.
+Storable: TypeAlias = object
+
 # Anything that becomes a floating dtype: "float32", np.float64, np.dtype("f8").
 DType: TypeAlias = npt.DTypeLike
 

@@ -21,7 +21,7 @@ from gradslide._support import storage
 from gradslide._support.arrays import doubles, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.randomness import ForSome
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Device, Storable
 from gradslide.methods.base import Context
 from gradslide.network.protocol import Network
 from gradslide.results.costs import Costs
@@ -39,21 +39,21 @@ class Snapshot:
     ----------
     iteration : int
         The outer iterations done.
-    state : Any
+    state : Storable
         The state of the method.
     costs : Costs
         What was spent.
     records : list of Record
         What was recorded.
-    engine : Any
+    engine : mapping or None
         The state outside the method: of the network, the clock and the checks.
     """
 
     iteration: int
-    state: Any
+    state: Storable
     costs: Costs
     records: list[Record] = field(default_factory=list)
-    engine: Any = None
+    engine: Mapping[str, Storable] | None = None
 
 
 class Checkpoint:
@@ -141,18 +141,18 @@ class Checkpoint:
         }
         return meta, arrays
 
-    def read(self, iteration: int, template: Any, identity: dict[str, Any], device: Any = None) -> Snapshot:
+    def read(self, iteration: int, template: Storable, identity: dict[str, Any], device: Device = None) -> Snapshot:
         """Return the snapshot of an iteration.
 
         Parameters
         ----------
         iteration : int
             What `latest_iteration` returned.
-        template : Any
+        template : Storable
             A fresh state of the same method, on that device.
         identity : dict
             What `run_identity` returned.
-        device : Any, optional
+        device : Device, optional
             Where the arrays of the state go.
 
         Raises

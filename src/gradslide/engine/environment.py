@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Storable
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
 from gradslide.engine.stopping import Checks, Relative, Stop
 from gradslide.methods.base import AnyMethod
@@ -85,11 +85,11 @@ class Environment(ABC):
     def fingerprint(self) -> str:
         """Return what a checkpoint must have in common with this environment."""
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> Storable:
         """Return what a run that is resumed needs of the network and the clock."""
         return None
 
-    def resume(self, saved: Any) -> None:
+    def resume(self, saved: Storable) -> None:
         """Continue from what `checkpoint` returned."""
         return
 
@@ -173,14 +173,15 @@ class NetworkEnvironment(Environment):
         graph, name = self.network.graph, self.names["network"]
         return graph.fingerprint if name == repr(graph) else f"{graph.fingerprint} {name}"
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> Storable:
         clock = None if self.timeline is None else self.timeline.checkpoint()
         return {"network": self.network.session.checkpoint(), "clock": clock}
 
-    def resume(self, saved: Any) -> None:
-        self.network.session.resume(saved["network"])
+    def resume(self, saved: Storable) -> None:
+        state = cast(Mapping[str, Storable], saved)
+        self.network.session.resume(state["network"])
         if self.timeline is not None:
-            self.timeline.resume(saved["clock"])
+            self.timeline.resume(cast(list[Array], state["clock"]))
 
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         if iterations is not None or not method.stops_itself:

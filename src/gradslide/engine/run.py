@@ -191,16 +191,17 @@ class Run:
 
     def _resume(self, found: Snapshot) -> None:
         # The oracle and the network count into the same object for the whole run.
-        costs = self._now.costs
+        costs, engine = self._now.costs, found.engine
+        assert engine is not None
         costs.__dict__.update(asdict(found.costs))
         found.costs, found.state = costs, self._method.restored(found.state)
         self._earlier = costs.seconds
         self._now = found
-        self._environment.resume(found.engine["environment"])
+        self._environment.resume(engine["environment"])
         self._restore_lower()
         self._plan()
-        if self._checks is not None and found.engine["checks"] is not None:
-            self._checks.restore(found.engine["checks"])
+        if self._checks is not None and engine["checks"] is not None:
+            self._checks.restore(engine["checks"])
         self._keep_output()
 
     def _restore_lower(self) -> None:

@@ -5,13 +5,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Storable
 from gradslide.methods.base import AnyMethod
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
@@ -458,16 +458,17 @@ class Checks:
             return None
         return Certificate(last.lower, last.upper, last.disagreement)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Storable:
         """What a checkpoint keeps of the checks."""
         last = None if self.last is None else asdict(self.last)
         return {"lower": self._lower, "first": self.evaluator.first, "scale": self.evaluator.scale, "last": last}
 
-    def restore(self, saved: dict[str, Any]) -> None:
+    def restore(self, saved: Storable) -> None:
         """Continue from what `to_dict` returned."""
-        self._lower, self.evaluator.scale = saved["lower"], saved["scale"]
-        self.evaluator.first = saved.get("first")
-        last = saved["last"]
+        state = cast(dict[str, Any], saved)
+        self._lower, self.evaluator.scale = state["lower"], state["scale"]
+        self.evaluator.first = state.get("first")
+        last = state["last"]
         if last is not None:
             kkt = None if last["kkt"] is None else KKT.from_dict(last["kkt"])
             last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], last["disagreement"], kkt)

@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, Sparse, Storable
 from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel
@@ -25,6 +25,10 @@ class _Pending(NamedTuple):
     due: int
     reduction: Reduction
     result: Array
+
+
+# What a session saves: the exchanges so far, and what is pending.
+_Saved: TypeAlias = tuple[int, list[tuple[int, Reduction, Array]]]
 
 
 class Piggybacking(CheckedArguments, RenamedMembers, ABC):
@@ -103,11 +107,11 @@ class LocalSession:
     def begin(self) -> None:
         self._network._exchanges, self._network._pending = 0, ()
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> Storable:
         return self._network._exchanges, list(self._network._pending)
 
-    def resume(self, state: Any) -> None:
-        self._network._exchanges, pending = state
+    def resume(self, state: Storable) -> None:
+        self._network._exchanges, pending = cast(_Saved, state)
         self._network._pending = tuple(_Pending(*each) for each in pending)
 
     def checkpointed(self) -> None:

@@ -5,9 +5,9 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, Sparse, Storable
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel
@@ -245,7 +245,7 @@ class Session(Protocol):
         """Start a new run: nothing is left of earlier ones."""
         ...
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> Storable:
         """Return the state that `resume` needs.
 
         Returns
@@ -255,7 +255,7 @@ class Session(Protocol):
         """
         ...
 
-    def resume(self, state: Any) -> None:
+    def resume(self, state: Storable) -> None:
         """Go on from what `checkpoint` returned.
 
         Parameters

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from gradslide._support.errors import InputError, kind_of
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, Sparse, Storable
 from gradslide.graphs.graph import Graph, as_graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.local import Local
@@ -81,11 +81,11 @@ class StatefulWrapper(Wrapper, ABC):
         """Forget earlier runs."""
 
     @abstractmethod
-    def _checkpoint(self) -> tuple[Any, ...]:
+    def _checkpoint(self) -> tuple[Storable, ...]:
         """The state: arrays, numbers, strings, tuples and lists."""
 
     @abstractmethod
-    def _resume(self, *state: Any) -> None:
+    def _resume(self, *state: Storable) -> None:
         """Go on from what `_checkpoint` returned."""
 
 
@@ -104,11 +104,11 @@ class _StatefulSession:
         self._session.begin()
         self._wrapper._begin()
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> Storable:
         return *self._wrapper._checkpoint(), self._session.checkpoint()
 
-    def resume(self, state: Any) -> None:
-        *own, within = state
+    def resume(self, state: Storable) -> None:
+        *own, within = cast(tuple[Storable, ...], state)
         self._wrapper._resume(*own)
         self._session.resume(within)
 

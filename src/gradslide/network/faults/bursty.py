@@ -69,6 +69,7 @@ class Bursty(Directed):
         return self._bad.start(self._independent, random)
 
     def _failures(self, random: np.random.Generator) -> Array:
+        assert self._state is not None
         self._state = self._bad.step(self._state, random)
         if self._always:
             return self._state

@@ -1,12 +1,13 @@
 """What all faults share: seeded randomness by exchange, and state."""
 
 import zlib
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from gradslide._support.errors import require, require_number
 from gradslide._support.randomness import Streams
+from gradslide._support.types import Array, Storable
 from gradslide.graphs.graph import Graph
 from gradslide.network.protocol import Network
 from gradslide.network.wrapper import StatefulWrapper, wrappers
@@ -29,16 +30,16 @@ class Fault(StatefulWrapper):
         self._streams = Streams(int(seed), [(zlib.crc32(name.encode()) << 32) + depth])
         self._shown = {**shown, "seed": int(seed)}
         self._exchange = 0
-        self._state: Any = None
+        self._state: Array | None = None
 
     def _begin(self) -> None:
         self._exchange, self._state = 0, None
 
-    def _checkpoint(self) -> tuple[Any, ...]:
+    def _checkpoint(self) -> tuple[Storable, ...]:
         return self._exchange, self._state
 
-    def _resume(self, *state: Any) -> None:
-        self._exchange, self._state = state
+    def _resume(self, *state: Storable) -> None:
+        self._exchange, self._state = cast(tuple[int, Array | None], state)
 
     def __repr__(self) -> str:
         shown = [repr(self._network), *(f"{name}={value!r}" for name, value in self._shown.items())]
@@ -51,8 +52,8 @@ class Fault(StatefulWrapper):
         self._exchange += 1
         return self._streams.at(0, self._exchange)
 
-    def _start(self, random: np.random.Generator) -> Any:
-        """The state before the first exchange: arrays, numbers, tuples or None."""
+    def _start(self, random: np.random.Generator) -> Array | None:
+        """The state before the first exchange, if there is one."""
         return None
 
 

@@ -45,5 +45,6 @@ class Sleeping(LinkFault):
         return self._asleep.start(self.m, random)
 
     def _losses(self, random: np.random.Generator) -> Array:
+        assert self._state is not None
         self._state = self._asleep.step(self._state, random)
         return self._state[self._pattern.senders] | self._state[self._pattern.receivers]

@@ -74,6 +74,7 @@ class Varying(LinkFault):
 
     def _losses(self, random: np.random.Generator) -> Array:
         if self._away is None:
+            assert self._state is not None
             down = self._state = self._down.step(self._state, random)
         else:
             down = self._away[(self._exchange - 1) // self._every % len(self._away)]

@@ -4,7 +4,7 @@ Both ends of a link know from the step alone how many numbers pass over it.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -168,6 +168,10 @@ class AllGather:
         return found
 
 
+# What a checkpoint holds of a flood of signals: step, own, heard and answered.
+SignalState: TypeAlias = tuple[int, float, float, int]
+
+
 class SignalFlood:
     """The largest control signal of all agents, flooded.
 
@@ -196,7 +200,7 @@ class SignalFlood:
     def result(self) -> int:
         return int(self._heard) if self._heard > self.answered else 0
 
-    def checkpoint(self) -> tuple[Any, ...]:
+    def checkpoint(self) -> SignalState:
         return self.step, self.own, self._heard, self.answered
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, Sparse, Storable
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel, NormSource
@@ -18,11 +18,18 @@ from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour
-from gradslide.network.peers.piggyback import PendingReduction, Piggyback
-from gradslide.network.peers.rounds import Position, Purpose, Rounds, finite, unlimited
+from gradslide.network.peers.piggyback import PendingReduction, Piggyback, PiggybackState
+from gradslide.network.peers.rounds import Position, Purpose, Rounds, RoundsState, finite, unlimited
 from gradslide.network.peers.topology import Topology, discover
 from gradslide.network.protocol import Compute, Done, Reduction
 from gradslide.network.renamed import RenamedMembers
+
+
+class _Saved(RoundsState):
+    """What a session saves."""
+
+    piggybacked: PiggybackState
+    norm: float | None
 
 
 class Diverged(ArithmeticError):
@@ -308,15 +315,15 @@ class PeersSession:
         self._network._piggyback = Piggyback()
         self._network._rounds.begin()
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> Storable:
         network = self._network
         return {**network._rounds.checkpoint(), "piggybacked": network._piggyback.checkpoint(), "norm": network._norm}
 
-    def resume(self, state: Any) -> None:
-        network = self._network
-        network._piggyback = Piggyback.resumed(state["piggybacked"], network._topology)
-        network._set_norm(state["norm"])
-        network._rounds.resume(state)
+    def resume(self, state: Storable) -> None:
+        network, saved = self._network, cast(_Saved, state)
+        network._piggyback = Piggyback.resumed(saved["piggybacked"], network._topology)
+        network._set_norm(saved["norm"])
+        network._rounds.resume(saved)
 
     def checkpointed(self) -> None:
         self._network._rounds.checkpointed()

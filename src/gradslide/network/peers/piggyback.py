@@ -1,14 +1,13 @@
 """Reductions and control signals that are piggybacked on the exchanges of a method."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.network.collectives import require_reduction
-from gradslide.network.peers.collectives import Collective, Flood, SignalFlood, TreeSum, is_done
+from gradslide.network.peers.collectives import Collective, Flood, SignalFlood, SignalState, TreeSum, is_done
 from gradslide.network.peers.topology import Topology
 from gradslide.network.protocol import Reduction
 
@@ -42,12 +41,17 @@ class PendingReduction:
         found.flags.writeable = False
         return found
 
-    def checkpoint(self) -> dict[str, Any]:
-        about = {"reduction": self.reduction, "dtype": self.dtype, "shape": self.shape}
-        return {**about, "step": self.collective.step, "values": self.collective.values}
+    def checkpoint(self) -> "PendingState":
+        return {
+            "reduction": self.reduction,
+            "dtype": self.dtype,
+            "shape": self.shape,
+            "step": self.collective.step,
+            "values": self.collective.values,
+        }
 
     @classmethod
-    def resumed(cls, state: Mapping[str, Any], topology: Topology) -> "PendingReduction":
+    def resumed(cls, state: "PendingState", topology: Topology) -> "PendingReduction":
         reduction = state["reduction"]
         collective = topology.reduction(state["values"], reduction, state["step"])
         return cls(reduction, state["dtype"], tuple(state["shape"]), collective)
@@ -93,7 +97,7 @@ class Piggyback:
             each.answered = max(each.answered, decided)
         return decided
 
-    def checkpoint(self) -> dict[str, Any]:
+    def checkpoint(self) -> "PiggybackState":
         reductions = [each.checkpoint() for each in self._reductions]
         return {
             "iteration": self.iteration,
@@ -102,9 +106,27 @@ class Piggyback:
         }
 
     @classmethod
-    def resumed(cls, state: Mapping[str, Any], topology: Topology) -> "Piggyback":
+    def resumed(cls, state: "PiggybackState", topology: Topology) -> "Piggyback":
         piggyback = cls()
         piggyback.iteration = state["iteration"]
         piggyback._reductions = [PendingReduction.resumed(each, topology) for each in state["reductions"]]
         piggyback._signals = [SignalFlood(topology.graph.diameter_bound + 1, *each) for each in state["signals"]]
         return piggyback
+
+
+class PendingState(TypedDict):
+    """What a checkpoint holds of a pending reduction."""
+
+    reduction: Reduction
+    dtype: str
+    shape: tuple[int, ...]
+    step: int
+    values: Array
+
+
+class PiggybackState(TypedDict):
+    """What a checkpoint holds of all reductions and control signals under way."""
+
+    iteration: int
+    reductions: list[PendingState]
+    signals: list[SignalState]

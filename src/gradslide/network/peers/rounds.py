@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypedDict, cast
 
 import numpy as np
 
@@ -104,7 +104,7 @@ class Rounds:
         self._common = 0
         self._is_recording = checkpoint is not None
         self._replayed: int | None = None
-        self._found: dict[str, Any] = {}
+        self._found: RoundsState | None = None
         self._saved_round = 0
         if checkpoint is not None and checkpoint.exists():
             self._found = _network_state(checkpoint)
@@ -179,18 +179,20 @@ class Rounds:
     def end_setup(self) -> None:
         self._is_recording = False
 
-    def checkpoint(self) -> dict[str, Any]:
+    def checkpoint(self) -> "RoundsState":
         rule, remedy = "the network must know where the checkpoint is", "give Peers(checkpoint=...) the path, too"
         require(self._checkpoint is not None, rule, "none", remedy)
         self.end_setup()
         if self._replayed is not None:
-            return {name: self._found[name] for name in ("round", "setup", "cached")}
+            found = self._found
+            assert found is not None
+            return {"round": found["round"], "setup": found["setup"], "cached": found["cached"]}
         names = self._setup[0] if self._setup else ()
         setup = {name: {round: each[name] for round, each in enumerate(self._setup)} for name in names}
         self._saved_round = self._links.round
         return {"round": self._saved_round, "setup": packed(setup), "cached": packed(self._links.cached())}
 
-    def resume(self, state: Mapping[str, Any]) -> None:
+    def resume(self, state: "RoundsState") -> None:
         """Open the links, and go on from the round of a checkpoint."""
         rule = "a run among peers goes on from a checkpoint that was there when its network was made"
         require(self._replayed is not None, rule, "a later one", "make a new network, or give another path")
@@ -205,16 +207,28 @@ class Rounds:
         self._links.close(reason)
 
 
-def _network_state(checkpoint: Path) -> dict[str, Any]:
+# A name, and its rounds, lengths and numbers, see `packed`.
+Packed: TypeAlias = tuple[str, Array, Array, Array]
+
+
+class RoundsState(TypedDict):
+    """What a checkpoint holds of the rounds: the last one, the messages of the setup, and those to send again."""
+
+    round: int
+    setup: list[Packed]
+    cached: list[Packed]
+
+
+def _network_state(checkpoint: Path) -> RoundsState:
     """What `PeersSession.checkpoint` returned when the checkpoint was written."""
     state = checkpoint_memory(checkpoint)
     found = state["environment"]["network"]
     rule = f"checkpoint {checkpoint} must be one of an agent among peers"
     require(isinstance(found, dict) and "setup" in found, rule, "that of another network", "give another path")
-    return dict(found)
+    return cast(RoundsState, found)
 
 
-def packed(messages: Mapping[str, Mapping[int, Array]]) -> list[tuple[str, Array, Array, Array]]:
+def packed(messages: Mapping[str, Mapping[int, Array]]) -> list[Packed]:
     """name -> round -> flat float64 array, as one entry per name: rounds, lengths, and all numbers
     in a row.
     """
@@ -229,7 +243,7 @@ def packed(messages: Mapping[str, Mapping[int, Array]]) -> list[tuple[str, Array
     ]
 
 
-def unpacked(entries: Iterable[Any]) -> dict[str, dict[int, Array]]:
+def unpacked(entries: Iterable[Packed]) -> dict[str, dict[int, Array]]:
     """The inverse of `packed`."""
     return {
         name: dict(zip(rounds.tolist(), np.split(numbers, np.cumsum(lengths)[:-1]), strict=True)) if len(rounds) else {}
