@@ -5,14 +5,15 @@ differently.
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import array_api_compat as compat
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from gradslide._support.errors import InputError
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, Device, DType, Sparse
 
 # Entries of an array that are worked on together.
 BLOCK = 1 << 15
@@ -26,23 +27,24 @@ _MAKERS = {
 }
 
 
-def is_numpy(x: Any) -> bool:
+def is_numpy(x: object) -> bool:
     """Return whether x is a NumPy array, or an object that no array library knows."""
     return isinstance(x, np.ndarray | np.generic) or not compat.is_array_api_obj(x)
 
 
-def to_numpy(x: Any) -> Array:
+def to_numpy(x: npt.ArrayLike) -> Array:
     """Return the array as a NumPy array, without a copy where it is one; waits for the device
     otherwise.
     """
     if is_numpy(x):
         return np.asarray(x)
+    foreign = cast(Any, x)
     if compat.is_torch_array(x):
-        return x.detach().cpu().numpy()
-    return np.asarray(x.get() if compat.is_cupy_array(x) else x)
+        return foreign.detach().cpu().numpy()
+    return np.asarray(foreign.get() if compat.is_cupy_array(x) else x)
 
 
-def like(values: Any, other: Array) -> Array:
+def like(values: npt.ArrayLike, other: Array) -> Array:
     """Return the values as an array of another array's library and device, in their own precision.
 
     Arrays of a library other than NumPy stay where they are: a run has one device.
@@ -50,11 +52,11 @@ def like(values: Any, other: Array) -> Array:
     if is_numpy(other):
         return to_numpy(values)
     if not is_numpy(values):
-        return values
+        return cast(Array, values)
     return array_namespace(other).asarray(np.asarray(values), device=compat.device(other), copy=True)
 
 
-def on_device(values: Any, device: Any) -> Array:
+def on_device(values: npt.ArrayLike, device: Device) -> Array:
     """Return the values as an array on a device, in their own precision.
 
     `device` is a name or device of PyTorch, or a device of JAX or CuPy; None for NumPy.
@@ -66,7 +68,7 @@ def on_device(values: Any, device: Any) -> Array:
     return maker.asarray(to_numpy(values), device=device, copy=True)
 
 
-def checked_device(device: Any) -> Any:
+def checked_device(device: Device) -> Device:
     """Return the PyTorch device of that name; refuse one that is not available."""
     try:
         torch = importlib.import_module("torch")
@@ -87,7 +89,7 @@ def dtype_of(x: Array) -> np.dtype[Any]:
     return np.dtype(x.dtype) if is_numpy(x) else np.dtype(str(x.dtype).rpartition(".")[2])
 
 
-def as_dtype(x: Array, dtype: Any) -> Array:
+def as_dtype(x: Array, dtype: DType) -> Array:
     """Convert to a NumPy dtype; no copy where the array has it already."""
     if is_numpy(x):
         return np.asarray(x, dtype=dtype)

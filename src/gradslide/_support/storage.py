@@ -14,6 +14,7 @@ import numpy as np
 
 from gradslide._support.arrays import like, on_device, to_numpy
 from gradslide._support.errors import InputError
+from gradslide._support.types import Device
 
 _META = "meta.json"
 # Kind and version of the files that runs are saved in.
@@ -112,7 +113,7 @@ def flatten(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     return value
 
 
-def restore(template: Any, saved: Any, arrays: Mapping[str, Any], device: Any = None) -> Any:
+def restore(template: Any, saved: Any, arrays: Mapping[str, Any], device: Device = None) -> Any:
     """Restore what `flatten` saved; the template provides dataclasses and named tuples.
 
     `device` is the device of arrays that the template has no counterpart for.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ from gradslide._support.randomness import Seed
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs import bounded_degree, distances, spectrum, topologies
 from gradslide.graphs.display import in_words
+
+if TYPE_CHECKING:
+    import networkx
+    from matplotlib.figure import Figure
 
 _DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
 _EXTREMES = ("laplacian_norm", "algebraic_connectivity")
@@ -128,7 +132,7 @@ class Graph(CheckedArguments):
         return cls(m, pairs, weights)
 
     @classmethod
-    def from_networkx(cls, graph: Any, weight: str | None = None) -> "Graph":
+    def from_networkx(cls, graph: "networkx.Graph", weight: str | None = None) -> "Graph":
         """Build a graph from an undirected networkx graph.
 
         Parameters
@@ -701,7 +705,7 @@ class Graph(CheckedArguments):
         weighted = "" if (self.weights == 1).all() else ", weighted"
         return f"Graph(m={self.m}, edges={len(self.edges)}, max_degree={self.degrees.max()}{weighted})"
 
-    def plot(self, values: Array | None = None, *, label: str = "", title: str = "") -> Any:
+    def plot(self, values: Array | None = None, *, label: str = "", title: str = "") -> "Figure":
         """Draw up to 2,000 agents.
 
         Parameters

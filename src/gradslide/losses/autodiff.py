@@ -10,7 +10,7 @@ import numpy as np
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import InputError, require, unknown_name
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.devices import rows_at
 from gradslide.losses.inputs import numeric_array, stack_rows
@@ -37,7 +37,14 @@ class Differentiated(Loss):
     """
 
     def __init__(
-        self, parts: list[Array], sizes: Array, d: int, dtype: Any, home: Array | None, smoothness: Any, reduction: Any
+        self,
+        parts: list[Array],
+        sizes: Array,
+        d: int,
+        dtype: DType,
+        home: Array | None,
+        smoothness: Any,
+        reduction: Any,
     ) -> None:
         if reduction not in ("sum", "mean", None):
             raise unknown_name("reduction", reduction, ("sum", "mean", "None"))

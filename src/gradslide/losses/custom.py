@@ -171,7 +171,7 @@ class Custom(Loss):
 class _Evaluator:
     """Calls the user's functions and checks the shapes of their results."""
 
-    def __init__(self, name: str, functions: Functions, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, name: str, functions: Functions, shape: tuple[int, ...], dtype: DType) -> None:
         self._name, self._shape, self._dtype = name, shape, dtype
         self._all_at_once = functions if callable(functions) else None
         self._each = list(functions) if isinstance(functions, (list, tuple)) else []

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import checked_device, is_numpy, like, to_numpy
-from gradslide._support.types import Array, Sparse, Tensor
+from gradslide._support.types import Array, Device, Sparse, Tensor
 
 
 class TorchRows:
@@ -63,7 +63,7 @@ def home_of(array: Features) -> Array | None:
     return array_namespace(array).empty(0, dtype=array.dtype, device=compat.device(array))
 
 
-def torch_home(device: Any) -> Array:
+def torch_home(device: Device) -> Array:
     """Return an empty tensor on that device; refuse a device that is not available."""
     device = checked_device(device)
     return importlib.import_module("torch").empty(0, device=device)

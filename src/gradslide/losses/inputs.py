@@ -10,11 +10,11 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import is_numpy, to_numpy
 from gradslide._support.errors import InputError, require, require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.losses.devices import Features, TorchRows
 
 
-def working_dtype(dtype: Any) -> np.dtype[Any]:
+def working_dtype(dtype: DType) -> np.dtype[Any]:
     """Return float32 for float32, and float64 for everything else."""
     return np.dtype(np.float32 if dtype == np.float32 else np.float64)
 

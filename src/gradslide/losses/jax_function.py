@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gradslide._support.errors import InputError, kind_of, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.losses.autodiff import (
     AgentBlock,
     Differentiated,
@@ -199,7 +199,7 @@ def _power_of_two(sizes: Array) -> Array:
     return 2 ** np.ceil(np.log2(sizes)).astype(np.intp)
 
 
-def _read(jax: Any, data: Any, dtype: Any) -> tuple[list[Array], Array, Any]:
+def _read(jax: Any, data: Any, dtype: DType) -> tuple[list[Array], Array, Any]:
     """The stacked arrays of all agents, the number of rows of each, (m,), and the pytree structure."""
     listed = isinstance(data, list) and len(data) > 0
     rule = "data must be a list with one pytree of arrays per agent"
@@ -212,7 +212,7 @@ def _read(jax: Any, data: Any, dtype: Any) -> tuple[list[Array], Array, Any]:
     return joined, np.array([len(parts[0]) for parts, _ in read]), read[0][1]
 
 
-def _leaves(jax: Any, tree: Any, dtype: Any, what: str) -> tuple[list[Array], Any]:
+def _leaves(jax: Any, tree: Any, dtype: DType, what: str) -> tuple[list[Array], Any]:
     """The arrays of one pytree, floating ones in the dtype, and its structure."""
     found, form = jax.tree.flatten(tree)
     arrays = [numeric_array(what, leaf) for leaf in found]

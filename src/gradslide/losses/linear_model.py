@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from gradslide._support.arrays import as_dtype, dtype_of, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, unknown_name
-from gradslide._support.types import Array, DType, Sparse
+from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.compiled import pays
 from gradslide.losses.devices import Features, home_of, moved, rows_at
@@ -63,7 +63,7 @@ class LinearModel(Loss):
 
     def __init__(
         self,
-        features: npt.ArrayLike | Sparse,
+        features: npt.ArrayLike | SparseInput,
         targets: npt.ArrayLike,
         *,
         agents: int | None,

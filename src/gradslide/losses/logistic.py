@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array, DType, Sparse
+from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.compiled import LOGISTIC
 from gradslide.losses.inputs import is_sparse, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -49,7 +49,7 @@ class Logistic(LinearModel):
 
     def __init__(
         self,
-        features: npt.ArrayLike | Sparse,
+        features: npt.ArrayLike | SparseInput,
         labels: npt.ArrayLike,
         *,
         agents: int | None = None,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from gradslide._support.types import Array, DType, Sparse
+from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.compiled import HINGE
 from gradslide.losses.inputs import positive, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -39,7 +39,7 @@ class SmoothedHinge(LinearModel):
 
     def __init__(
         self,
-        features: npt.ArrayLike | Sparse,
+        features: npt.ArrayLike | SparseInput,
         labels: npt.ArrayLike,
         gamma: float = 1.0,
         *,

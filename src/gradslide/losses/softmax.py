@@ -6,7 +6,7 @@ import array_api_compat as compat
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array, DType, Sparse
+from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.inputs import class_numbers, feature_rows
 from gradslide.losses.linear_model import LinearModel, Reduction
 
@@ -39,7 +39,7 @@ class Softmax(LinearModel):
 
     def __init__(
         self,
-        features: npt.ArrayLike | Sparse,
+        features: npt.ArrayLike | SparseInput,
         labels: npt.ArrayLike,
         classes: int | None = None,
         *,

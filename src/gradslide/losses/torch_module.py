@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gradslide._support.arrays import dtype_of, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
-from gradslide._support.types import Array, Tensor
+from gradslide._support.types import Array, Device, DType, Tensor
 from gradslide.losses.autodiff import (
     AgentBlock,
     Differentiated,
@@ -279,7 +279,7 @@ def _require_plain_mean(loss: Any, targets: Array) -> None:
 _ROWS = 4096  # of a Dataset that are read at once
 
 
-def read_loaders(loaders: Any, dtype: Any, device: Any) -> tuple[list[Tensor], Array]:
+def read_loaders(loaders: Any, dtype: DType, device: Device) -> tuple[list[Tensor], Array]:
     """Read inputs and targets of all agents, stacked, and the number of rows of each agent, (m,).
 
     Floating point data is converted to the given PyTorch dtype.
@@ -301,7 +301,7 @@ def read_loaders(loaders: Any, dtype: Any, device: Any) -> tuple[list[Tensor], A
     return [_joined("inputs", inputs), _joined("targets", targets)], np.array(sizes)
 
 
-def read_pair(batch: Any, dtype: Any, device: Any) -> tuple[Tensor, Tensor]:
+def read_pair(batch: Any, dtype: DType, device: Device) -> tuple[Tensor, Tensor]:
     """Return inputs and targets of equal length as tensors."""
     torch = importlib.import_module("torch")
     pair = isinstance(batch, tuple | list) and len(batch) == 2
@@ -318,7 +318,7 @@ def read_pair(batch: Any, dtype: Any, device: Any) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
-def _read_batch(agent: int, batch: Any, dtype: Any, device: Any) -> tuple[Tensor, Tensor]:
+def _read_batch(agent: int, batch: Any, dtype: DType, device: Device) -> tuple[Tensor, Tensor]:
     inputs, targets = read_pair(batch, dtype, device)
     for name, part in (("inputs", inputs), ("targets", targets)):
         finite = bool(part.isfinite().all())

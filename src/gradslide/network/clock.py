@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ class Clock(CheckedArguments):
                 object.__setattr__(self, name, _checked(name, given))
 
     @classmethod
-    def lan(cls, **changed: Any) -> "Clock":
+    def lan(cls, **changed: Array | float) -> "Clock":
         """Return the clock of a local network: 0.1 ms, 1 Gbit/s.
 
         Keyword arguments replace parameters.
@@ -70,12 +69,12 @@ class Clock(CheckedArguments):
         return cls(**{**PRESETS["lan"], **changed})
 
     @classmethod
-    def wan(cls, **changed: Any) -> "Clock":
+    def wan(cls, **changed: Array | float) -> "Clock":
         """Return the clock of sites across a continent: 40 ms, 100 Mbit/s."""
         return cls(**{**PRESETS["wan"], **changed})
 
     @classmethod
-    def satellite(cls, **changed: Any) -> "Clock":
+    def satellite(cls, **changed: Array | float) -> "Clock":
         """Return the clock of a geostationary satellite: 300 ms, 10 Mbit/s."""
         return cls(**{**PRESETS["satellite"], **changed})
 

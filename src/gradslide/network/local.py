@@ -1,14 +1,14 @@
 """All agents in one process, as rows of one array: a simulation."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import array_api_compat as compat
 import numpy as np
 
 from gradslide._support.arrays import checked_device, is_numpy, sparse_like, to_numpy
 from gradslide._support.errors import InputError, kind_of
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, Device, Sparse
 from gradslide.graphs.graph import GraphLike, as_graph
 from gradslide.network.collectives import exact_sum, reduced
 from gradslide.network.costs import CostModel, NormSource
@@ -72,11 +72,11 @@ class Local(OnGraph):
 
     is_local: ClassVar[bool] = True
 
-    def __init__(self, graph: GraphLike, *, exact_norm: bool = True, device: Any = None) -> None:
+    def __init__(self, graph: GraphLike, *, exact_norm: bool = True, device: Device = None) -> None:
         super().__init__(graph, exact_norm=exact_norm)
         self.agents = range(self.m)
         self.device = None if device is None else checked_device(device)
-        self._cast: dict[tuple[int, str, str], Any] = {}
+        self._cast: dict[tuple[int, str, str], tuple[Sparse, Sparse]] = {}
 
     def _combine(self, v: Array, weights: Sparse) -> Array:
         if is_numpy(v) and weights.dtype == v.dtype:
@@ -93,7 +93,7 @@ class Local(OnGraph):
             return exact_sum(values, self.m, np.asarray, np.asarray)
         return reduced(values, reduction)
 
-    def _as(self, weights: Sparse, v: Array) -> Array:
+    def _as(self, weights: Sparse, v: Array) -> Sparse:
         """The weights in v's precision, so that float32 stays float32, and on v's device."""
         key = (id(weights), str(v.dtype), str(compat.device(v)))
         if key not in self._cast:

@@ -60,7 +60,7 @@ class Network(Protocol):
         ...
 
     @property
-    def laplacian(self) -> Array:
+    def laplacian(self) -> Sparse:
         """The Laplacian of the graph, in the form that `combine` takes."""
         ...
 

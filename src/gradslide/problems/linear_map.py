@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.errors import InputError, kind_of, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.results.costs import Costs
 
 Product = Callable[[Array], Array]
@@ -19,7 +19,7 @@ class LinearMap:
     `matrix` holds the entries where they are available.
     """
 
-    def __init__(self, shape: tuple[int, int], dtype: Any, forward: Product, adjoint: Product, matrix: Any) -> None:
+    def __init__(self, shape: tuple[int, int], dtype: DType, forward: Product, adjoint: Product, matrix: Any) -> None:
         self.shape = shape
         self.dtype = dtype
         self.matrix = matrix
@@ -55,7 +55,7 @@ class LinearMap:
         return f"{self.shape} {float(np.vdot(z, self.apply(x))):.7e}"
 
 
-def linear_map(A: Any, n: int, dtype: Any) -> LinearMap:
+def linear_map(A: Any, n: int, dtype: DType) -> LinearMap:
     """Return A as a map from vectors of n entries.
 
     Parameters
@@ -106,7 +106,7 @@ def least_squares(A: LinearMap, target: Array, *, adjoint: bool = False) -> Arra
     return found
 
 
-def _from_matrix(matrix: Any, n: int, dtype: Any) -> LinearMap:
+def _from_matrix(matrix: Any, n: int, dtype: DType) -> LinearMap:
     require(matrix.dtype.kind in "fiub", "A must be real", matrix.dtype, "split real and imaginary parts")
     shape = _checked_shape(matrix.shape, n)
     matrix = matrix.astype(dtype, copy=False)
@@ -116,7 +116,7 @@ def _from_matrix(matrix: Any, n: int, dtype: Any) -> LinearMap:
     return LinearMap(shape, dtype, lambda x: matrix @ x, lambda z: transposed @ z, matrix)
 
 
-def _from_products(shape: tuple[int, int], dtype: Any, forward: Product, adjoint: Product) -> LinearMap:
+def _from_products(shape: tuple[int, int], dtype: DType, forward: Product, adjoint: Product) -> LinearMap:
     """A map from the user's functions, which are tried once."""
     k, n = shape
     A = LinearMap(shape, dtype, _flat("forward", forward, k, dtype), _flat("adjoint", adjoint, n, dtype), None)
@@ -128,7 +128,7 @@ def _from_products(shape: tuple[int, int], dtype: Any, forward: Product, adjoint
     return A
 
 
-def _tried(name: str, product: Product, at: Array, size: int, dtype: Any) -> Array:
+def _tried(name: str, product: Product, at: Array, size: int, dtype: DType) -> Array:
     """A first product, with a clear error where it fails."""
     found = np.asarray(_called(name, product, at))
     rule = f"A's {name} product must hold finite real numbers"
@@ -147,7 +147,7 @@ def _called(name: str, product: Product, at: Array) -> Any:
         raise InputError(rule, f"{type(error).__name__}: {error}", "flatten and reshape inside it") from error
 
 
-def _flat(name: str, product: Product, size: int, dtype: Any) -> Product:
+def _flat(name: str, product: Product, size: int, dtype: DType) -> Product:
     """The product as a new flat array of that size, in the problem's dtype."""
 
     def flat(v: Array) -> Array:
@@ -156,7 +156,7 @@ def _flat(name: str, product: Product, size: int, dtype: Any) -> Product:
     return flat
 
 
-def _flattened(name: str, found: Any, size: int, dtype: Any) -> Array:
+def _flattened(name: str, found: Any, size: int, dtype: DType) -> Array:
     result = np.asarray(found).reshape(-1)
     if result.size != size:
         rule = f"A's {name} product must have {size} entries"

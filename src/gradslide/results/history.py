@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from gradslide._support.html import rows_html
 from gradslide.results.costs import Costs, work
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 # First records, and last ones, of a long history in a notebook.
 _SHOWN = 5
@@ -140,13 +144,13 @@ class History(Sequence[Record]):
         """Return the history whose `to_dict` gave these columns."""
         return cls(Record(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pandas.DataFrame":
         """Return a DataFrame with one row per record. Needs the extra `plot`."""
         import pandas as pd
 
         return pd.DataFrame(self.to_dict())
 
-    def plot(self, against: str | None = None, optimum: float | None = None) -> Any:
+    def plot(self, against: str | None = None, optimum: float | None = None) -> "Figure":
         """Plot the objective (or its error) and the disagreement against a cost.
 
         Parameters

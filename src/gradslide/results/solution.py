@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs, traffic, work
 from gradslide.results.history import History
 from gradslide.results.status import Status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _KIND, _VERSION = "solution", 1
 
@@ -187,7 +190,7 @@ class Solution:
             "warnings": list(self.warnings),
         }
 
-    def plot(self, optimum: float | None = None) -> Any:
+    def plot(self, optimum: float | None = None) -> "Figure":
         """Plot what was reached against gradients (or samples) and rounds (or products with A).
 
         Parameters

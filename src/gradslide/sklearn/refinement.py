@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit, softmax
 
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.engine.solve import solve
 from gradslide.engine.stopping import Relative, Stop
 from gradslide.losses.least_squares import LeastSquares
@@ -80,7 +80,7 @@ class _Bregman(LinearModel):
             rows.features, scores, agents=None, splits=rows.splits, sample_weight=rows.weight, reduction="sum"
         )
 
-    def read_targets(self, targets: Any, n: int, dtype: Any) -> Array:
+    def read_targets(self, targets: Any, n: int, dtype: DType) -> Array:
         return np.asarray(targets, dtype=dtype).reshape(n, self.outputs)
 
     def curvature(self, norm: int) -> float:

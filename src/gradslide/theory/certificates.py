@@ -11,13 +11,13 @@ decisions and for records.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, row_blocks, to_numpy
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.domains import Domain, Euclidean
 from gradslide.network.collectives import reduce_constant
 from gradslide.network.coupling import Dual
@@ -273,7 +273,7 @@ class Piece(NamedTuple):
     domain: Domain
     mu: float
     d: int
-    dtype: Any
+    dtype: DType
     rows_per_agent: Array | None
 
 

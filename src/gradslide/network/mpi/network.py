@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import require, require_number
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, DType, Sparse
 from gradslide.graphs.graph import GraphLike
 from gradslide.network.collectives import exact_sum, require_reduction
 from gradslide.network.local import OnGraph
@@ -128,7 +128,7 @@ class MPI(OnGraph):
         """That of the first process: machines may differ in the last digit."""
         return float(self._shared.broadcast(np.array([super().norm_bound()] if self._comm.rank == 0 else []))[0])
 
-    def _parts(self, weights: Sparse, dtype: Any) -> tuple[Array, Array]:
+    def _parts(self, weights: Sparse, dtype: DType) -> tuple[Array, Array]:
         """Split the weights into rows of agents without neighbours elsewhere, and other rows.
 
         The former apply to the rows here, the latter to what is around the border. Columns keep
@@ -143,7 +143,7 @@ class MPI(OnGraph):
         parts: tuple[Array, Array] = self._weights[key][1]
         return parts
 
-    def _split(self, weights: Sparse, dtype: Any) -> tuple[Array, Array]:
+    def _split(self, weights: Sparse, dtype: DType) -> tuple[Array, Array]:
         layout = self._layout
         require(weights.shape == (self.m, self.m), "weights must be (m, m)", weights.shape, "one row for each agent")
         rows = weights[layout.agents].astype(dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradslide._support.errors import InputError, require, require_number
-from gradslide._support.types import Array
+from gradslide._support.types import Array, DType
 from gradslide.network.peers.errors import PeerError, SettingsDiffer, short
 from gradslide.network.peers.handshake import require_transmittable
 from gradslide.network.peers.io_thread import IOThread
@@ -360,7 +360,7 @@ class Links:
                 self._log.warning(text, name, self._cache_limit)
 
 
-def _of_form(dtype: Any, shape: tuple[int, ...]) -> Judge:
+def _of_form(dtype: DType, shape: tuple[int, ...]) -> Judge:
     """What is wrong with an array that must have this type and shape."""
     wanted = np.dtype(dtype), tuple(shape)
 

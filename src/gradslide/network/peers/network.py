@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, cast
+from typing import ClassVar, NoReturn, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array, Sparse, Storable
+from gradslide._support.types import Array, DType, Sparse, Storable
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel, NormSource
@@ -211,7 +211,7 @@ class Peers(CheckedArguments, RenamedMembers):
     def batch(self, exchanges: int, v: Array, compute: Callable[[], Done]) -> Done:
         raise NotImplementedError("exchanges are done one by one here")
 
-    def _own_row(self, weights: Sparse, dtype: Any) -> tuple[Sparse, list[int]]:
+    def _own_row(self, weights: Sparse, dtype: DType) -> tuple[Sparse, list[int]]:
         """This agent's row of the weights in v's precision, without the columns of others, and
         whose are left.
         """
