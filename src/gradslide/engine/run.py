@@ -22,7 +22,7 @@ from gradslide.engine.progress import ProgressLine
 from gradslide.engine.stopping import Signal, Stop, has_grown
 from gradslide.losses import Loss
 from gradslide.losses.check import mismatch, slopes
-from gradslide.methods.base import AnyMethod, Context
+from gradslide.methods.base import AnyMethod, Context, Method
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.problems.terms import Term
