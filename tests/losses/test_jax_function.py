@@ -216,9 +216,30 @@ def test_what_is_not_convex_is_refused_unless_asked_for():
         ({"data": []}, "data must be a list"),
         ({"data": [(np.zeros((3, P)), np.zeros(2))]}, "the data of agent 0 must be arrays with one leading entry"),
         ({"data": [(np.zeros((0, P)), np.zeros(0))]}, "one or more"),
-        ({"data": [(np.zeros((3, P)), np.zeros(3)), (np.zeros((3, 2)), np.zeros(3))]}, "must have one form; got 2"),
-        ({"data": [(np.full((3, P), np.nan), np.zeros(3))]}, "the data of agent 0 must be finite"),
+        (
+            {"data": [(np.zeros((3, P)), np.zeros(3)), (np.zeros((3, 2)), np.zeros(3))]},
+            r"one form; got rows of \(float64\[4\], float64\[\]\) for agent 0 and of \(float64\[2\]",
+        ),
+        (
+            {"data": [(np.full((3, P), np.nan), np.zeros(3))]},
+            r"part \[0\] of the data of agent 0 must be finite; got 12 NaN",
+        ),
         ({"data": [(np.full((3, P), "a"), np.zeros(3))]}, "must hold real numbers"),
+        (
+            {"data": [(np.zeros((3, P)), np.array(["a", "b", "a"]))]},
+            r"part \[1\] of the data of agent 0 must hold real numbers; got .*; encode text .* number classes from 0",
+        ),
+        ({"data": [np.full((3, P), np.inf)]}, "; got 12 NaN or infinite entries in 3 of 3 rows"),
+        ({"data": [(np.zeros((3, P)), {})] * 2 + [np.zeros((3, P))]}, "for agent 0 and of .* for agent 2; give each"),
+        (
+            {"parameters": np.zeros(P + 1)},
+            r"take the parameters .*; got TypeError: .* parameters of shape \(5,\) and rows of \(float64\[4\]",
+        ),
+        ({"function": lambda x, batch: batch["features"] @ x}, "; got TypeError: tuple indices .*correct the function"),
+        (
+            {"function": lambda x, batch: ((batch[0] @ x)[:, None] - batch[1]) ** 2},
+            r"must not depend on other rows; got .* of shape \(4, 4\); check the shapes: \(n, 1\) and \(n,\)",
+        ),
         ({"parameters": {}}, "parameters must be a pytree of arrays of real numbers"),
         ({"parameters": 1j * np.zeros(P)}, "of real numbers"),
         ({"smoothness": [1.0, 2.0]}, "smoothness must be a non-negative number, or 5 of them"),

@@ -383,6 +383,46 @@ def test_errors_say_what_to_do(change, message):
         gs.losses.Torch(**given)
 
 
+CLASSES, ONES = torch.tensor([0, 1, 2]), torch.tensor([[0.0], [1.0], [1.0]], dtype=torch.float64)
+ROWS = torch.arange(3.0 * P, dtype=torch.float64).reshape(3, P)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "targets", "message"),
+    [
+        (3, nn.CrossEntropyLoss(), CLASSES.double(), r"int64 and shape \(3,\) for 3 rows; got float64 of shape \(3,\)"),
+        (3, nn.CrossEntropyLoss(), CLASSES.int(), r"got int32 of shape \(3,\); convert them, .* targets\.long\(\)"),
+        (3, nn.CrossEntropyLoss(), CLASSES[:, None], r"shape \(3,\) for 3 rows; got int64 of shape \(3, 1\)"),
+        (3, nn.CrossEntropyLoss(), CLASSES + 1, r"class numbers 0\.\.2, as the module has 3 outputs; got \[3\];"),
+        (2, nn.functional.cross_entropy, CLASSES, r"of cross_entropy must be class numbers 0\.\.1"),
+        (1, nn.BCEWithLogitsLoss(), ONES[:, 0], r"of the predictions' shape \(3, 1\); got float64 of shape \(3,\);"),
+        (1, nn.BCEWithLogitsLoss(), ONES.long(), "floats of the predictions' shape .*; got int64"),
+        (1, nn.BCEWithLogitsLoss(), 2 * ONES - 1, r"must lie in 0\.\.1; got from -1 to 1; map -1 and 1 to 0 and 1"),
+        (1, nn.SoftMarginLoss(), ONES, r"must be -1 or 1; got \[0\.0, 1\.0\]; map 0 and 1 to -1 and 1"),
+        (1, lambda z, t: z @ t, ONES[:, 0], "the loss must take the module's predictions and the targets"),
+        (1, lambda z, t: (z - t) ** 2, ONES[:, 0], r"must not depend on other rows; got .* of shape \(3, 3\);"),
+    ],
+)
+def test_targets_that_the_loss_does_not_take_are_described(outputs, loss, targets, message):
+    torch.manual_seed(1)
+    with pytest.raises(InputError, match=message):
+        gs.losses.Torch(nn.Linear(P, outputs).double(), loss, [(ROWS, targets)])
+
+
+def test_targets_of_every_agent_are_looked_at():
+    good, bad = (ROWS, CLASSES), (ROWS, CLASSES + 5)
+    with pytest.raises(InputError, match=r"class numbers 0\.\.2, .*; got \[5, 6, 7\]"):
+        gs.losses.Torch(nn.Linear(P, 3).double(), nn.CrossEntropyLoss(), [good, bad])
+    ignored = gs.losses.Torch(nn.Linear(P, 3).double(), nn.CrossEntropyLoss(reduction="sum", ignore_index=7), [good])
+    assert ignored.m == 1
+
+
+def test_inputs_that_the_module_does_not_take_are_described():
+    message = r"the module must take the inputs; got RuntimeError: .* for inputs in float64 of shape \(3, 4\); give"
+    with pytest.raises(InputError, match=message):
+        gs.losses.Torch(nn.Linear(P + 1, 1).double(), nn.BCEWithLogitsLoss(), [(ROWS, ONES)])
+
+
 def test_points_of_another_shape_are_refused():
     loss = wrapped()
     with pytest.raises(InputError, match=r"x must have shape \(m, d\) = \(5, 4\)"):

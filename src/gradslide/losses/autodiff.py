@@ -185,7 +185,28 @@ def require_sum_of_rows(whole: float, rows: Array) -> None:
         raise InputError(
             "the loss of several rows must be the sum or the mean of the losses of each",
             f"{whole:g} for rows of {', '.join(f'{row:.4g}' for row in rows)}",
-            "return a sum, put a regulariser into mu or a penalty, or give reduction=None: no sampling then",
+            "return a sum, put a regulariser into mu or a penalty, do not broadcast (n, 1) with (n,), "
+            "or give reduction=None: no sampling then",
+        )
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error of another library says, for a message of ours."""
+    text = str(error).strip().partition("\n")[0].replace(";", ",").rstrip(". ")
+    return f"{type(error).__name__}: {text}"
+
+
+def require_rows_apart(rows: Array, first: Array) -> None:
+    """Refuse losses of rows, (n, ...), that depend on the other rows; first: that of the first row
+    alone.
+    """
+    among, alone = float(np.sum(rows[0])), float(np.sum(first))
+    slack = float(np.sqrt(np.finfo(rows.dtype).eps)) * (float(np.sum(np.abs(rows[0]))) + float(np.sum(np.abs(first))))
+    if np.isfinite(among) and abs(among - alone) > slack:
+        raise InputError(
+            "the loss of a row must not depend on other rows",
+            f"{alone:.6g} for the first row alone and {among:.6g} among {len(rows)}, of shape {rows.shape}",
+            "check the shapes: (n, 1) and (n,) are broadcast to (n, n)",
         )
 
 

@@ -14,8 +14,10 @@ from gradslide.losses.autodiff import (
     AgentBlock,
     Differentiated,
     Reduction,
+    first_line,
     missing,
     require_convex,
+    require_rows_apart,
     require_sum_of_rows,
 )
 from gradslide.losses.inputs import numeric_array, working_dtype
@@ -120,8 +122,9 @@ class Jax(Differentiated):
         like_ours = form == self._form and all(
             a.shape[1:] == b.shape[1:] for a, b in zip(parts, self._parts, strict=True)
         )
-        rule = "a batch must have the form of the loss's own data"
-        require(like_ours, rule, kind_of(batch), "yield the same pytree, with a leading axis of samples")
+        rule = f"a batch must have the form of the loss's own data, {_described(self._parts, self._form)} per row"
+        got = f"{_described(parts, form)} per row"
+        require(like_ours, rule, got, "yield the same pytree, with a leading axis of samples")
         return tuple(parts)
 
     def _precision(self) -> AbstractContextManager[Any]:
@@ -182,16 +185,34 @@ class Jax(Differentiated):
             except self._jax.errors.JAXTypeError as error:
                 got, remedy = str(error).partition("\n")[0], "use jax.numpy and jax.lax in it"
                 raise InputError("function must be one that JAX can trace", got, remedy) from None
+            except (TypeError, ValueError, IndexError) as error:
+                raise self._refused(error, few) from error
             if self._reduction is None:
                 return
             self._per_row = len(shape) > 0
             if self._per_row:
                 rule = "function must give a number, or one number per row"
                 require(shape[0] == rows, rule, f"shape {shape} for {rows} rows", "correct that function")
+                both = self._jax.jit(lambda x, few: (self._called(x, few), self._called(x, [part[:1] for part in few])))
+                require_rows_apart(*(np.asarray(found) for found in both(x, few)))
                 return
             both = self._jax.jit(lambda x, few: (self._called(x, few), self._row_losses(x, few)))
             whole, losses = (np.asarray(found) for found in both(x, few))
             require_sum_of_rows(float(whole), losses)
+
+    def _refused(self, error: Exception, few: list[Array]) -> InputError:
+        """The error for a function that cannot take the parameters and the data."""
+        trees = self._jax.tree.leaves(self._unravel(self.x0))
+        shapes = ", ".join(str(tuple(leaf.shape)) for leaf in trees)
+        rule = "function must take the parameters and a batch of each agent's data"
+        got = f"{first_line(error)} for parameters of shape {shapes} and rows of {_described(few, self._form)}"
+        return InputError(rule, got, "give parameters of the shape that these rows need, or correct the function")
+
+
+def _described(parts: Sequence[Array], form: Any) -> str:
+    """Type and shape of one row, part by part, as the pytree that it is in."""
+    rows = [f"{part.dtype}{list(part.shape[1:])}" for part in parts]
+    return str(form.unflatten(rows)).replace("'", "")
 
 
 def _power_of_two(sizes: Array) -> Array:
@@ -205,19 +226,26 @@ def _read(jax: Any, data: Any, dtype: DType) -> tuple[list[Array], Array, Any]:
     rule = "data must be a list with one pytree of arrays per agent"
     require(listed, rule, kind_of(data), "for example [(features[rows], labels[rows]) for rows in splits]")
     read = [_leaves(jax, own, dtype, f"the data of agent {agent}") for agent, own in enumerate(data)]
-    forms = {(str(form), *(part.shape[1:] for part in parts)) for parts, form in read}
-    rule, remedy = "the data of all agents must have one form", "give each the same pytree, with rows of one shape"
-    require(len(forms) == 1, rule, f"{len(forms)} of them", remedy)
+    (first, form), rule = read[0], "the data of all agents must have one form"
+    for agent, (parts, own) in enumerate(read):
+        alike = own == form and all(a.shape[1:] == b.shape[1:] for a, b in zip(parts, first, strict=True))
+        got = f"rows of {_described(first, form)} for agent 0 and of {_described(parts, own)} for agent {agent}"
+        require(alike, rule, got, "give each the same pytree, with rows of one shape")
     joined = [np.concatenate(part) for part in zip(*(parts for parts, _ in read), strict=True)]
     return joined, np.array([len(parts[0]) for parts, _ in read]), read[0][1]
 
 
 def _leaves(jax: Any, tree: Any, dtype: DType, what: str) -> tuple[list[Array], Any]:
     """The arrays of one pytree, floating ones in the dtype, and its structure."""
-    found, form = jax.tree.flatten(tree)
-    arrays = [numeric_array(what, leaf) for leaf in found]
+    found, form = jax.tree_util.tree_flatten_with_path(tree)
+    remedy = "encode text as numbers, and number classes from 0"
+    named = [
+        (what if len(found) == 1 else f"part {jax.tree_util.keystr(path)} of {what}", leaf) for path, leaf in found
+    ]
+    arrays = [numeric_array(name, leaf, remedy=remedy) for name, leaf in named]
     lengths = {array.shape[0] if array.ndim else None for array in arrays}
     counted = len(lengths) == 1 and not lengths & {None, 0}
     shapes = ", ".join(str(array.shape) for array in arrays) or "no array"
-    require(counted, f"{what} must be arrays with one leading entry per row, one or more", shapes, "reshape them")
+    remedy = "give as many labels as rows of features, along the first axis"
+    require(counted, f"{what} must be arrays with one leading entry per row, one or more", shapes, remedy)
     return [array.astype(dtype, copy=False) if array.dtype.kind == "f" else array for array in arrays], form

@@ -15,8 +15,10 @@ from gradslide.losses.autodiff import (
     AgentBlock,
     Differentiated,
     Reduction,
+    first_line,
     missing,
     require_convex,
+    require_rows_apart,
     require_sum_of_rows,
 )
 from gradslide.losses.devices import moved
@@ -192,8 +194,21 @@ class Torch(Differentiated):
         # At a start of zeros all rows would look alike.
         at = moved((self.x0 + np.random.default_rng(0).standard_normal(self.d)).astype(self.dtype), self._there)
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            predictions = self._predicted(at.requires_grad_(), inputs)
-            whole = self._loss(predictions, targets)
+            try:
+                predictions = self._predicted(at.requires_grad_(), inputs)
+            except (RuntimeError, ValueError, IndexError, TypeError) as error:
+                got = f"{first_line(error)} for inputs in {_described(inputs)}"
+                remedy = "give inputs of the shape and type that its first layer takes"
+                raise InputError("the module must take the inputs", got, remedy) from error
+            # Before the loss is evaluated: on a GPU, a wrong class number ends the process.
+            _require_targets(torch, self._loss, predictions, targets, self._parts[1])
+            try:
+                whole = self._loss(predictions, targets)
+            except (RuntimeError, ValueError, IndexError, TypeError) as error:
+                shapes = f"predictions in {_described(predictions)} and targets in {_described(targets)}"
+                got = f"{first_line(error)} for {shapes}"
+                remedy = "give targets of the shape and type that the loss takes, in each agent's data"
+                raise InputError("the loss must take the module's predictions and the targets", got, remedy) from error
             differentiable = isinstance(whole, torch.Tensor) and whole.requires_grad
             rule = "the loss must be a tensor that depends on the module's parameters in a way that has a gradient"
             require(differentiable, rule, kind_of(whole), "use operations of PyTorch only, and no detach")
@@ -217,6 +232,7 @@ class Torch(Differentiated):
             require(
                 len(whole) == len(targets), rule, f"shape {tuple(whole.shape)} for {len(targets)} rows", "correct it"
             )
+            require_rows_apart(to_numpy(whole), to_numpy(self._loss(predictions[:1], targets[:1])))
             return
         try:
             losses = self._row_losses(predictions, targets)
@@ -262,6 +278,56 @@ def _checked_parameters(module: Any) -> Any:
     rule = "parameters must be all float32, or all float64, on one device"
     require(one, rule, ", ".join(kinds), "convert them: module.double().to(device)")
     return found[0]
+
+
+def _described(tensor: Tensor) -> str:
+    """Type and shape of some rows."""
+    if not hasattr(tensor, "dtype"):
+        return type(tensor).__name__
+    return f"{str(tensor.dtype).rpartition('.')[2]} of shape {tuple(tensor.shape)}"
+
+
+def _require_targets(torch: Any, loss: Any, predictions: Tensor, targets: Tensor, all_targets: Tensor) -> None:
+    """Refuse targets that a loss of PyTorch does not take; targets: of the rows of the predictions."""
+    if not isinstance(predictions, torch.Tensor) or predictions.ndim == 0 or len(predictions) != len(targets):
+        return  # told below
+    nn, functions = torch.nn, torch.nn.functional
+    name = getattr(loss, "__name__", type(loss).__name__)
+    shape, got = tuple(predictions.shape), _described(targets)
+    if _is_one_of(loss, (nn.CrossEntropyLoss, nn.NLLLoss), (functions.cross_entropy, functions.nll_loss)):
+        if targets.is_floating_point() and tuple(targets.shape) == shape:
+            return  # probabilities of the classes
+        rule = f"predictions for {name} must have one score for each class, shape (rows, classes)"
+        require(len(shape) > 1, rule, shape, "give the module as many outputs as there are classes")
+        expected, K = shape[:1] + shape[2:], shape[1]
+        rule = f"targets of {name} must be class numbers of type int64 and shape {expected} for {len(targets)} rows"
+        fits = tuple(targets.shape) == expected and str(targets.dtype) in ("torch.int64", "torch.uint8")
+        require(fits, rule, got, "convert them, for example targets.long().flatten()")
+        skipped = getattr(loss, "ignore_index", -100)
+        outside = all_targets[((all_targets < 0) | (all_targets >= K)) & (all_targets != skipped)]
+        rule = f"targets of {name} must be class numbers 0..{K - 1}, as the module has {K} outputs"
+        remedy = "number the classes from 0, or give the module as many outputs as there are classes"
+        require(len(outside) == 0, rule, outside[:3].tolist(), remedy)
+    elif _is_one_of(
+        loss,
+        (nn.BCEWithLogitsLoss, nn.BCELoss),
+        (functions.binary_cross_entropy_with_logits, functions.binary_cross_entropy),
+    ):
+        rule = f"targets of {name} must be floats of the predictions' shape {shape}"
+        fits = targets.is_floating_point() and tuple(targets.shape) == shape
+        require(fits, rule, got, "convert them: targets.float().reshape(-1, 1) for one output")
+        least, most = float(all_targets.min()), float(all_targets.max())
+        rule, remedy = f"targets of {name} must lie in 0..1", "map -1 and 1 to 0 and 1: (targets + 1) / 2"
+        require(least >= 0 and most <= 1, rule, f"from {least:g} to {most:g}", remedy)
+    elif _is_one_of(loss, (nn.SoftMarginLoss,), (functions.soft_margin_loss,)):
+        found = torch.unique(all_targets)
+        rule = f"targets of {name} must be -1 or 1"
+        remedy = "map 0 and 1 to -1 and 1: 2 * targets - 1"
+        require(bool((found.abs() == 1).all()), rule, found[:5].tolist(), remedy)
+
+
+def _is_one_of(loss: Any, kinds: tuple[type, ...], functions: tuple[Any, ...]) -> bool:
+    return isinstance(loss, kinds) or any(loss is function for function in functions)
 
 
 def _require_plain_mean(loss: Any, targets: Array) -> None:
