@@ -73,6 +73,11 @@ def _accepted(function: Callable[..., Any]) -> _Accepted:
 
 
 def _check(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    code = getattr(function, "__code__", None)
+    if code is not None and len(args) <= code.co_argcount:
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if kwargs.keys() <= set(known):
+            return  # nearly always: nothing is wrong
     keywords, positions, hidden = _accepted(function)
     if keywords is not None:
         for key in kwargs:

@@ -145,7 +145,8 @@ class Run:
         environment.oracle.is_blank = resume_from is not None
         try:
             with self._timed():
-                if check_loss and method.oracle is None and resume_from is None:
+                checks_loss = check_loss and problem.loss.is_user_supplied and problem.loss.has_value
+                if checks_loss and method.oracle is None and resume_from is None:
                     _check_gradient(context)
                 context = replace(context, prepared=method.prepare(context))
                 self._now.state = method.init(context)
@@ -303,7 +304,9 @@ class Run:
             The record of this iteration; None if values are no longer finite.
         """
         now, x = self._now, self._outputs()[self._output]
-        is_due = now.iteration % self._record_every == 0 and self._has_time_to_observe()
+        is_due = now.iteration % self._record_every == 0
+        if is_due and self._stop.seconds is not None:
+            is_due = self._has_time_to_observe()
         if self._share(Signal.DIVERGED if self._has_overflowed(x, is_due) else self._own_limit()) is Signal.DIVERGED:
             return None
         is_checked = False
@@ -477,7 +480,7 @@ class Run:
 
         Processes that observe together must not decide this by their own clocks.
         """
-        if self._stop.seconds is None or self._context.network.session.size > 1:
+        if self._context.network.session.size > 1:
             return True
         return self._observing <= _OBSERVING_SHARE * (time.perf_counter() - self._started)
 
@@ -561,21 +564,19 @@ class Run:
 
     def _outcome(self, record: Record) -> Status | None:
         """Return the status if the iterate is an answer, or a sign that there is none."""
-        if self._environment.is_contradictory(record):
+        if record.gap is not None and record.gap < 0 and self._environment.is_contradictory(record):
             return Status.CONTRADICTORY
-        return self._stop.success if self._converged(record) else self._search_infeasibility(record)
-
-    def _converged(self, record: Record) -> bool:
-        """Whether all targets hold, for this output or, compared now and then, for another one."""
         if self._reached(record):
-            return True
-        return self._may_switch and has_grown(self._now.iteration, _COMPARISON_GROWTH) and self._switch_output()
+            return self._stop.success
+        # Another output may hold the targets, too: they are compared now and then.
+        if self._may_switch and has_grown(self._now.iteration, _COMPARISON_GROWTH) and self._switch_output():
+            return self._stop.success
+        return self._search_infeasibility(record) if self._environment.may_lack_solutions else None
 
     def _search_infeasibility(self, record: Record) -> Status | None:
         """Return the status if there is no solution; searched for when iterations have passed a power of 2."""
         records = self._now.records
-        may_search = self._environment.may_lack_solutions and record.iteration >= _FIRST_SEARCH
-        if not (may_search and records and records[-1] is record):
+        if not (record.iteration >= _FIRST_SEARCH and records and records[-1] is record):
             return None
         before = records[-2].iteration if len(records) > 1 else 0
         if record.iteration.bit_length() == before.bit_length():
@@ -618,8 +619,6 @@ class Run:
 def _check_gradient(context: Context) -> None:
     """Compare the gradient of a loss that is a user's code with its value, near the start."""
     problem, oracle, loss, x0 = context.problem, context.oracle, context.problem.loss, context.x0
-    if not (loss.is_user_supplied and loss.has_value):
-        return
     move = np.random.default_rng(0).normal(size=x0.shape) / math.sqrt(problem.d)
     move *= np.maximum(1.0, np.linalg.norm(to_numpy(x0), axis=1, keepdims=True))
     direction = problem.domain.project(x0 + problem.placed(move)) - x0

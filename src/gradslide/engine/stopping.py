@@ -22,8 +22,6 @@ from gradslide.results.status import Status
 from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
 
 TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
-# Targets that say something about the objective; the others concern feasibility.
-_OPTIMALITY = {"objective", "gap", "kkt"}
 LIMITS = ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds")
 # No mixing brings agents closer by such a factor.
 _BEYOND_REACH = 1e100
@@ -195,7 +193,8 @@ class Stop(CheckedArguments):
     @property
     def success(self) -> Status:
         """How a run ends that reaches every target: `CONVERGED`, or `FEASIBLE` if none concerns optimality."""
-        return Status.CONVERGED if self.given & _OPTIMALITY else Status.FEASIBLE
+        is_about_optimality = not (self.objective is None and self.gap is None and self.kkt is None)
+        return Status.CONVERGED if is_about_optimality else Status.FEASIBLE
 
     def check(self, problem: Problem | Saddle, method: AnyMethod) -> None:
         """Refuse targets that this problem and method cannot measure, and limits that they never spend.

@@ -781,8 +781,10 @@ def as_graph(value: object) -> Graph | None:
     """Return a Graph, or a networkx graph as one; None for anything else. networkx is not imported."""
     if isinstance(value, Graph):
         return value
+    if not hasattr(type(value), "is_directed"):
+        return None
     is_networkx = any(base.__module__.partition(".")[0] == "networkx" for base in type(value).__mro__)
-    return Graph.from_networkx(value) if is_networkx and hasattr(value, "is_directed") else None
+    return Graph.from_networkx(value) if is_networkx else None
 
 
 def _check_order(m: object, edges: object) -> None:
