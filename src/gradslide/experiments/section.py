@@ -71,6 +71,9 @@ class Section:
         missing = [parameter for parameter in required if parameter not in arguments]
         if missing:
             raise InputError(f"[{self.name}] needs {', '.join(missing)} for {name}", "none", f"add {missing[0]} = ...")
+        for other in given:
+            if other not in parameters:
+                raise InputError(f"{name} in [{self.name}] takes no {other}", "one", "leave it out, or choose another")
         self._table = {}
         try:
             return makers[name](**arguments)
