@@ -476,13 +476,14 @@ class Run:
         return self._earlier + time.perf_counter() - self._started
 
     def _has_time_to_observe(self) -> bool:
-        """Whether observations have taken a small share of a limited time so far.
+        """Whether observations have taken a small share of a limited time, or of the time so far.
 
         Processes that observe together must not decide this by their own clocks.
         """
         if self._context.network.session.size > 1:
             return True
-        return self._observing <= _OBSERVING_SHARE * (time.perf_counter() - self._started)
+        assert self._stop.seconds is not None
+        return self._observing <= _OBSERVING_SHARE * max(self._stop.seconds / 2, time.perf_counter() - self._started)
 
     def _has_diverged(self, records: Sequence[Record]) -> bool:
         """Whether the objective ended far above its start, compared with its size there and its best decrease."""

@@ -116,7 +116,8 @@ class Stop(CheckedArguments):
     seconds : float, optional
         Limit on wall-clock time from the call of `solve`, setup and metrics included; the time
         until neighbours in other processes are connected does not count. A run in one process
-        takes fewer records if these would need more than a fifth of the time.
+        takes fewer records once these have needed a tenth of the limit, and a fifth of the time
+        so far.
 
     Raises
     ------
