@@ -45,8 +45,8 @@ def test_bounds_that_contradict_each_other_are_said():
     c = RNG.normal(size=(6, 3))
     given = {"value": lambda x: ((x - c) ** 2).sum(axis=1) / 2, "agents": 6, "dimension": 3}
     wrong = gs.losses.Custom(gradient=lambda x: c - x, **given)
+    problem, stop = gs.Problem(wrong, gs.domains.L2Ball(3.0)), gs.Stop(iterations=50)
     with pytest.warns(RuntimeWarning, match="is above the objective"):
-        problem, stop = gs.Problem(wrong, gs.domains.L2Ball(3.0)), gs.Stop(iterations=50)
         solution = gs.solve(problem, gs.Graph.ring(6), stop=stop, check_loss=False)
     assert "the gradient is not that of the value, or the loss is not convex" in solution.warnings[0]
     right = gs.losses.Custom(gradient=lambda x: x - c, **given)
