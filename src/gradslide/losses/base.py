@@ -145,6 +145,34 @@ class Loss(CheckedArguments, abc.ABC):
         """
         return self.value(x), self.gradient(x)
 
+    @property
+    def has_hessian(self) -> bool:
+        """Whether `hessian` is available."""
+        return False
+
+    def hessian(self, x: Array) -> Array:
+        """Return the Hessian of ft_i at x_i, in double precision.
+
+        Where the gradient has kinks (`Huber`, `SmoothedHinge`), an element of its generalized
+        Jacobian.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m, d, d)
+
+        Raises
+        ------
+        InputError
+            If the loss has no Hessians: see `has_hessian`.
+        """
+        rule, remedy = "a Hessian needs a built-in loss over NumPy arrays", "use a method with gradients only"
+        raise InputError(rule, type(self).__name__, remedy)
+
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         """Return an unbiased estimate of the gradient.
 

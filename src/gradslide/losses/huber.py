@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import numpy.typing as npt
 
 from gradslide._support.types import Array, DType, SparseInput
@@ -73,6 +74,9 @@ class Huber(LinearModel):
 
     def row_slopes(self, scores: Array, targets: Array) -> Array:
         return (scores - targets).clip(-self.delta, self.delta)
+
+    def row_curvatures(self, scores: Array, targets: Array) -> Array:
+        return (abs(scores - targets) <= self.delta).astype(np.float64)
 
     def settings(self) -> float:
         return self.delta

@@ -49,6 +49,13 @@ class Linear(Loss):
         self._checked(x)
         return array_namespace(self._c).asarray(self._c, copy=True)
 
+    @property
+    def has_hessian(self) -> bool:
+        return self._home is None
+
+    def hessian(self, x: Array) -> Array:
+        return np.zeros((self.m, self.d, self.d)) if self.has_hessian else super().hessian(x)
+
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> NoReturn:
         raise InputError("a sampled gradient needs a loss with rows", "Linear", "use its exact gradient")
 

@@ -144,6 +144,12 @@ class LinearModel(Loss):
     def row_slopes(self, scores: Array, targets: Array) -> Array:
         """Return the derivative of phi with respect to the scores, of their shape."""
 
+    def row_curvatures(self, scores: Array, targets: Array) -> Array:
+        """Return the second derivative of phi with respect to the scores: (n,), or (n, K, K) where
+        outputs = K > 1.
+        """
+        raise NotImplementedError
+
     def value(self, x: Array) -> Array:
         return self._evaluate(x, value=True)[0]
 
@@ -152,6 +158,26 @@ class LinearModel(Loss):
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         return self._evaluate(x, value=True, gradient=True)
+
+    @property
+    def has_hessian(self) -> bool:
+        return self._home is None and type(self).row_curvatures is not LinearModel.row_curvatures
+
+    def hessian(self, x: Array) -> Array:
+        if not self.has_hessian:
+            return super().hessian(x)
+        x, blocks, K = self._checked(x), self._blocks, self.outputs
+        scores = blocks.operator.apply(x.reshape(self.m, K, blocks.p).swapaxes(1, 2)).astype(np.float64)
+        weights = to_numpy(self._weights_or_ones()).astype(np.float64)
+        if K == 1:
+            return blocks.gram(weights * self.row_curvatures(scores[:, 0], self._targets))
+        curvatures = self.row_curvatures(scores, self._targets) * weights[:, None, None]
+        found = np.empty((self.m, K, blocks.p, K, blocks.p))
+        for k in range(K):
+            for other in range(k + 1):
+                found[:, k, :, other] = blocks.gram(curvatures[:, k, other])
+                found[:, other, :, k] = found[:, k, :, other].swapaxes(1, 2)
+        return found.reshape(self.m, self.d, self.d)
 
     def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
         chosen, sizes = self._blocks.row_numbers(rows)

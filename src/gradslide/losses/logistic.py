@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
@@ -84,6 +85,10 @@ class Logistic(LinearModel):
         margins = targets * scores
         small = xp.exp(-abs(margins))  # at most 1, so nothing overflows
         return -targets * xp.where(margins > 0, small, 1) / (1 + small)
+
+    def row_curvatures(self, scores: Array, targets: Array) -> Array:
+        small = np.exp(-abs(scores))  # at most 1, so nothing overflows
+        return small / (1 + small) ** 2
 
     @property
     def has_steps(self) -> bool:

@@ -70,6 +70,13 @@ class Quadratic(Loss):
         product = self._product(x)
         return array_namespace(x).sum(x * (0.5 * product + self._c), axis=1), product + self._c
 
+    @property
+    def has_hessian(self) -> bool:
+        return self._home is None
+
+    def hessian(self, x: Array) -> Array:
+        return np.array(self._Q, dtype=np.float64) if self.has_hessian else super().hessian(x)
+
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> NoReturn:
         raise InputError(
             "a sampled gradient needs a loss with rows",

@@ -123,6 +123,20 @@ class RowBlocks:
                     norms[agents[chunk]] = gram_norms(self.features[rows] * root[rows][:, :, None])
         return norms
 
+    def gram(self, weights: Array) -> Array:
+        """sum_row w_row a_row^T a_row of each agent, in double precision, (m, p, p); weights have any sign."""
+        found = np.empty((self.m, self.p, self.p))
+        for i, (first, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            rows = self.features[first:end]
+            if is_sparse(rows):
+                dense = rows.toarray() if rows.shape[0] <= self.p else None
+                product = rows.T @ sp.csr_array(sp.diags_array(weights[first:end]) @ rows) if dense is None else None
+                found[i] = product.toarray() if product is not None else dense.T @ (dense * weights[first:end, None])
+            else:
+                rows = rows.astype(np.float64, copy=False)
+                found[i] = rows.T @ (rows * weights[first:end, None])
+        return found
+
     def _scaled(self, rows: slice, factors: Array) -> Features:
         if is_sparse(self.features):
             return sp.csr_array(sp.diags_array(factors[rows]) @ self.features[rows])

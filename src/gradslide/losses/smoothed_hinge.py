@@ -74,5 +74,9 @@ class SmoothedHinge(LinearModel):
     def row_slopes(self, scores: Array, targets: Array) -> Array:
         return -targets * (1 - targets * scores).clip(0, self.gamma) / self.gamma
 
+    def row_curvatures(self, scores: Array, targets: Array) -> Array:
+        shortfall = 1 - targets * scores
+        return ((shortfall >= 0) & (shortfall <= self.gamma)) / self.gamma
+
     def settings(self) -> float:
         return self.gamma

@@ -81,6 +81,14 @@ class Stacked(Loss):
         values, gradients = zip(*(part.value_and_gradient(x[own]) for part, own in self._each()), strict=True)
         return self._joined(values), self._joined(gradients)
 
+    @property
+    def has_hessian(self) -> bool:
+        return all(part.has_hessian for part in self.parts)
+
+    def hessian(self, x: Array) -> Array:
+        x = self._checked(x)
+        return np.concatenate([part.hessian(x[own]) for part, own in self._each()])
+
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         x = self._checked(x)
         checked_sampling(self.m, batch, streams)

@@ -1,0 +1,212 @@
+"""The quadratic model of an objective: where it is smallest over the set, and by how much.
+
+    minimize over u in X:   <g, u - x> + (u - x)' H (u - x) / 2 + m (mu nu(u) + r(u))
+
+g and H are gradient and Hessian at x of the sum of the ft_i. The decrease of the model estimates how
+far the objective at x is above the optimum; it is half the squared Newton decrement where X = R^d.
+It does not depend on the units of the coordinates.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from gradslide._support.types import Array
+from gradslide.domains import Affine, Domain, Free, Halfspace
+from gradslide.domains.euclidean import Euclidean
+from gradslide.domains.penalties import L1, ElasticNet, GroupL1
+
+# Eigenvalues of the Hessian, scaled to a diagonal of ones, below d times this are rounding.
+_SINGULAR = 1e-13
+# Accelerated prox steps, and how many come between two tries to solve for the free coordinates.
+_STEPS, _POLISH_EVERY = 1000, 20
+# A prox step that is expected to gain less than this share of the decrease so far is the last.
+_EXACT = 1e-8
+# The minimum over other sets than intervals is taken as exact if it is missed by at most this share of the decrease.
+_NEARLY = 1e-2
+
+
+@dataclass(frozen=True)
+class ModelMinimum:
+    """The minimum of the model.
+
+    Attributes
+    ----------
+    x : ndarray, shape (d,)
+        Where it is.
+    decrease : float
+        The objective at the start less the model there, at least 0.
+    is_exact : bool
+        Whether the solver met its tolerance; else the decrease may be larger.
+    """
+
+    x: Array
+    decrease: float
+    is_exact: bool
+
+
+def can_model(domain: Domain) -> bool:
+    """Return whether `minimize_model` can handle the set and its penalty: one for all agents, with Euclidean nu."""
+    return domain.common and isinstance(domain, Euclidean)
+
+
+def minimize_model(
+    x: Array, gradient: Array, hessian: Array, domain: Domain, mu: float, m: int, damping: float = 0.0
+) -> ModelMinimum:
+    """Minimize the quadratic model at x over the set.
+
+    Parameters
+    ----------
+    x : ndarray, shape (d,)
+        A point of X.
+    gradient : ndarray, shape (d,)
+        Of the sum of the ft_i.
+    hessian : ndarray, shape (d, d)
+        Of the sum of the ft_i.
+    domain : Domain
+        The set and the penalty of all agents; see `can_model`.
+    mu : float
+        Strong convexity.
+    m : int
+        Number of agents.
+    damping : float
+        This share of the Hessian's diagonal is added to it.
+
+    Returns
+    -------
+    ModelMinimum
+    """
+    x = np.asarray(x, dtype=np.float64)
+    one = cast(Euclidean, domain.take([0]))
+    one = one if one.dtype == np.float64 else cast(Euclidean, one.bind(1, len(x), np.float64))
+    H = np.array(hessian, dtype=np.float64)
+    weights = np.ones(len(x)) if one.weights is None else np.asarray(one.weights, dtype=np.float64)[0]
+    H[np.diag_indices(len(x))] += m * mu * weights + damping * np.diag(hessian)
+    g = np.asarray(gradient, dtype=np.float64) + m * mu * np.asarray(one.grad_nu(x[None]), dtype=np.float64)[0]
+    if isinstance(one, Free) and one.penalty is None:
+        step = _newton_step(g, H)
+        return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)), True)
+    if isinstance(one, Affine | Halfspace):
+        return _on_plane(x, g, H, one)
+    return _prox_steps(x, g, H, one, m)
+
+
+def _newton_step(g: Array, H: Array) -> Array:
+    """argmin of <g, s> + s'Hs/2, in coordinates with a diagonal of ones; a singular direction counts as nearly flat."""
+    if not len(g):
+        return g
+    root = np.sqrt(np.maximum(np.diag(H), 0.0))
+    scale = np.where(root > 0, root, 1.0)
+    values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
+    flat = _SINGULAR * len(g) * max(float(values[-1]), np.finfo(np.float64).tiny)
+    along = vectors.T @ (g / scale)
+    return cast(Array, -(vectors @ (along / np.maximum(values, flat))) / scale)
+
+
+def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> ModelMinimum:
+    """Over {A u = b}, or {<a, u> <= b}, which binds or not."""
+    if isinstance(domain, Halfspace):
+        normals = np.asarray(domain.a, dtype=np.float64).reshape(1, -1)
+        step = _newton_step(g, H)
+        short = float(np.ravel(domain.b)[0]) - float(normals[0] @ x)
+        if float(normals[0] @ step) <= short:
+            return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)), True)
+        first = normals[0] * (short / float(normals[0] @ normals[0]))
+    else:
+        normals = np.asarray(domain.A, dtype=np.float64)[0]
+        first = np.zeros(len(x))
+    basis = np.linalg.qr(normals.T, mode="complete")[0][:, len(normals) :]
+    step = first + basis @ _newton_step(basis.T @ (g + H @ first), basis.T @ H @ basis)
+    return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)), True)
+
+
+def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> ModelMinimum:
+    """Accelerated prox steps with restarts, in the metric of H's diagonal where the set is a product of intervals."""
+    diagonal = np.diag(H).copy()
+    has_intervals = domain.separable and not isinstance(domain.penalty, GroupL1)
+    if has_intervals:
+        largest = float(diagonal.max(initial=0.0))
+        metric = np.maximum(diagonal, 1e-14 * largest) if largest > 0 else np.ones(len(x))
+    else:
+        metric = np.ones(len(x))
+    scaled = domain.replaced(center=np.zeros((1, len(x))), weights=metric[None] if has_intervals else None)
+    root = np.sqrt(metric)
+    curvatures = np.linalg.eigvalsh(H / np.outer(root, root))
+    L = max(float(curvatures[-1]), 1e-300) * (1 + 1e-9)
+
+    def penalty(u: Array) -> float:
+        return m * float(domain.r(u[None])[0])
+
+    at_start = penalty(x)
+
+    def model(u: Array) -> float:
+        s = u - x
+        return float(g @ s + s @ (H @ s) / 2) + penalty(u) - at_start
+
+    def prox(u: Array) -> Array:
+        slope = g + H @ (u - x)
+        theta = (L * metric * u - slope) / m
+        return np.asarray(scaled.prox(theta[None], L / m)[0], dtype=np.float64)
+
+    def excess(u: Array) -> float:
+        """A bound on how far the model at u is above its minimum, or an estimate for intervals."""
+        step = prox(u) - u
+        gain = L * float(metric @ step**2)
+        if has_intervals or gain == 0:
+            return gain
+        if domain.bounded:
+            slope = (g + H @ (u - x)) / m
+            return m * (float(slope @ u + domain.r(u[None])[0]) - float(domain.linear_minimum(slope[None])[0]))
+        return gain * L / max(float(curvatures[0]), 1e-300)
+
+    tolerance = _EXACT if has_intervals else _NEARLY
+    best, least = x, 0.0
+    u, ahead, t = x, x, 1.0
+    for number in range(_STEPS):
+        new = prox(ahead)
+        if float((metric * (ahead - new)) @ (new - u)) > 0:
+            t, ahead = 1.0, u
+            new = prox(u)
+        t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        ahead, moved = new + (t - 1) / t_next * (new - u), new - u
+        u, t = new, t_next
+        if number % _POLISH_EVERY == 0 and has_intervals:
+            polished = _polished(u, x, g, H, domain, m)
+            if polished is not None and (value := model(polished)) < least:
+                best, least, u, ahead, t = polished, value, polished, polished, 1.0
+        if (value := model(u)) < least:
+            best, least = u, value
+        if L * float(metric @ moved**2) <= _EXACT * -least or not moved.any():
+            if excess(best) <= tolerance * -least:
+                return ModelMinimum(best, -least, True)
+            if not moved.any():
+                break
+    return ModelMinimum(best, -least, excess(best) <= tolerance * -least)
+
+
+def _polished(u: Array, x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Array | None:
+    """The minimum over the coordinates that no bound or kink holds, if that leaves the others where they are."""
+    lo = np.broadcast_to(np.asarray(getattr(domain, "lo", -np.inf), dtype=np.float64), (1, len(u)))[0]
+    hi = np.broadcast_to(np.asarray(getattr(domain, "hi", np.inf), dtype=np.float64), (1, len(u)))[0]
+    free = (u > lo) & (u < hi)
+    slope = np.zeros(len(u))
+    curvature = np.zeros(len(u))
+    if domain.penalty is not None:
+        given = domain.penalty.weight if isinstance(domain.penalty, L1) else cast(ElasticNet, domain.penalty).l1
+        weight = np.broadcast_to(np.asarray(given, dtype=np.float64), (1, len(u)))[0]
+        free &= (u != 0) | (weight == 0)
+        slope = m * weight * np.sign(u)
+        curvature += m * np.broadcast_to(np.asarray(domain.penalty.l2, dtype=np.float64), (1, len(u)))[0]
+    if not free.any():
+        return None
+    held = np.where(free, 0.0, u - x)
+    # With penalty: l2 |u|^2 / 2 has slope l2 u, around x.
+    pull = g + H @ held + slope + curvature * x
+    inner = H[np.ix_(free, free)] + np.diag(curvature[free])
+    new = u.copy()
+    new[free] = x[free] + _newton_step(pull[free], inner)
+    new = np.clip(new, lo, hi)
+    if domain.penalty is not None:
+        new = np.where(free & (slope != 0) & (np.sign(new) != np.sign(u)), 0.0, new)
+    return new
