@@ -40,7 +40,10 @@ STOPS = {
 @pytest.mark.parametrize("name", STOPS)
 @pytest.mark.parametrize("record_every", [1, 1000])
 def test_a_decision_costs_what_it_takes(name, record_every):
-    """Two sums of all agents, a maximum where distances count, and a value or a gradient: at every check."""
+    """Two sums of all agents, a maximum where distances count, and a value or a gradient: at every check.
+
+    For kkt alone, also a value at the start; and a sum, a value, a gradient and a Hessian whenever the residuals hold.
+    """
     stop, sums, maxima, (values, gradients, first) = STOPS[name]
     graph, network = gs.Graph.path(6), gs.network.Local(gs.Graph.path(6))
     problem = small_problem()
@@ -52,9 +55,13 @@ def test_a_decision_costs_what_it_takes(name, record_every):
     checks = sum(k <= last for k in ALL_DUE)
     rounds = sums * network.costs.control_rounds("sum") + maxima * network.costs.control_rounds("max")
     assert rounds > 0
-    assert solution.costs.control_rounds == plain.control_rounds + checks * rounds
-    assert solution.costs.values == plain.values + checks * values
-    assert solution.costs.gradients == plain.gradients + checks * gradients + first
+    errors = solution.costs.hessians
+    assert (errors > 0) == (name == "kkt")
+    rounds_of_errors = errors * network.costs.control_rounds("sum")
+    assert solution.costs.control_rounds == plain.control_rounds + checks * rounds + rounds_of_errors
+    at_start = 1 if name == "kkt" else 0
+    assert solution.costs.values == plain.values + checks * values + errors + at_start
+    assert solution.costs.gradients == plain.gradients + checks * gradients + first + errors
     assert solution.costs.rounds == plain.rounds
     assert solution.history[-1].control_rounds == solution.costs.control_rounds
     np.testing.assert_array_equal(solution.x, gs.solve(problem, graph, METHOD, stop=gs.Stop(iterations=last)).x)
@@ -250,7 +257,7 @@ def test_domains_elsewhere_may_differ(same):
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
-    assert found[0] == found[1] == (same, True)
+    assert found[0] == found[1] == (same, True, same)
 
 
 @dataclass(frozen=True)
@@ -294,9 +301,12 @@ def test_a_method_that_stops_itself_ends_at_the_certificate_or_the_residuals():
     free = gs.solve(FREE, RING, Auto(), record_every=100)
     assert free.status is gs.Status.CONVERGED
     assert free.kkt.stationarity <= 1e-4 * free.kkt.scale
+    assert free.kkt.error <= 1e-4 * free.objective
     own = small_problem(domain=gs.domains.Box(-1 - np.arange(18.0).reshape(6, 3), 1.0))
     apart = gs.solve(own, RING, Auto(), record_every=100)
-    assert apart.status is gs.Status.CONVERGED
+    # With sets of their own the agents cannot estimate the error of the objective.
+    assert apart.status is gs.Status.STATIONARY
+    assert apart.kkt.error is None
     assert apart.kkt.stationarity <= 1e-4 * apart.kkt.scale
     assert gs.solve(problem, RING, gs.CondatVu(), record_every=1000).history[-1].iteration == 1000
 

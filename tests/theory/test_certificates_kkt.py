@@ -111,6 +111,8 @@ def test_residuals_are_saved_and_loaded(tmp_path):
         "stationarity": kkt.stationarity,
         "disagreement": kkt.disagreement,
         "scale": kkt.scale,
+        "error": kkt.error,
+        "objective": kkt.objective,
         "consensus": kkt.disagreement,
     }
     certified = gs.solve(small_problem(), RING, METHOD, stop=gs.Stop(iterations=5))

@@ -11,6 +11,7 @@ from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, Storable
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
 from gradslide.engine.stopping import Checks, Relative, Stop
+from gradslide.losses import Loss
 from gradslide.methods.base import AnyMethod
 from gradslide.network import Counted, Local
 from gradslide.network import coupling as couplings
@@ -34,6 +35,8 @@ _TOLERANCE, _DISAGREEMENT, _MOST_ITERATIONS = Relative(1e-4), Relative(1e-2), 10
 # Lower bounds leave room for rounding: above the objective by this share of it, or by so many rounding errors, they
 # contradict it.
 _CONTRADICTION, _ROUNDINGS = 1e-6, 1e3
+# Columns whose scales differ by more than this are worth a warning.
+_UNEVEN = 1e3
 # The default limits without a network.
 _GRADIENTS, _PRODUCTS = 10_000, 100_000
 
@@ -187,7 +190,7 @@ class NetworkEnvironment(Environment):
         if iterations is not None or not method.stops_itself:
             return Stop(iterations=iterations or _DEFAULT_ITERATIONS)
         # Agreed on before the first outer iteration: an agent that resumes is alone with it.
-        is_provable = all(self._evaluator.traits)
+        is_provable = self._evaluator.traits.is_provable
         gap, kkt = (_TOLERANCE, None) if is_provable else (None, _TOLERANCE)
         return Stop(gap=gap, kkt=kkt, disagreement=_DISAGREEMENT, iterations=_MOST_ITERATIONS)
 
@@ -199,7 +202,7 @@ class NetworkEnvironment(Environment):
         needs_all = stop.disagreement is not None and not self._sees_all
         if stop.gap is None and stop.kkt is None and not needs_all:
             return None
-        is_provable = stop.gap is None or all(self._evaluator.traits)
+        is_provable = stop.gap is None or self._evaluator.traits.is_provable
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
         require(is_provable, rule, "agents elsewhere for which that does not hold", "use kkt")
         checks = Checks(stop, self._evaluator, start, measures_disagreement=not self._sees_all)
@@ -232,6 +235,7 @@ class NetworkEnvironment(Environment):
             common = 0 * dual if self._observed is None else self._observed.session.observe(dual, "sum") / m
             dual = np.asarray(dual - common)
         warnings = [
+            uneven_columns(self._problem.loss),
             self.invariant.warning(start, x, method) if self.invariant is not None else "",
             certificate.refutation if certificate is not None else "",
         ]
@@ -291,6 +295,23 @@ class SaddleEnvironment(Environment):
         self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
     ) -> dict[str, Any]:
         return {"costs": costs, "dual": None if dual is None else dual[0]}
+
+
+def uneven_columns(loss: Loss) -> str:
+    """Return a warning about columns whose scales differ much, or an empty string."""
+    scales = loss.column_scales()
+    if scales is None or not np.any(scales > 0):
+        return ""
+    largest = int(np.argmax(scales))
+    smallest = int(np.argmin(np.where(scales > 0, scales, np.inf)))
+    factor = float(scales[largest] / scales[smallest])
+    if not factor > _UNEVEN:
+        return ""
+    return (
+        f"columns {largest} and {smallest} of the features differ in scale by a factor of {factor:.2g} (root mean "
+        f"squares {scales[largest]:.3g} and {scales[smallest]:.3g}): gradient methods take very long and may end far "
+        "from the optimum. Divide each column by its scale; the estimators in gradslide.sklearn do so themselves"
+    )
 
 
 def on_device_of(network: Network | None, problem: Problem | Saddle) -> Problem | Saddle:

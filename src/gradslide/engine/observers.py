@@ -158,7 +158,8 @@ class NetworkObserver(Observer):
         if not (evidence or self._evaluator.traits.is_common):
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._evaluator.evaluate(x, evidence, kkt=True, start=start).kkt
+            found = self._evaluator.evaluate(x, evidence, kkt=True, start=start)
+            return None if found.kkt is None else self._evaluator.with_error(found.kkt, found.mean)
 
 
 class AgreedObserver(Observer):

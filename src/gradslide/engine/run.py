@@ -236,7 +236,7 @@ class Run:
             last = self._record(self._outputs()[self._output], is_observed=self._observes_targets)
         if last is not None and self._reached(last):
             self._switch_output()
-            self.status = self._stop.success
+            self.status = self._success()
             return
         self._share(self._own_limit())
         self.status = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
@@ -385,7 +385,7 @@ class Run:
             with self._timed():
                 self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
             if now.records and self._reached(now.records[-1]):
-                self.status = self._stop.success
+                self.status = self._success()
         if self.status in LIMITS and self._environment.starts_feasible and self._has_diverged(now.records):
             self.status = Status.DIVERGED
             return
@@ -563,15 +563,20 @@ class Run:
             return self._checks.hold(record)
         return self._stop.reached(record) or self._finish_suffices(record)
 
+    def _success(self) -> Status:
+        """How the run ends if every target was reached."""
+        last = None if self._checks is None else self._checks.last
+        return self._stop.success(None if last is None else last.kkt)
+
     def _outcome(self, record: Record) -> Status | None:
         """Return the status if the iterate is an answer, or a sign that there is none."""
         if record.gap is not None and record.gap < 0 and self._environment.is_contradictory(record):
             return Status.CONTRADICTORY
         if self._reached(record):
-            return self._stop.success
+            return self._success()
         # Another output may hold the targets, too: they are compared now and then.
         if self._may_switch and has_grown(self._now.iteration, _COMPARISON_GROWTH) and self._switch_output():
-            return self._stop.success
+            return self._success()
         return self._search_infeasibility(record) if self._environment.may_lack_solutions else None
 
     def _search_infeasibility(self, record: Record) -> Status | None:

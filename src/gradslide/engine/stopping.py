@@ -29,6 +29,8 @@ _BEYOND_REACH = 1e100
 _FIRST_CHECK, _CHECK_GROWTH = 5, 0.5
 # A gap is never small relative to an optimum of 0: this share of the objective at the start will do.
 _NEGLIGIBLE = 1e-9
+# An estimated error need not become as small as a gap: by this factor.
+_ERROR_TO_GAP = 1e3
 
 
 class Signal(IntEnum):
@@ -65,7 +67,8 @@ class Relative(CheckedArguments):
           and the norm of the nearest allowed value of A x, or norm(A) norm(x) if that is 0;
         - gap: the absolute value of the objective, or 1e-9 times that at the start if the method
           evaluated it there (the optimum may be 0);
-        - kkt: the stationarity at the start, and the norm of the mean for the disagreement.
+        - kkt: the stationarity at the start, the norm of the mean for the disagreement and, if the
+          agents can estimate the error of the objective (`KKT.error`), the objective for that error.
 
     Examples
     --------
@@ -191,11 +194,36 @@ class Stop(CheckedArguments):
         """Whether any target was given."""
         return not self.given.isdisjoint(TARGETS)
 
+    def success(self, kkt: KKT | None = None) -> Status:
+        """Return how a run ends that reaches every target.
+
+        Parameters
+        ----------
+        kkt : KKT, optional
+            The residuals that reached their target.
+
+        Returns
+        -------
+        Status
+            `FEASIBLE` if no target concerns the objective, `STATIONARY` if kkt alone does, relative
+            to the start, and the error of the objective is not known; else `CONVERGED`.
+        """
+        if self.objective is not None or self.gap is not None:
+            return Status.CONVERGED
+        if self.kkt is None:
+            return Status.FEASIBLE
+        is_known = not self.estimates_error or (kkt is not None and kkt.error is not None)
+        return Status.CONVERGED if is_known else Status.STATIONARY
+
     @property
-    def success(self) -> Status:
-        """How a run ends that reaches every target: `CONVERGED`, or `FEASIBLE` if none concerns optimality."""
-        is_about_optimality = not (self.objective is None and self.gap is None and self.kkt is None)
-        return Status.CONVERGED if is_about_optimality else Status.FEASIBLE
+    def estimates_error(self) -> bool:
+        """Whether kkt, relative to the start, is the only target that concerns optimality.
+
+        Where columns differ in scale that says little about the objective, whose error is estimated
+        then.
+        """
+        is_relative = isinstance(self.kkt, Relative) and self.kkt.to is None
+        return is_relative and self.gap is None and self.objective is None
 
     def check(self, problem: Problem | Saddle, method: AnyMethod) -> None:
         """Refuse targets that this problem and method cannot measure, and limits that they never spend.
@@ -331,6 +359,9 @@ class Stop(CheckedArguments):
                 target = to + target.value * abs(to) if name == "objective" else target.value * to
             if target is not None:
                 found.append((name, measured, target))
+        if self.estimates_error and kkt is not None and kkt.error is not None:
+            assert isinstance(self.kkt, Relative)
+            found.append(("kkt", kkt.error, self.kkt.value * max(_ERROR_TO_GAP * least, abs(kkt.objective or 0.0))))
         return found
 
     def exhausted(
@@ -422,6 +453,12 @@ class Checks:
             kkt=stop.kkt is not None,
             start=self.start,
         )
+        kkt = found.kkt
+        if kkt is not None and stop.estimates_error:
+            assert isinstance(stop.kkt, Relative)
+            # The error is estimated only where the residuals would end the run.
+            if kkt.stationarity <= stop.kkt.value * kkt.scale:
+                kkt = evaluator.with_error(kkt, found.mean)
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
         self.iteration = iteration
@@ -431,7 +468,7 @@ class Checks:
             lower=None if found.lower is None else self._lower,
             upper=found.upper,
             disagreement=found.disagreement,
-            kkt=found.kkt,
+            kkt=kkt,
         )
 
     def hold(self, record: Record) -> bool:

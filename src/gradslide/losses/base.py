@@ -173,6 +173,16 @@ class Loss(CheckedArguments, abc.ABC):
         rule, remedy = "a Hessian needs a built-in loss over NumPy arrays", "use a method with gradients only"
         raise InputError(rule, type(self).__name__, remedy)
 
+    def column_scales(self) -> Array | None:
+        """Return the root mean square of each column of the features here.
+
+        Returns
+        -------
+        ndarray, shape (p,), or None
+            None for a loss without features.
+        """
+        return None
+
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         """Return an unbiased estimate of the gradient.
 

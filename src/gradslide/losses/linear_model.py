@@ -5,7 +5,7 @@ import copy
 import math
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -158,6 +158,16 @@ class LinearModel(Loss):
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         return self._evaluate(x, value=True, gradient=True)
+
+    def column_scales(self) -> Array | None:
+        if self._home is not None:
+            return None
+        features = self._blocks.features
+        if is_sparse(features):
+            squares = np.asarray(features.astype(np.float64).power(2).sum(axis=0)).ravel()
+        else:
+            squares = np.einsum("ij,ij->j", features, features, dtype=np.float64)
+        return cast(Array, np.sqrt(squares / self._blocks.n))
 
     @property
     def has_hessian(self) -> bool:

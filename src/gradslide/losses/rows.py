@@ -129,9 +129,8 @@ class RowBlocks:
         for i, (first, end) in enumerate(zip(self.starts, self.ends, strict=True)):
             rows = self.features[first:end]
             if is_sparse(rows):
-                dense = rows.toarray() if rows.shape[0] <= self.p else None
-                product = rows.T @ sp.csr_array(sp.diags_array(weights[first:end]) @ rows) if dense is None else None
-                found[i] = product.toarray() if product is not None else dense.T @ (dense * weights[first:end, None])
+                scaled = sp.csr_array(sp.diags_array(weights[first:end]) @ rows)
+                found[i] = (rows.T @ scaled).toarray()
             else:
                 rows = rows.astype(np.float64, copy=False)
                 found[i] = rows.T @ (rows * weights[first:end, None])

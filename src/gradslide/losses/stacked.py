@@ -81,6 +81,12 @@ class Stacked(Loss):
         values, gradients = zip(*(part.value_and_gradient(x[own]) for part, own in self._each()), strict=True)
         return self._joined(values), self._joined(gradients)
 
+    def column_scales(self) -> Array | None:
+        scales = [part.column_scales() for part in self.parts]
+        found = [each for each in scales if each is not None]
+        same = len({len(each) for each in found}) == 1 and len(found) == len(scales)
+        return np.max(found, axis=0) if same else None
+
     @property
     def has_hessian(self) -> bool:
         return all(part.has_hessian for part in self.parts)

@@ -142,6 +142,26 @@ class Oracle:
             self.first_values = values
         return values, gradient
 
+    def hessian(self, x: Array) -> Array:
+        """Return the Hessians of all agents; counts one.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray, shape (m, d, d)
+            Hessian of ft_i at x_i.
+        """
+        self.costs.hessians += 1
+        if self.timeline is not None:
+            self.timeline.gradient()
+        hessians = self.loss.hessian(x)
+        require_shape(self.loss, "hessian", hessians, (*x.shape, x.shape[1]))
+        return hessians
+
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
         """Return the mean gradient of some samples of every agent; counts the samples.
 

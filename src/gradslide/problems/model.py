@@ -7,13 +7,14 @@ far the objective at x is above the optimum; it is half the squared Newton decre
 It does not depend on the units of the coordinates.
 """
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.domains import Affine, Domain, Free, Halfspace
+from gradslide.domains import Affine, Domain, Free, Halfspace, L2Ball
 from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.penalties import L1, ElasticNet, GroupL1
 
@@ -37,13 +38,14 @@ class ModelMinimum:
         Where it is.
     decrease : float
         The objective at the start less the model there, at least 0.
-    is_exact : bool
-        Whether the solver met its tolerance; else the decrease may be larger.
+    missed : float
+        How much larger the decrease may be, since iterations end. A bound where X is bounded, else
+        an estimate.
     """
 
     x: Array
     decrease: float
-    is_exact: bool
+    missed: float = 0.0
 
 
 def can_model(domain: Domain) -> bool:
@@ -86,9 +88,11 @@ def minimize_model(
     g = np.asarray(gradient, dtype=np.float64) + m * mu * np.asarray(one.grad_nu(x[None]), dtype=np.float64)[0]
     if isinstance(one, Free) and one.penalty is None:
         step = _newton_step(g, H)
-        return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)), True)
+        return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
     if isinstance(one, Affine | Halfspace):
         return _on_plane(x, g, H, one)
+    if isinstance(one, L2Ball) and one.penalty is None:
+        return _in_ball(x, g, H, one)
     return _prox_steps(x, g, H, one, m)
 
 
@@ -99,7 +103,7 @@ def _newton_step(g: Array, H: Array) -> Array:
     root = np.sqrt(np.maximum(np.diag(H), 0.0))
     scale = np.where(root > 0, root, 1.0)
     values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
-    flat = _SINGULAR * len(g) * max(float(values[-1]), np.finfo(np.float64).tiny)
+    flat = max(_SINGULAR * len(g) * float(values[-1]), 1e-100)
     along = vectors.T @ (g / scale)
     return cast(Array, -(vectors @ (along / np.maximum(values, flat))) / scale)
 
@@ -111,25 +115,44 @@ def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> Model
         step = _newton_step(g, H)
         short = float(np.ravel(domain.b)[0]) - float(normals[0] @ x)
         if float(normals[0] @ step) <= short:
-            return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)), True)
+            return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
         first = normals[0] * (short / float(normals[0] @ normals[0]))
     else:
         normals = np.asarray(domain.A, dtype=np.float64)[0]
         first = np.zeros(len(x))
     basis = np.linalg.qr(normals.T, mode="complete")[0][:, len(normals) :]
     step = first + basis @ _newton_step(basis.T @ (g + H @ first), basis.T @ H @ basis)
-    return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)), True)
+    return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
+
+
+def _in_ball(x: Array, g: Array, H: Array, domain: L2Ball) -> ModelMinimum:
+    """Over {|u - origin| <= radius}: H + shift I with the shift that brings the minimum to the sphere."""
+    origin = np.broadcast_to(np.asarray(domain.origin, dtype=np.float64), (1, len(x)))[0]
+    radius = float(np.ravel(domain.radius)[0])
+    values, vectors = np.linalg.eigh(H)
+    # Around the origin the model is <b, v> + v'Hv/2.
+    along = vectors.T @ (g - H @ (x - origin))
+    step = _newton_step(g, H)
+    u = x + step
+    if not float(np.linalg.norm(u - origin)) <= radius:
+        low, high = 0.0, float(np.linalg.norm(along)) / radius + 1e-300
+        for _ in range(200):
+            shift = (low + high) / 2 if low > 0 and high < 2 * low else math.sqrt(max(low, 1e-30 * high) * high)
+            v = along / np.maximum(values + shift, 1e-300)
+            low, high = (shift, high) if float(np.linalg.norm(v)) > radius else (low, shift)
+        v = -vectors @ (along / np.maximum(values + high, 1e-300))
+        u = origin + v * min(1.0, radius / max(float(np.linalg.norm(v)), 1e-300))
+        step = u - x
+    return ModelMinimum(u, max(0.0, -float(g @ step + step @ H @ step / 2)))
 
 
 def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> ModelMinimum:
     """Accelerated prox steps with restarts, in the metric of H's diagonal where the set is a product of intervals."""
     diagonal = np.diag(H).copy()
     has_intervals = domain.separable and not isinstance(domain.penalty, GroupL1)
-    if has_intervals:
-        largest = float(diagonal.max(initial=0.0))
-        metric = np.maximum(diagonal, 1e-14 * largest) if largest > 0 else np.ones(len(x))
-    else:
-        metric = np.ones(len(x))
+    metric = np.ones(len(x))
+    if has_intervals and np.any(diagonal > 0):
+        metric = np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min())
     scaled = domain.replaced(center=np.zeros((1, len(x))), weights=metric[None] if has_intervals else None)
     root = np.sqrt(metric)
     curvatures = np.linalg.eigvalsh(H / np.outer(root, root))
@@ -150,15 +173,13 @@ def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Mode
         return np.asarray(scaled.prox(theta[None], L / m)[0], dtype=np.float64)
 
     def excess(u: Array) -> float:
-        """A bound on how far the model at u is above its minimum, or an estimate for intervals."""
+        """How far the model at u is above its minimum: a bound if X is bounded, but no product of intervals."""
         step = prox(u) - u
         gain = L * float(metric @ step**2)
-        if has_intervals or gain == 0:
-            return gain
-        if domain.bounded:
+        if domain.bounded and not has_intervals:
             slope = (g + H @ (u - x)) / m
             return m * (float(slope @ u + domain.r(u[None])[0]) - float(domain.linear_minimum(slope[None])[0]))
-        return gain * L / max(float(curvatures[0]), 1e-300)
+        return gain * L / max(float(curvatures[0]), 1e-6 * L)
 
     tolerance = _EXACT if has_intervals else _NEARLY
     best, least = x, 0.0
@@ -177,12 +198,13 @@ def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Mode
                 best, least, u, ahead, t = polished, value, polished, polished, 1.0
         if (value := model(u)) < least:
             best, least = u, value
-        if L * float(metric @ moved**2) <= _EXACT * -least or not moved.any():
-            if excess(best) <= tolerance * -least:
-                return ModelMinimum(best, -least, True)
-            if not moved.any():
-                break
-    return ModelMinimum(best, -least, excess(best) <= tolerance * -least)
+        is_short = L * float(metric @ moved**2) <= _EXACT * -least
+        if not moved.any() or (is_short and excess(best) <= tolerance * -least):
+            break
+    polished = _polished(best, x, g, H, domain, m) if has_intervals else None
+    if polished is not None and (value := model(polished)) < least:
+        best, least = polished, value
+    return ModelMinimum(best, -least, max(0.0, excess(best)))
 
 
 def _polished(u: Array, x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Array | None:

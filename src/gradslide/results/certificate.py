@@ -57,6 +57,7 @@ class KKT:
     """Residuals of the optimality conditions on a network.
 
     They are no certificate: small residuals do not say how far the objective is from the optimum.
+    `error` estimates that from the curvature; it does not depend on the units of the coordinates.
 
     Attributes
     ----------
@@ -68,11 +69,19 @@ class KKT:
         max_i norm(x_i - mean).
     scale : float
         The stationarity at the start, with w = 0.
+    error : float or None
+        An estimate of the objective at the mean less the optimum: what the quadratic model there
+        gains over the set (half the squared Newton decrement if X = R^d). None if it is unknown:
+        the loss has no Hessians, the agents have sets of their own, or d > 500.
+    objective : float or None
+        The objective at the mean, if `error` is known.
     """
 
     stationarity: float
     disagreement: float
     scale: float
+    error: float | None = None
+    objective: float | None = None
 
     @property
     def consensus(self) -> float:
@@ -81,15 +90,19 @@ class KKT:
         return self.disagreement
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, float]) -> "KKT":
+    def from_dict(cls, saved: Mapping[str, float | None]) -> "KKT":
         """Return the residuals from a file; earlier versions wrote "consensus" for the disagreement."""
         disagreement = saved["disagreement"] if "disagreement" in saved else saved["consensus"]
-        return cls(saved["stationarity"], disagreement, saved["scale"])
+        assert saved["stationarity"] is not None
+        assert disagreement is not None
+        assert saved["scale"] is not None
+        return cls(saved["stationarity"], disagreement, saved["scale"], saved.get("error"), saved.get("objective"))
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float | None]:
         """Return the residuals by name; "consensus", the earlier name of the disagreement, until 0.3."""
         return {**asdict(self), "consensus": self.disagreement}
 
     def __str__(self) -> str:
         start = f"{self.scale:.3g} at the start"
-        return f"stationarity {self.stationarity:.3g} ({start}), disagreement {self.disagreement:.3g}"
+        residuals = f"stationarity {self.stationarity:.3g} ({start}), disagreement {self.disagreement:.3g}"
+        return residuals if self.error is None else f"{residuals}, estimated error {self.error:.3g}"

@@ -46,6 +46,8 @@ class Costs:
         Exact gradients.
     values : int
         Function values that steered the method.
+    hessians : int
+        Hessians, for example those with which agents estimate the error of the objective.
     samples : int
         Samples whose gradients were taken.
     rounds : int
@@ -73,6 +75,7 @@ class Costs:
     operator_products: int = 0
     seconds: float = 0.0
     simulated_seconds: float | dict[str, float] | None = None
+    hessians: int = 0
 
     def __post_init__(self) -> None:
         self.pace = Pace()

@@ -6,8 +6,8 @@ from enum import Enum
 class Status(Enum):
     """How a run ended; the value says it in words.
 
-    Reaching the targets (`CONVERGED`, or `FEASIBLE` if none of them concerns the objective), doing
-    all iterations of a schedule (`COMPLETED`), reaching a limit (``*_LIMIT``), being stopped, and
+    Reaching the targets (`CONVERGED`; `STATIONARY` or `FEASIBLE` if they say less about the
+    objective), doing all iterations of a schedule (`COMPLETED`), reaching a limit (``*_LIMIT``), being stopped, and
     failing are different statuses.
 
     Examples
@@ -18,6 +18,7 @@ class Status(Enum):
     """
 
     CONVERGED = "every target was reached"
+    STATIONARY = "the residuals of the optimality conditions fell to their target; the objective's error is not known"
     FEASIBLE = "every target was reached, but none of them says that the answer is optimal"
     COMPLETED = "all outer iterations of the method's schedule were done"
     ITERATION_LIMIT = "the limit on outer iterations was reached"
@@ -54,7 +55,7 @@ class Status(Enum):
 
 
 # Every target was reached.
-REACHED = {Status.CONVERGED, Status.FEASIBLE}
+REACHED = {Status.CONVERGED, Status.STATIONARY, Status.FEASIBLE}
 # Limits: a run that ends at one may have reached its targets all the same.
 LIMITS = {status for status in Status if status.name.endswith("_LIMIT")} | {Status.COMPLETED}
 # How a run ends by itself, with an answer that is worth finishing.

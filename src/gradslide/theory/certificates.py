@@ -10,7 +10,7 @@ decisions and for records.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from gradslide.network.collectives import reduce_constant
 from gradslide.network.coupling import Dual
 from gradslide.network.protocol import Network, Reduction
 from gradslide.oracles import Oracle
+from gradslide.problems.model import can_model, minimize_model
 from gradslide.problems.problem import Objective
 from gradslide.results.certificate import KKT
 
@@ -33,6 +34,8 @@ _OUTSIDE = 64
 _EPS = float(np.finfo(np.float64).eps)
 # Entries of an array from which on agents are evaluated a few at a time.
 _LARGE = 1 << 18
+# The largest dimension, and the largest number of entries in this process, for which Hessians are summed up.
+_MODEL_DIMENSION, _MODEL_ENTRIES = 500, 1 << 25
 
 
 class DualEvidence(NamedTuple):
@@ -64,6 +67,10 @@ class Values(Protocol):
     def value(self, x: Array) -> Array: ...
 
     def gradient(self, x: Array) -> Array: ...
+
+    def value_and_gradient(self, x: Array) -> tuple[Array, Array]: ...
+
+    def hessian(self, x: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,15 @@ class CertificateEvaluator:
         if self._traits is not None:
             return self._traits
         problem, network, domain = self.problem, self.network, self.problem.domain
-        found = Traits(domain.common, problem.has_lower_bound)
+        is_modelled = (
+            domain.common
+            and can_model(domain)
+            and problem.loss.has_hessian
+            and problem.loss.has_value
+            and problem.d <= _MODEL_DIMENSION
+            and problem.m * problem.d**2 <= _MODEL_ENTRIES
+        )
+        found = Traits(domain.common, problem.has_lower_bound, is_modelled)
         if len(network.agents) < network.m:
             m, d = problem.m, problem.d
             probe = np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d))
@@ -153,7 +168,7 @@ class CertificateEvaluator:
             largest = reduce_constant(network, np.hstack([missing, rows, -rows]), "max")
             most, least = largest[len(found) :].reshape(2, -1)
             same = bool(np.allclose(most, -least, rtol=1e-6, atol=1e-9))
-            found = Traits(same and not largest[0], not largest[1])
+            found = Traits(same and not largest[0], not largest[1], same and not largest[2])
         self._traits = found
         return found
 
@@ -227,7 +242,12 @@ class CertificateEvaluator:
             parts["upper", 0] = [problem.objective(at, self.values.value(at))]
         if kkt and self.scale is None:
             assert start is not None
-            slope = doubles(self.values.gradient(start))
+            if self.first is None and not gap and problem.loss.has_value:
+                values, slope = self.values.value_and_gradient(start)
+                parts["first", 0] = [problem.objective(start, values)]
+            else:
+                slope = self.values.gradient(start)
+            slope = doubles(slope)
             parts["start", 0] = [
                 stationarity_part(piece, start[rows], slope[rows]) for piece, rows in _pieces(problem, start)
             ]
@@ -259,12 +279,51 @@ class CertificateEvaluator:
             kkt=residuals,
         )
 
+    def with_error(self, kkt: KKT, mean: Array) -> KKT:
+        """Add the estimated error of the objective at the mean, if the agents can estimate it.
+
+        It takes one value, one gradient and one Hessian of every agent, and a sum over the agents.
+
+        Parameters
+        ----------
+        kkt : KKT
+            The residuals.
+        mean : ndarray, shape (d,)
+            The mean of the agents' points.
+
+        Returns
+        -------
+        KKT
+            The residuals with `error` and `objective`.
+        """
+        problem, m = self.problem, self.network.m
+        if not self.traits.is_modelled:
+            return kkt
+        point = feasible(problem, mean)
+        at = np.broadcast_to(point, (problem.m, problem.d))
+        values, gradients = self.values.value_and_gradient(at)
+        upper = np.triu_indices(problem.d)
+        hessians = self.values.hessian(at)[:, *upper]
+        rows = np.hstack([doubles(problem.objective(at, values))[:, None], doubles(gradients), hessians])
+        objective, gradient, entries = np.split(self._reduce(rows, "sum"), [1, 1 + problem.d])
+        hessian = np.zeros((problem.d, problem.d))
+        hessian[upper] = entries
+        hessian += np.triu(hessian, 1).T
+        found = minimize_model(point, gradient, hessian, problem.domain, problem.mu, m)
+        return replace(kkt, error=found.decrease + found.missed, objective=float(objective[0]))
+
 
 class Traits(NamedTuple):
-    """Whether all agents have one domain, and whether every agent has its part of a lower bound."""
+    """What holds for all agents: one domain, a part of a lower bound each, and Hessians for a quadratic model."""
 
     is_common: bool
     has_lower_bound: bool
+    is_modelled: bool
+
+    @property
+    def is_provable(self) -> bool:
+        """Whether a gap can be certified."""
+        return self.is_common and self.has_lower_bound
 
 
 class Piece(NamedTuple):

@@ -1,0 +1,64 @@
+"""Hessians against differences of gradients, and scales of columns."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import gradslide as gs
+
+RNG = np.random.default_rng(5)
+ROWS, SIGNS, CLASSES = RNG.normal(size=(30, 4)), np.where(RNG.random(30) < 0.5, 1.0, -1.0), RNG.integers(3, size=30)
+SIZES = [3, 12, 15]
+SPLITS = np.split(np.arange(30), np.cumsum(SIZES)[:-1])
+WEIGHTS = RNG.uniform(0.5, 2.0, size=30)
+LOSSES = {
+    "logistic": gs.losses.Logistic(ROWS, SIGNS, splits=SPLITS),
+    "weighted": gs.losses.Logistic(ROWS, SIGNS, splits=SPLITS, sample_weight=WEIGHTS),
+    "mean": gs.losses.Logistic(ROWS, SIGNS, splits=SPLITS, reduction="mean"),
+    "sparse": gs.losses.Logistic(sp.csr_array(ROWS * (np.abs(ROWS) > 0.5)), SIGNS, splits=SPLITS),
+    "least squares": gs.losses.LeastSquares(ROWS, SIGNS, splits=SPLITS),
+    "huber": gs.losses.Huber(ROWS, SIGNS, splits=SPLITS, delta=0.7),
+    "hinge": gs.losses.SmoothedHinge(ROWS, SIGNS, splits=SPLITS, gamma=0.8),
+    "softmax": gs.losses.Softmax(ROWS, CLASSES, splits=SPLITS),
+    "quadratic": gs.losses.Quadratic(np.stack([np.diag(each) for each in np.abs(ROWS[:3])]), ROWS[:3]),
+    "linear": gs.losses.Linear(ROWS[:3]),
+    "stacked": gs.losses.stack(
+        [gs.losses.Logistic(ROWS[:9], SIGNS[:9], agents=2), gs.losses.Huber(ROWS[9:], SIGNS[9:])]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_they_are_the_derivatives_of_the_gradient(name):
+    loss = LOSSES[name]
+    assert loss.has_hessian
+    x = np.random.default_rng(1).normal(size=(loss.m, loss.d))
+    found, h = loss.hessian(x), 1e-6
+    assert found.shape == (loss.m, loss.d, loss.d)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, found.swapaxes(1, 2), atol=1e-12)
+    for j in range(loss.d):
+        step = h * np.eye(loss.d)[j]
+        differences = (loss.gradient(x + step) - loss.gradient(x - step)) / (2 * h)
+        np.testing.assert_allclose(found[:, :, j], differences, atol=1e-6)
+
+
+def test_single_precision_data_have_hessians_in_double_precision():
+    single = gs.losses.Logistic(ROWS.astype(np.float32), SIGNS, splits=SPLITS)
+    x = np.zeros((3, 4))
+    np.testing.assert_allclose(single.hessian(x.astype(np.float32)), LOSSES["logistic"].hessian(x), rtol=1e-5)
+
+
+def test_a_loss_without_them_says_so():
+    custom = gs.losses.Custom(gradient=lambda x: x, agents=3, dimension=2)
+    assert not custom.has_hessian
+    with pytest.raises(gs.InputError, match="a Hessian needs a built-in loss"):
+        custom.hessian(np.zeros((3, 2)))
+
+
+def test_scales_of_columns():
+    scaled = ROWS * [1.0, 10.0, 0.0, 1e-3]
+    expected = np.sqrt((scaled**2).mean(axis=0))
+    for features in (scaled, sp.csr_array(scaled)):
+        np.testing.assert_allclose(gs.losses.Logistic(features, SIGNS, splits=SPLITS).column_scales(), expected)
+    assert LOSSES["quadratic"].column_scales() is None
