@@ -588,7 +588,8 @@ def test_ctrl_c_writes_what_was_reached_and_ends_with_2(tmp_path):
     runs = strict_json((tmp_path / "out" / "results.json").read_text())["runs"]
     assert [(run["network"], run["status"]) for run in runs] == [("first", "TIME_LIMIT"), ("second", "INTERRUPTED")]
     solution = gs.load(tmp_path / "out" / "second.solution.npz")
-    assert len(solution.history) == runs[1]["costs"]["gradients"] > 0
+    # Records are fewer where time is short.
+    assert solution.history[-1].gradients == runs[1]["costs"]["gradients"] >= len(solution.history) > 0
 
 
 @pytest.mark.parametrize("stage", ["Optimum", "_measured"])

@@ -99,7 +99,8 @@ def test_abilities_follow_from_what_a_method_overrides():
 
 def test_kkt_residuals_have_both_names_in_json():
     kkt = gs.KKT(1.0, 2.0, 3.0)
-    assert kkt.to_dict() == {"stationarity": 1.0, "disagreement": 2.0, "scale": 3.0, "consensus": 2.0}
+    names = {"stationarity": 1.0, "disagreement": 2.0, "scale": 3.0, "consensus": 2.0}
+    assert kkt.to_dict() == {**names, "error": None, "objective": None}
     assert gs.KKT.from_dict({"stationarity": 1.0, "consensus": 2.0, "scale": 3.0}) == kkt
 
 

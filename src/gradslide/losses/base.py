@@ -147,7 +147,13 @@ class Loss(CheckedArguments, abc.ABC):
 
     @property
     def has_hessian(self) -> bool:
-        """Whether `hessian` is available."""
+        """Whether `hessian` is available.
+
+        Returns
+        -------
+        bool
+            True for built-in losses over NumPy arrays.
+        """
         return False
 
     def hessian(self, x: Array) -> Array:

@@ -134,7 +134,9 @@ def _in_ball(x: Array, g: Array, H: Array, domain: L2Ball) -> ModelMinimum:
     along = vectors.T @ (g - H @ (x - origin))
     step = _newton_step(g, H)
     u = x + step
-    if not float(np.linalg.norm(u - origin)) <= radius:
+    if radius == 0:
+        u, step = origin, origin - x
+    elif not float(np.linalg.norm(u - origin)) <= radius:
         low, high = 0.0, float(np.linalg.norm(along)) / radius + 1e-300
         for _ in range(200):
             shift = (low + high) / 2 if low > 0 and high < 2 * low else math.sqrt(max(low, 1e-30 * high) * high)

@@ -75,6 +75,7 @@ def ridge_problem(m, condition=1e4):
     return problem
 
 
+@pytest.mark.filterwarnings("ignore:columns .* differ in scale:RuntimeWarning")
 @pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("agreement", "graph", "iterations"),
