@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agent_folders import all_ended, free_addresses
+from agent_folders import all_ended
 
 import gradslide as gs
 from gradslide.experiments.agent.spec import read_agent
+from gradslide.network.peers.neighbour import free_addresses
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"
 SITES = ("north", "east", "south", "west")

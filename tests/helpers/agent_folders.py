@@ -2,13 +2,13 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gradslide.network.peers.keys import make_key_pair
+from gradslide.network.peers.neighbour import free_addresses
 
 GRADSLIDE = [sys.executable, "-W", "error", "-m", "gradslide"]
 
@@ -43,14 +43,6 @@ name = "{name}"
 address = "{address}"
 public_key = "{public_key}"
 """
-
-
-def free_addresses(count: int) -> list[str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def write_agents(

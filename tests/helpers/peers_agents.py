@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import socket
 import threading
 import time
 import traceback
@@ -18,7 +17,7 @@ import gradslide as gs
 from gradslide._support import storage
 from gradslide.engine.checkpoints import Checkpoint
 from gradslide.network.peers.keys import KeyPair
-from gradslide.network.peers.neighbour import Neighbour
+from gradslide.network.peers.neighbour import Neighbour, free_addresses
 from gradslide.network.peers.network import Peers
 
 M = 8
@@ -34,13 +33,7 @@ def key_pairs(m, seed=0):
 
 
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    return [int(address.rpartition(":")[2]) for address in free_addresses(count)]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import zmq
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import make_key_pair, read_secret
 from gradslide.network.peers.links import Links, Neighbour
+from gradslide.network.peers.neighbour import free_addresses
 
 SIZE = 16
 
@@ -28,12 +29,6 @@ SIZE = 16
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["peers_processes"])
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def drift(agent, round):
@@ -63,7 +58,7 @@ class Agents:
         self.folder, self.edges, self.common = Path(folder), edges, common
         self.count = 1 + max(max(edge) for edge in edges)
         self.keys = [make_key_pair(f"a{i}", folder) for i in range(self.count)]
-        self.addresses = [f"tcp://127.0.0.1:{free_port()}" for _ in range(self.count)]
+        self.addresses = free_addresses(self.count)
         self.seen_at = {}  # (who dials, whom): another address, of a proxy
         self.silent = set()  # agents that do not listen
         self.processes = []
@@ -152,7 +147,7 @@ class Proxy:
 
     def __init__(self, target):
         self._target = int(target.rsplit(":", 1)[1])
-        self.port = free_port()
+        self.port = int(free_addresses(1)[0].rpartition(":")[2])
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.seen = bytearray()
         self._open = []

@@ -12,8 +12,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from agent_folders import free_addresses
 from mpi_tasks import needs_mpi
+
+from gradslide.network.peers.neighbour import free_addresses
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"

@@ -1,15 +1,17 @@
 """Neighbours as the user names them, and addresses."""
 
+import random
 import re
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from gradslide._support.errors import InputError, require
 from gradslide.network.peers.keys import KeyPair, read_public
 
 _ADDRESS = re.compile(r"tcp://(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
+_PORTS = range(15_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,19 @@ HOST = "127.0.0.1"
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return free addresses on the loopback interface. All are reserved before any is released."""
+    """Return free addresses on the loopback interface. All are reserved before any is released.
+
+    Systems give ports from about 32,768 on to outgoing connections, which may take one before it is
+    bound: these are below.
+    """
+    found: list[str] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [f"tcp://{HOST}:{each.getsockname()[1]}" for each in sockets]
+        for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+            if len(found) == count:
+                break
+            probe = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                probe.bind((HOST, port))
+                found.append(f"tcp://{HOST}:{port}")
+    require(len(found) == count, f"{count} free ports are needed", len(found), "start fewer agents")
+    return found
