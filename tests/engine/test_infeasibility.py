@@ -269,3 +269,23 @@ def test_values_that_overflow_end_as_diverged():
     solution = gs.solve(problem, method=gs.PDS(L=1e-6, R=1e-3, norm=1e-6), stop=gs.Stop(iterations=1000))
     assert solution.status is gs.Status.DIVERGED
     assert np.all(np.isfinite(solution.x))
+
+
+def simple_unbounded_problems():
+    """Two variables, and a constraint that the ray to infinity never meets, or runs along."""
+    orthant, linear = domains.NonNegative(), gs.losses.Linear
+    flat = gs.losses.Quadratic(np.diag([1.0, 0.0])[None], np.array([[0.0, -1.0]]))
+    return {
+        "-x2, x1 - x2 <= 1": gs.LinearlyConstrained(linear([[0.0, -1.0]]), [[1.0, -1.0]], [1.0], orthant, sense="<="),
+        "-x1, x2 - x1 <= 2": gs.LinearlyConstrained(linear([[-1.0, 0.0]]), [[-1.0, 1.0]], [2.0], orthant, sense="<="),
+        "-x1, x1 = x2": gs.LinearlyConstrained(linear([[-1.0, 0.0]]), [[1.0, -1.0]], [0.0], orthant),
+        "-x1 - x2, x1 - x2 = 1": gs.LinearlyConstrained(linear([[-1.0, -1.0]]), [[1.0, -1.0]], [1.0]),
+        "x1 - x2, x1 + x2 >= 1": gs.LinearlyConstrained(linear([[1.0, -1.0]]), [[1.0, 1.0]], [1.0], sense=">="),
+        "x1^2/2 - x2, x1 + x2 >= -1": gs.LinearlyConstrained(flat, [[1.0, 1.0]], [-1.0], sense=">="),
+    }
+
+
+@pytest.mark.parametrize("name", simple_unbounded_problems())
+def test_simple_unbounded_problems_are_called_so(name):
+    solution = gs.solve(simple_unbounded_problems()[name])
+    assert solution.status is gs.Status.UNBOUNDED

@@ -13,6 +13,8 @@ from gradslide.problems.saddle import Saddle
 _FAR = 1e6
 # Strengths kappa of the pull towards the center of nu that are tried, relative to the best guess.
 _PULLS = 4.0 ** np.arange(-6, 7)
+# A ray whose image leaves the constraints by this share of its length does so by rounding.
+_ROUNDING = 1e-12
 # A smooth f that still falls this many gradient steps away counts as unbounded.
 _STEPS = 1e10
 
@@ -123,12 +125,16 @@ def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
     if not problem.duals.is_constrained:
         return _falls(problem, start, x, ray) and _falls_past_all_kinks(problem, start, x, x + _FAR * ray)
     z, w = length(dual.s), length(dual.w)
-    if w == 0 or not _falls(problem, start, x, ray):
+    if not _falls(problem, start, x, ray):
         return False
     out = problem.duals.term.escape(A.apply(ray.reshape(-1))[None])[0]
     along = ray - least_squares(A, out).reshape(x.shape).astype(x.dtype)
+    image = A.apply(along.reshape(-1))[None]
+    stretch = length(problem.duals.term.escape(image))
+    if w == 0:
+        # No constraint has held the run so far: none may hold the ray, either.
+        return stretch <= _ROUNDING * length(image) and _falls(problem, start, x, along)
     multiplier = max(z, length(problem.loss.gradient(x)) * z / w)
-    stretch = length(problem.duals.term.escape(A.apply(along.reshape(-1))[None]))
     return _falls(problem, start, x, along, _FAR * multiplier * stretch)
 
 
