@@ -238,7 +238,8 @@ class Run:
             self._switch_output()
             self.status = self._success()
             return
-        self._share(self._own_limit())
+        # A run whose setup took all the time still does one outer iteration.
+        self._share(self._own_limit() if now.iteration else Signal.NONE)
         self.status = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
         if self.status is None and records and records[-1].iteration % self._record_every:
             # This record was only taken because the earlier run ended there.
