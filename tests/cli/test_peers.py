@@ -187,6 +187,23 @@ def test_what_was_done_is_not_done_again_unless_it_is_asked_for(tmp_path):
     assert not np.allclose(afresh[0].x, first[0].x)
 
 
+def test_another_run_starts_anew_and_the_old_checkpoint_is_set_aside(tmp_path):
+    """Also with other data at one site, which the old checkpoint does not fit."""
+    files = write_agents(tmp_path)
+    first = [gs.load(path) for path in _solutions(files, "--quiet")]
+    data = tmp_path / "a" / "mine.py"
+    data.write_text(data.read_text().replace("0.0, 1.0]]", "0.0, 3.0]]"))
+    for file in files:
+        file.write_text(file.read_text().replace('run = "trial"', 'run = "second trial"'))
+    second = [gs.load(path) for path in _solutions(files, "--quiet")]
+    assert not np.allclose(first[0].x, second[0].x)
+    for file in files:
+        folder = file.parent / "results"
+        assert (folder / "checkpoint.1.npz").exists()
+        assert "the checkpoint of run trial is kept as checkpoint.1.npz" in (folder / "agent.log").read_text()
+        assert json.loads((folder / "result.json").read_text())["run"] == "second trial"
+
+
 def _solutions(files, *options):
     assert [(code, err) for code, _, err in all_ended(files, *options)] == [(0, "")] * len(files)
     return [file.parent / "results" / "solution.npz" for file in files]

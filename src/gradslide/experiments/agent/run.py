@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ def run_agent(
     checkpoint = checkpoint_of(spec)
     with _logged(spec):
         agent = build_agent(spec)
-        if checkpoint is not None and not resume:
-            checkpoint.unlink(missing_ok=True)
+        if checkpoint is not None:
+            _claim(checkpoint, spec.run, resume)
         network = Peers(
             agent.own,
             spec.listen,
@@ -107,6 +108,17 @@ def run_agent(
         has_targets = agent.stop is not None and agent.stop.has_targets
         listener.ended(NetworkRun(spec.name, "", network.graph, solution))
         return AgentRun(spec, network.agents[0], network.m, has_targets, solution, network.graph)
+
+
+def _claim(checkpoint: Path, run: str, resume: bool) -> None:
+    """Set a checkpoint of another run aside, or any if none is to be resumed; note whose the next one is."""
+    owner = checkpoint.with_suffix(".run")
+    before = owner.read_text(encoding="utf-8") if owner.exists() else run
+    if checkpoint.exists() and (before != run or not resume):
+        aside = next(path for number in count(1) if not (path := checkpoint.with_suffix(f".{number}.npz")).exists())
+        checkpoint.rename(aside)
+        _log.info("the checkpoint of run %s is kept as %s; run %s starts anew", before, aside.name, run)
+    storage.write_atomically(owner, run.encode())
 
 
 @contextmanager
