@@ -21,7 +21,7 @@ from gradslide.engine.environment import Environment
 from gradslide.engine.progress import ProgressLine
 from gradslide.engine.stopping import Signal, Stop, has_grown
 from gradslide.losses import Loss
-from gradslide.losses.check import mismatch, slopes
+from gradslide.losses.check import ROUGH, mismatch, slopes
 from gradslide.methods.base import AnyMethod, Context, Method
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
@@ -630,7 +630,7 @@ def _check_gradient(context: Context) -> None:
     move *= np.maximum(1.0, np.linalg.norm(to_numpy(x0), axis=1, keepdims=True))
     direction = problem.domain.project(x0 + problem.placed(move)) - x0
     # Between two points of X, where the loss is defined.
-    found = slopes(oracle.value, oracle.gradient, x0 + direction / 2, direction)
+    found = slopes(oracle.value, oracle.gradient, x0 + direction / 2, direction, ROUGH)
     if text := mismatch(loss, found, context.network.agents):
         remedy = "correct it (gs.check_loss(loss) says more), or use check_loss=False"
         raise InputError("the gradient of a loss must be the derivative of its value", text, remedy)

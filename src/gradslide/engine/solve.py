@@ -100,8 +100,9 @@ def solve(
         A simulated clock, or several by name: records then tell the time the run would have taken.
     check_loss : bool
         Whether to compare the gradient of a loss that users wrote (`Custom`, `Torch`, `Jax`, own
-        classes) with its value before the first outer iteration; it costs one gradient and four
-        values, which are counted. See `gradslide.check_loss`.
+        classes) with its value before the first outer iteration, and to refuse one that is off by
+        more than a tenth; it costs one gradient and four values, which are counted. See
+        `gradslide.check_loss`.
 
     Returns
     -------

@@ -15,6 +15,8 @@ from gradslide.losses.base import Loss
 _ROUNDINGS = 64
 # The share of a slope that differences may miss it by, and of a bound that rounding may exceed it by.
 _TOLERANCE = 1e-3
+# The same before a run: values and gradients of users' code may be approximations.
+ROUGH = 0.1
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,13 @@ class Slopes:
         return np.where(np.isfinite(excess), excess, 0.0)
 
 
-def slopes(value: Callable[[Array], Array], gradient: Callable[[Array], Array], x: Array, direction: Array) -> Slopes:
+def slopes(
+    value: Callable[[Array], Array],
+    gradient: Callable[[Array], Array],
+    x: Array,
+    direction: Array,
+    tolerance: float = _TOLERANCE,
+) -> Slopes:
     """Compare gradients with central differences of the value, with four values and a gradient, six if they differ.
 
     Parameters
@@ -95,6 +103,8 @@ def slopes(value: Callable[[Array], Array], gradient: Callable[[Array], Array], 
         One point per agent.
     direction : ndarray, shape (m, d)
         One direction per agent. Values are taken at points that are at most a fiftieth of it away.
+    tolerance : float
+        The share of the slope that they may differ by in any case.
 
     Returns
     -------
@@ -112,7 +122,7 @@ def slopes(value: Callable[[Array], Array], gradient: Callable[[Array], Array], 
         fine, rounding = differences(step)
         with np.errstate(invalid="ignore"):
             allowed = 4 * (rounding + np.abs(coarse - fine))
-        allowed += _TOLERANCE * np.maximum(np.abs(fine), np.abs(claimed)) + np.finfo(np.float64).tiny
+        allowed += tolerance * np.maximum(np.abs(fine), np.abs(claimed)) + np.finfo(np.float64).tiny
         return Slopes(fine, claimed, allowed)
 
     coarse, _ = differences(eps**0.25)

@@ -86,14 +86,16 @@ def minimize_model(
     weights = np.ones(len(x)) if one.weights is None else np.asarray(one.weights, dtype=np.float64)[0]
     H[np.diag_indices(len(x))] += m * mu * weights + damping * np.diag(hessian)
     g = np.asarray(gradient, dtype=np.float64) + m * mu * np.asarray(one.grad_nu(x[None]), dtype=np.float64)[0]
-    if isinstance(one, Free) and one.penalty is None:
-        step = _newton_step(g, H)
-        return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
-    if isinstance(one, Affine | Halfspace):
-        return _on_plane(x, g, H, one)
-    if isinstance(one, L2Ball) and one.penalty is None:
-        return _in_ball(x, g, H, one)
-    return _prox_steps(x, g, H, one, m)
+    # A model that is nearly flat somewhere has its minimum very far away.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(one, Free) and one.penalty is None:
+            step = _newton_step(g, H)
+            return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
+        if isinstance(one, Affine | Halfspace):
+            return _on_plane(x, g, H, one)
+        if isinstance(one, L2Ball) and one.penalty is None:
+            return _in_ball(x, g, H, one)
+        return _prox_steps(x, g, H, one, m)
 
 
 def _newton_step(g: Array, H: Array) -> Array:
