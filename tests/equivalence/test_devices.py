@@ -205,7 +205,7 @@ def test_certificates_and_targets_do_the_same(device):
     assert there.certificate.upper == pytest.approx(here.certificate.upper, abs=1e-7)
     stop = gs.Stop(kkt=gs.Relative(1e-3), iterations=300)
     here, there = both(gs.AutoPDS(), device, stop=stop, domain=DOMAINS["boxes"])
-    assert here.status is gs.Status.CONVERGED
+    assert here.status is gs.Status.STATIONARY
     assert there.kkt.stationarity == pytest.approx(here.kkt.stationarity, rel=1e-5)
     assert_close(there.dual, here.dual, 1e-6)
 
