@@ -69,7 +69,7 @@ def test_main_methods_give_the_same_on_any_number_of_ranks(ranks, expected, tmp_
 @pytest.mark.parametrize(("ranks", "iterations"), [(2, 20), (3, 100)])
 def test_every_method_runs_unchanged_under_all_circumstances(ranks, iterations, tmp_path):
     every = [*EVERY, *({**task, "stop": {"iterations": iterations}} for task in OTHERS)]
-    found = together(every, ranks, tmp_path, timeout=400)
+    found = together(every, ranks, tmp_path, timeout=120)
     for task in every:
         check_same(found[task["name"]][0], alone(task), task["name"])
 

@@ -82,7 +82,10 @@ class Environment(ABC):
     @property
     @abstractmethod
     def starts_feasible(self) -> bool:
-        """Whether the start fulfils all constraints, so that no optimum is above the objective there."""
+        """Whether the start fulfils all constraints, so that no optimum is above the objective there.
+
+        The same in all processes; False where the objective cannot be observed.
+        """
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -170,7 +173,7 @@ class NetworkEnvironment(Environment):
 
     @property
     def starts_feasible(self) -> bool:
-        return self._problem.domain.common
+        return isinstance(self.observer, NetworkObserver) and self.observer.is_common
 
     def fingerprint(self) -> str:
         graph, name = self.network.graph, self.names["network"]

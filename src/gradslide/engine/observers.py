@@ -104,6 +104,11 @@ class NetworkObserver(Observer):
         self._problem, self._network, self._coupling = problem, network, coupling
         self._evaluator = CertificateEvaluator(problem, network, problem.loss, is_counted=False)
 
+    @property
+    def is_common(self) -> bool:
+        """Whether all agents, in all processes, have one domain."""
+        return self._evaluator.traits.is_common
+
     def metrics(self, x: Array, lower: float, evidence: Sequence[DualEvidence] = ()) -> Metrics | None:
         has_value = self._problem.loss.has_value
         local_objective = self._objective(x) if has_value else None
