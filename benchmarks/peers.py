@@ -6,6 +6,7 @@ Times are medians.
 """
 
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 import zmq
+from zmq.utils import z85
 
-from gradslide.network.peers.keys import KeyPair
+from gradslide.network.peers.keys import key_pair
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour, free_addresses
 
@@ -33,18 +35,18 @@ def seconds_of(call: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def bare(keys: list[KeyPair], addresses: list[str], which: int, told: Connection) -> None:
+def bare(keys: list[bytes], addresses: list[str], which: int, told: Connection) -> None:
     """Send, then receive: no header, no checks, no resending."""
     context = zmq.Context()
     socket = context.socket(zmq.PAIR)
-    own, other = keys[which], keys[1 - which]
-    socket.curve_secretkey, socket.curve_publickey = own.secret.encode(), own.public.encode()
+    own, other = (z85.encode(keys[i]) for i in (which, 1 - which))
+    socket.curve_secretkey, socket.curve_publickey = own, zmq.curve_public(own)
     socket.linger = 1000
     if which == 0:
         socket.curve_server = True
         socket.bind(addresses[0])
     else:
-        socket.curve_serverkey = other.public.encode()
+        socket.curve_serverkey = zmq.curve_public(other)
         socket.connect(addresses[0])
     for size in SIZES:
         message = np.ones(size)
@@ -59,10 +61,10 @@ def bare(keys: list[KeyPair], addresses: list[str], which: int, told: Connection
     context.term()
 
 
-def linked(keys: list[KeyPair], addresses: list[str], which: int, told: Connection) -> None:
+def linked(keys: list[bytes], addresses: list[str], which: int, told: Connection) -> None:
     """Exchange through the links of `gs.network.Peers`."""
-    other = Neighbour("other", addresses[1 - which], keys[1 - which].public)
-    links = Links(keys[which], addresses[which], [other], run_id="bench", settings={})
+    other = Neighbour("other", addresses[1 - which], key_pair(keys[1 - which]).public)
+    links = Links(key_pair(keys[which]), addresses[which], [other], run_id="bench", settings={})
     links.open()
     for size in SIZES:
         message = np.ones(size)
@@ -79,7 +81,7 @@ def linked(keys: list[KeyPair], addresses: list[str], which: int, told: Connecti
 def measured(side: Callable[..., None]) -> list[float]:
     """Return the seconds by size, of the slower of two processes."""
     spawn = multiprocessing.get_context("spawn")
-    keys = [KeyPair(*(key.decode() for key in zmq.curve_keypair())) for _ in range(2)]
+    keys = [os.urandom(32) for _ in range(2)]
     addresses = free_addresses(2)
     pipes = [spawn.Pipe(duplex=False) for _ in range(2)]
     processes = [spawn.Process(target=side, args=(keys, addresses, which, pipe[1])) for which, pipe in enumerate(pipes)]

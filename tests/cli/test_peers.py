@@ -71,7 +71,7 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch, capsys):
     for command in (["keys", "new", "x"], ["agent"], ["local", "SPEC.toml", "--peers"]):
         assert exit_code(*command) == 1
         assert (
-            "need the extra 'peers'; got no pyzmq; in a checkout of gradslide: pip install '.[peers]'"
+            "need the extra 'peers'; got no cryptography; in a checkout of gradslide: pip install '.[peers]'"
             in capsys.readouterr().err
         )
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import zmq
-from zmq.utils import z85
 
 import gradslide as gs
 from gradslide._support import storage
 from gradslide.engine.checkpoints import Checkpoint
-from gradslide.network.peers.keys import KeyPair
+from gradslide.network.peers.keys import key_pair
 from gradslide.network.peers.neighbour import Neighbour, free_addresses
 from gradslide.network.peers.network import Peers
 
@@ -27,8 +25,7 @@ SECONDS = 30.0
 
 def key_pairs(m, seed=0):
     """In the order of their public keys, in which agents are numbered."""
-    secrets = [z85.encode(np.random.default_rng([seed, i]).bytes(32)) for i in range(m)]
-    pairs = [KeyPair(zmq.curve_public(secret).decode(), secret.decode()) for secret in secrets]
+    pairs = [key_pair(np.random.default_rng([seed, i]).bytes(32)) for i in range(m)]
     return sorted(pairs, key=lambda pair: pair.public)
 
 

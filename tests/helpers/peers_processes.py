@@ -4,11 +4,13 @@ An agent mixes its vector with those of its neighbours for some rounds, writes c
 result, or its error, in a file.
 """
 
+import contextlib
 import json
 import logging
 import multiprocessing
 import os
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -16,12 +18,12 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import zmq
 
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import make_key_pair, read_secret
 from gradslide.network.peers.links import Links, Neighbour
 from gradslide.network.peers.neighbour import free_addresses
+from gradslide.network.peers.tls import tls_context
 
 SIZE = 16
 
@@ -202,21 +204,33 @@ class Proxy:
 class Injector:
     """A connection of its own with any key, to say anything to an agent."""
 
-    def __init__(self, keys, address, server_key):
-        self._context = zmq.Context()
-        self.socket = self._context.socket(zmq.DEALER)
-        self.socket.curve_publickey = keys.public.encode()
-        self.socket.curve_secretkey = keys.secret.encode()
-        self.socket.curve_serverkey = server_key.encode()
-        self.socket.sndtimeo = 10_000
-        self.socket.immediate = 1
-        self.socket.connect(address)
+    def __init__(self, keys, address, server_key, context=None):
+        port = int(address.rpartition(":")[2])
+        context = context or tls_context(keys, [server_key], server=False)
+        plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+        try:
+            self.socket = context.wrap_socket(plain)
+        finally:
+            plain.close()  # a wrapped one has let go of it
 
-    def send(self, *frames):
-        self.socket.send_multipart(frames)
+    def send(self, frame):
+        self._read()
+        self.socket.sendall(len(frame).to_bytes(4, "little") + frame)
+
+    def _read(self):
+        """What is not read would fill the pipe. ConnectionError if the other side has hung up."""
+        self.socket.settimeout(0)
+        try:
+            while self.socket.recv(65536):
+                pass
+            raise ConnectionResetError("the other side has hung up")
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self.socket.settimeout(10)
 
     def close(self):
-        self._context.destroy(linger=2000)
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
 
 
 def _checkpoint(path, round, x, kept):

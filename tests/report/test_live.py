@@ -250,7 +250,7 @@ def test_a_run_of_several_processes_serves_one_page(tmp_path):
 
 @pytest.mark.slow
 def test_peers_on_this_machine_have_a_page(tmp_path):
-    pytest.importorskip("zmq")
+    pytest.importorskip("cryptography")
     spec = write_spec(
         tmp_path, problem=BALL, method='name = "auto"', stop=LONG, output=f'dir = "{tmp_path}/out"\nplot = false'
     )
@@ -351,7 +351,7 @@ def test_the_token_is_not_logged(caplog):
 
 @pytest.mark.slow
 def test_an_agent_among_peers_has_a_page(tmp_path):
-    pytest.importorskip("zmq")
+    pytest.importorskip("cryptography")
     from agent_folders import started, write_agents
 
     first, second = write_agents(tmp_path, method='name = "auto"', stop=LONG)

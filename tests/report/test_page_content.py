@@ -290,7 +290,7 @@ def test_damaged_results_are_told(text, tmp_path, capsys):
 def test_a_page_needs_no_extra_but_plot(tmp_path):
     pytest.importorskip("plotly")
     folder = run_folder(tmp_path)
-    others = ["zmq", "mpi4py", "pymetis", "sklearn", "jax", "torch", "cvxpy"]
+    others = ["cryptography", "mpi4py", "pymetis", "sklearn", "jax", "torch", "cvxpy"]
     code = f"import sys; sys.modules.update(dict.fromkeys({others})); from gradslide.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "report", str(folder)], capture_output=True, text=True, timeout=100

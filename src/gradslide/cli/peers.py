@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
 def keys_new(
     name: Annotated[str, typer.Argument(help="Of the agent; its files are NAME.secret and NAME.public.")],
     folder: Annotated[Path, typer.Option("--folder", "-d", help="Where the files go.")] = Path(),
+    replace: Annotated[bool, typer.Option("--replace", help="Keep files that are there as NAME.secret.1 ...")] = False,
 ) -> None:
     """Make a key pair: the secret key stays here, the public key is for the neighbours.
 
@@ -35,7 +36,7 @@ def keys_new(
     _require_peers()
     from gradslide.network.peers.keys import make_key_pair
 
-    pair = make_key_pair(name, folder)
+    pair = make_key_pair(name, folder, replace=replace)
     print(f"secret key: {folder / name}.secret, for this agent's eyes only; never send it to anybody")
     print(f"public key: {folder / name}.public; send it to the neighbours, or let them paste this line:")
     print(f'public_key = "{pair.public}"')
@@ -172,6 +173,6 @@ def _init(path: Path) -> None:
 
 
 def _require_peers() -> None:
-    if importlib.util.find_spec("zmq") is None:
+    if importlib.util.find_spec("cryptography") is None:
         remedy = "in a checkout of gradslide: pip install '.[peers]'"
-        raise InputError("agents in processes of their own need the extra 'peers'", "no pyzmq", remedy)
+        raise InputError("agents in processes of their own need the extra 'peers'", "no cryptography", remedy)

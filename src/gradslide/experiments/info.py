@@ -7,7 +7,7 @@ from gradslide._version import __version__
 from gradslide.data import data_directory
 
 _CORE = ("numpy", "scipy", "networkx", "numba")
-_EXTRAS = ("matplotlib", "pandas", "scikit-learn", "mpi4py", "pyzmq", "torch")
+_EXTRAS = ("matplotlib", "pandas", "scikit-learn", "mpi4py", "cryptography", "torch")
 
 
 def installation() -> dict[str, str]:

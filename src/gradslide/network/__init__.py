@@ -48,5 +48,5 @@ def __getattr__(name: str) -> Any:
     try:
         from gradslide.network.peers.network import Peers
     except ModuleNotFoundError as error:
-        raise InputError("gs.network.Peers needs pyzmq", str(error), "install gradslide[peers]") from None
+        raise InputError("gs.network.Peers needs cryptography", str(error), "install gradslide[peers]") from None
     return Peers

@@ -5,7 +5,7 @@ import pickle
 import stat
 
 import pytest
-import zmq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gradslide._support.errors import InputError
 from gradslide.network.peers import keys
@@ -28,7 +28,11 @@ def test_a_pair_is_written_and_read_back(tmp_path):
     secret, public = (tmp_path / "new" / "folder" / f"hospital-a.{kind}" for kind in ("secret", "public"))
     assert read_secret(secret) == pair
     assert read_public(public) == read_public(str(public)) == read_public(pair.public) == pair.public
-    assert zmq.curve_public(pair.secret.encode()).decode() == pair.public
+    assert pair.public.startswith("ed25519:")
+    assert pair.secret.startswith("ed25519-secret:")
+    key = Ed25519PrivateKey.from_private_bytes(keys.raw(pair.secret))
+    key.public_key().verify(key.sign(b"text"), b"text")
+    assert keys.public_text(key.public_key().public_bytes_raw()) == pair.public
     assert make_key_pair("hospital-b", tmp_path).secret != pair.secret
 
 
@@ -91,7 +95,8 @@ def test_a_secret_that_others_could_read_is_refused(tmp_path, bits):
     assert read_secret(path) == pair
 
 
-BAD = ["", "short", "x" * 39, "x" * 41, "~" * 40, "#" * 40, "ä" * 40, "\x00" * 40]
+GOOD = "ed25519:" + "A" * 43
+BAD = ["", "short", GOOD[:-1], GOOD + "A", GOOD[:-1] + "B", GOOD.replace(":", ";"), "ä" * 51, "\x00" * 51]
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -99,12 +104,45 @@ def test_what_is_no_key_is_refused(tmp_path, text):
     path = tmp_path / "a.secret"
     path.touch(0o600)
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="40 characters"):
+    with pytest.raises(InputError, match="must hold a secret key"):
         read_secret(path)
-    with pytest.raises(InputError, match="40 characters"):
-        read_public(path)
-    with pytest.raises(InputError, match="40 characters"):
-        read_public(text)
+    for source in (path, text):
+        with pytest.raises(InputError, match="43 characters"):
+            read_public(source)
+    assert read_public(GOOD) == GOOD
+
+
+def test_secret_and_public_keys_are_not_mixed_up(tmp_path):
+    pair = make_key_pair("a", tmp_path)
+    for source in (pair.secret, tmp_path / "a.secret"):
+        with pytest.raises(InputError, match="got a secret key") as error:
+            read_public(source)
+        assert pair.secret not in str(error.value)
+    path = tmp_path / "b.secret"
+    path.touch(0o600)
+    path.write_text(pair.public)
+    with pytest.raises(InputError, match="must hold a secret key"):
+        read_secret(path)
+
+
+FORMER = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+
+
+def test_keys_of_former_releases_are_recognized(tmp_path):
+    path = tmp_path / "a.secret"
+    path.touch(0o600)
+    path.write_text(FORMER + "\n")
+    for read in (lambda: read_secret(path), lambda: read_public(path), lambda: read_public(FORMER)):
+        with pytest.raises(InputError, match=r"a key of a former release; .*gradslide keys new NAME --replace"):
+            read()
+
+
+def test_replaced_keys_are_kept(tmp_path):
+    first, second, third = (make_key_pair("a", tmp_path, replace=True) for _ in range(3))
+    assert read_secret(tmp_path / "a.secret") == third
+    assert [read_public(tmp_path / f"a.public.{i}") for i in (1, 2)] == [first.public, second.public]
+    assert read_secret(tmp_path / "a.secret.2") == second
+    assert mode(tmp_path / "a.secret.1") == 0o600
 
 
 def test_a_missing_file_is_an_input_error(tmp_path):

@@ -328,7 +328,7 @@ def test_a_taken_address_is_an_input_error(tmp_path):
         ({"listen": "tcp://127.0.0.1:0"}, "listen must be tcp://host:port"),
         ({"listen": None, "address": None}, "this agent or its neighbour b must listen"),
         ({"address": "tcp://nowhere"}, "the address of b must be tcp://host:port"),
-        ({"public_key": "short"}, "40 characters"),
+        ({"public_key": "short"}, "43 characters"),
         ({"own": True}, "no neighbour of its own"),
         ({"twice": True}, "different names"),
         ({"none": True}, "at least one neighbour"),

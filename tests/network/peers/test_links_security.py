@@ -1,24 +1,26 @@
 """Who gets in, and what an authenticated neighbour can do: nothing but its part of the run."""
 
+import contextlib
 import math
 import os
 import random
 import re
 import socket
+import ssl
 import threading
 import time
 
 import numpy as np
 import pytest
-import zmq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from peers_processes import SIZE, Agents, Injector, Proxy, drift, mix, undisturbed, wait_until
 
-from gradslide.network.peers import wire
+from gradslide.network.peers import tls, wire
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.handshake import Handshake
-from gradslide.network.peers.keys import make_key_pair
-from gradslide.network.peers.neighbour import Neighbour
-from gradslide.network.peers.sockets import Sockets
+from gradslide.network.peers.keys import make_key_pair, raw
+from gradslide.network.peers.tls import tls_context
 from gradslide.network.peers.wire import HEADER_SIZE, Kind, Message
 
 PAIR = [(0, 1)]
@@ -66,17 +68,46 @@ def test_an_unknown_key_stays_outside(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         partner = Partner(agents, 20)
         outside = stranger(tmp_path)
-        intruder = Injector(outside, agents.addresses[0], agents.keys[0].public)
-        intruder.socket.sndtimeo = 500
 
         def inject(round):
             if round == 10:
-                with pytest.raises(zmq.Again):
-                    intruder.send(partner.frame(round=round))
+                intruder = Injector(outside, agents.addresses[0], agents.keys[0].public)
+                with pytest.raises(OSError, match="UNKNOWN_CA"):
+                    wait_until(lambda: intruder.send(partner.frame(round=round)), 10, "the refusal")
+                intruder.close()
 
         partner.run(inject)
-        intruder.close()
-        assert f"unknown sender: rejected: the unknown key {outside.public}" in agents.log(0)
+        assert "unknown sender: rejected: its key is not that of a neighbour" in agents.log(0)
+
+
+def test_a_neighbours_signature_under_another_key_is_not_enough(tmp_path):
+    """A certificate that a neighbour has signed for the key of somebody else."""
+    with Agents(tmp_path, PAIR) as agents:
+        partner = Partner(agents, 20)
+        outside = stranger(tmp_path)
+        context = tls_context(outside, [agents.keys[0].public], server=False)
+        load_signed(context, tmp_path, signer=agents.keys[1], holder=outside)
+
+        def inject(round):
+            if round == 10:
+                intruder = Injector(outside, agents.addresses[0], agents.keys[0].public, context)
+                with pytest.raises(OSError, match=r"hung up|reset|EOF|closed"):
+                    wait_until(lambda: intruder.send(partner.frame(round=round)), 10, "the refusal")
+                intruder.close()
+
+        partner.run(inject)
+        assert f"unknown sender: rejected: the key {outside.public} is not that of a neighbour" in agents.log(0)
+
+
+def load_signed(context, folder, *, signer, holder):
+    """Let a context present a certificate for the holder's key with the signer's signature."""
+    keys = [Ed25519PrivateKey.from_private_bytes(raw(pair.secret)) for pair in (signer, holder)]
+    public = keys[1].public_key()
+    issuer = tls._key_name(keys[0].public_key())
+    certificate = tls._certificate(public, keys[0], tls._name("gradslide agent"), issuer, is_anchor=False)
+    secret = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "signed.pem").write_bytes(certificate + secret)
+    context.load_cert_chain(folder / "signed.pem")
 
 
 def test_an_agent_that_is_not_listed_is_told_so(tmp_path):
@@ -86,33 +117,48 @@ def test_an_agent_that_is_not_listed_is_told_so(tmp_path):
         with pytest.raises(PeerError, match=r"a0: no handshake.*never heard from.*refuses this agent's key"):
             agents.links(1, deadline=2.0).open()
         assert agents.finish() == [3]
-        assert f"the unknown key {agents.keys[1].public}" in agents.log(0)
+        assert "unknown sender: rejected: its key is not that of a neighbour" in agents.log(0)
 
 
 def test_a_server_with_the_wrong_key_is_not_talked_to(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         agents.start(0, deadline=2.5)
         agents.keys[0] = stranger(tmp_path)
-        with pytest.raises(PeerError, match=r"a0: no handshake.*a handshake failed"):
+        with pytest.raises(PeerError, match=r"a0: no handshake.*its key is not that of a neighbour"):
             agents.links(1, deadline=2.0).open()
         assert agents.finish() == [3]
         assert "never heard from" in agents.error(0)["text"]
-        assert "a handshake failed" in agents.log(0)
+        assert "it refuses this agent's key" in agents.log(0)
 
 
-def test_without_its_authenticator_a_socket_lets_nobody_in(tmp_path):
+def test_two_neighbours_with_exchanged_addresses_are_told_apart(tmp_path):
+    with Agents(tmp_path, [(0, 1), (0, 2)]) as agents:
+        agents.silent = {0}
+        agents.start(1, deadline=4.0)
+        agents.start(2, deadline=4.0)
+        agents.addresses[1:] = agents.addresses[:0:-1]
+        with pytest.raises(PeerError, match=r"never heard from.*neighbour a[12] answers at its address"):
+            agents.links(0, deadline=2.0).open()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_who_shows_no_certificate_or_speaks_an_old_protocol_is_not_let_in(tmp_path, version):
     with Agents(tmp_path, PAIR) as agents:
-        nobody = [Neighbour("a1", None, agents.keys[1].public)]
-        quiet = {"size_limit": 100, "patience": 5.0, "trouble": lambda name, reason: None}
-        sockets = Sockets(agents.keys[0], agents.addresses[0], nobody, **quiet)
-        sockets._poller.unregister(sockets._authenticator.socket)
-        sockets._authenticator.close()
-        injector = Injector(stranger(tmp_path), agents.addresses[0], agents.keys[0].public)
-        injector.socket.sndtimeo = 500
-        with pytest.raises(zmq.Again):
-            injector.send(b"x")
-        injector.close()
-        sockets.close()
+        partner = Partner(agents, 10)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = version
+
+        def inject(round):
+            if round == 5:
+                with (
+                    pytest.raises(OSError, match=r"(?i)certificate required|alert|protocol|hung up"),
+                    contextlib.closing(Injector(None, agents.addresses[0], None, context)) as intruder,
+                ):
+                    wait_until(lambda: intruder.send(partner.frame(round=round)), 10, "the refusal")
+
+        partner.run(inject)
+        assert "unknown sender: rejected: a handshake failed" in agents.log(0)
 
 
 def test_garbage_at_the_door_does_no_harm(tmp_path):
@@ -120,19 +166,14 @@ def test_garbage_at_the_door_does_no_harm(tmp_path):
         partner = Partner(agents, 20)
         noise = random.Random(5)
         port = int(agents.addresses[0].rsplit(":", 1)[1])
-        context = zmq.Context()
-        plain = context.socket(zmq.DEALER)  # no key at all
-        plain.connect(agents.addresses[0])
-        plain.send(partner.frame(round=0))
 
         def inject(round):
             for _ in range(5):
-                with socket.create_connection(("127.0.0.1", port)) as raw:
-                    greeting = b"\xff" + bytes(8) + b"\x7f" if noise.random() < 0.5 else b""
-                    raw.sendall(greeting + noise.randbytes(noise.randrange(1, 200)))
+                with socket.create_connection(("127.0.0.1", port)) as plain:
+                    greeting = b"\x16\x03\x01\x00" if noise.random() < 0.5 else b""
+                    plain.sendall(greeting + noise.randbytes(noise.randrange(1, 200)))
 
         partner.run(inject)
-        context.destroy(linger=0)
         assert "unknown sender: rejected: a handshake failed" in agents.log(0)
 
 
@@ -199,9 +240,11 @@ def test_bad_messages_of_a_neighbour_are_rejected_logged_and_without_effect(tmp_
                 partner.injector.send(frame)
                 wait_until(lambda: reason in agents.log(0), 5, reason)
             if round == 30:
-                partner.injector.send(b"", partner.frame(round=round))
+                partner.injector.send(b"")
             if round == 31:
-                partner.injector.send(bytes(10 * 2**20))  # libzmq hangs up
+                with contextlib.suppress(OSError):  # the agent hangs up
+                    partner.injector.send(bytes(10 * 2**20))
+                wait_until(lambda: "bytes is over the size limit" in agents.log(0), 5, "that to be refused")
 
         partner.run(inject)
         assert len(reasons) == len(bad_frames(partner, 9))
@@ -332,7 +375,7 @@ def test_what_goes_over_the_wire_cannot_be_read(tmp_path):
         agents.start(1)
         assert agents.finish() == [0, 0]
         seen = bytes(proxies[0].seen + proxies[1].seen)
-        assert b"CURVE" in seen, "the proxies have seen the handshake"
+        assert seen[:2] == b"\x16\x03", "the proxies have seen the handshake of TLS"
         for secret in (drift(0, -1 % 2**32)[:1].tobytes(), drift(1, -1 % 2**32)[3:4].tobytes(), b"GSLP", b"method"):
             assert secret not in seen
         for proxy in proxies:

@@ -1,12 +1,12 @@
 """The network as one agent among peers sees it, against the simulation that sees all of them."""
 
+import socket
 import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import zmq
 from peers_agents import GRAPH, Town, all_well, key_pairs, together
 from piggyback import GRAPHS, integers
 
@@ -180,7 +180,7 @@ def test_a_link_that_one_end_does_not_name_is_refused():
     assert discover(a, [b, c], 2, lambda words: both).graph.m == 3
     with pytest.raises(InputError) as refused:
         discover(a, [c], 2, lambda words: both)
-    assert f"{b[:12]}... names {a[:12]}..., which does not name it" in str(refused.value)
+    assert f"{b[:20]}... names {a[:20]}..., which does not name it" in str(refused.value)
 
 
 def test_nonsense_instead_of_links_names_who_sent_it():
@@ -359,10 +359,11 @@ def test_signals_come_late_but_to_all_at_once_and_are_answered_once():
 def test_nothing_connects_but_connect(monkeypatch):
     """Looking at a network opens no socket, and no thread; its graph is known once it is connected."""
     opened = []
-    monkeypatch.setattr(zmq.Context, "socket", lambda *given, **named: opened.append("socket"))
     monkeypatch.setattr(threading.Thread, "start", lambda thread: opened.append("thread"))
     monkeypatch.setattr("gradslide.network.peers.links.Sockets", lambda *given, **named: opened.append("sockets"))
-    net = Town.on(SMALL).peers(0)
+    town = Town.on(SMALL)
+    monkeypatch.setattr(socket, "socket", lambda *given, **named: opened.append("socket"))
+    net = town.peers(0)
     assert repr(net).startswith("Peers(neighbours: agent 1")
     f"{net}"
     assert (net.is_local, net.session.rank, net.session.size, net.session.sees_all) == (False, 0, 1, False)

@@ -3,9 +3,6 @@
 import os
 import threading
 import time
-from contextlib import suppress
-
-import zmq
 
 from gradslide.network.peers.errors import describe
 from gradslide.network.peers.handshake import Handshake, read_handshake
@@ -57,12 +54,11 @@ class IOThread:
         self._session = os.urandom(SESSION_SIZE)
         self._ending = False
         self._sockets: Sockets
-        self._wakeup: zmq.Socket[bytes]
         self._thread = threading.Thread(target=self._run, name="gradslide-peers", daemon=True)
 
     def start(self, sockets: Sockets) -> None:
         """Take over the sockets and begin."""
-        self._sockets, self._wakeup = sockets, sockets.wakeup()
+        self._sockets = sockets
         self._thread.start()
 
     def stop(self) -> None:
@@ -73,10 +69,8 @@ class IOThread:
         self._thread.join()
 
     def wake(self) -> None:
-        """There is something to do. Call it with the lock held."""
-        if not self._wakeup.closed:
-            with suppress(zmq.Again):  # it was woken often enough
-                self._wakeup.send(b"", zmq.DONTWAIT)
+        """There is something to do."""
+        self._sockets.wake()
 
     def array_frame(self, peer: Peer, round: int, array: object) -> bytes:
         """An array of a round as it is sent and cached."""
@@ -92,7 +86,7 @@ class IOThread:
     def _run(self) -> None:
         try:
             while not self._ending:
-                self._sockets.poll(_POLL)
+                self._sockets.wait(_POLL)
                 with self.changed:
                     for arrival in self._sockets.receive():
                         self._handle(arrival)
@@ -109,12 +103,15 @@ class IOThread:
         finally:
             with self.changed:
                 self.rejections.close()
-                self._wakeup.close()
                 self.changed.notify_all()
             self._sockets.close()
 
     def _handle(self, arrival: Arrival) -> None:
         peer, now = self.peers[arrival.name], time.monotonic()
+        if arrival.frame is None:
+            # A new connection: what was on its way over an old one may be lost.
+            peer.tells = True
+            return
         try:
             message = decode(arrival.frame, peer.incoming, self._size_limit)
             if message.kind is Kind.HANDSHAKE:
@@ -182,12 +179,22 @@ class IOThread:
                 continue
             if self._awaits(peer):
                 peer.ask_if_due(now)
-            while (frame := peer.due()) is not None and self._sockets.send(peer.name, frame):
-                peer.cursor += 1
+            self._send_arrays(peer)
             self._acknowledge(peer)
             self._send_status(peer, now)
-        self._sockets.mend()
         self.rejections.tick()
+
+    def send_arrays(self) -> None:
+        """Send what is due at once, and leave the rest to the thread. Call it with the lock held."""
+        for peer in self.peers.values():
+            if peer.stage == MUTUAL:
+                self._send_arrays(peer)
+        if any(peer.tells or peer.stage != MUTUAL or peer.due() is not None for peer in self.peers.values()):
+            self.wake()
+
+    def _send_arrays(self, peer: Peer) -> None:
+        while (frame := peer.due()) is not None and self._sockets.send(peer.name, frame):
+            peer.cursor += 1
 
     def _awaits(self, peer: Peer) -> bool:
         return self.waiting and self.round not in peer.inbox

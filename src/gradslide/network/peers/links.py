@@ -198,7 +198,7 @@ class Links:
                 peer.tells |= thread.round < peer.cursor
                 peer.wait_from(now)
             thread.waiting = True
-            thread.wake()
+            thread.send_arrays()
         self._warn_of_overflow()
         try:
             self._wait(lambda peer: self._arrived(peer, wanted[peer.name]), self._deadline, "nothing arrived")

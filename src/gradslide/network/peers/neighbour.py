@@ -25,7 +25,7 @@ class Neighbour:
     address : str or None
         Where it listens, tcp://host:port; None if only the neighbour can connect.
     public_key : str
-        Its public key, 40 characters of Z85.
+        Its public key, ed25519:...
 
     Examples
     --------
@@ -63,6 +63,12 @@ def require_address(what: str, address: str) -> None:
     match = _ADDRESS.fullmatch(address)
     valid = match is not None and 0 < int(match[2]) < 65536
     require(valid, f"{what} must be tcp://host:port", repr(address), "for example tcp://10.0.0.7:5555")
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of tcp://host:port."""
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 HOST = "127.0.0.1"

@@ -1,44 +1,59 @@
-"""The sockets of one agent: one to listen, and one to each neighbour with an address."""
+"""The sockets of one agent: one to listen, and connections from and to its neighbours."""
 
+import random
+import selectors
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-
-import zmq
-from zmq.utils.monitor import parse_monitor_message
+from queue import Empty, SimpleQueue
 
 from gradslide._support.errors import InputError
-from gradslide.network.peers.authenticator import DOMAIN, Authenticator
+from gradslide.network.peers.connection import Connection, ConnectionLost
 from gradslide.network.peers.keys import KeyPair
-from gradslide.network.peers.neighbour import Neighbour
+from gradslide.network.peers.neighbour import Neighbour, host_and_port
+from gradslide.network.peers.tls import tls_context
+from gradslide.network.peers.wire import HEADER_SIZE, TEXT_LIMIT
 
-_QUEUED = 16
-_AT_A_TIME = 64
-_LINGER = 2000
-_FAILURES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH
-
-_Socket = zmq.Socket[bytes]
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_FIRST_GAP, _LONGEST_GAP = 0.1, 2.0
+# Connections whose other side has not proved its key, and those of one neighbour.
+_MOST_UNKNOWN, _MOST_OF_ONE = 64, 4
+_ALIVE_EVERY, _CHECK_EVERY = 1.0, 0.1
+_LINGER = 2.0
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A frame, and the neighbour whose key the connection has.
-
-    route: the connection, if the neighbour dialled it.
+    """A frame, or None for a connection that has just been made, and the neighbour whose key the
+    connection has.
     """
 
     name: str
-    frame: bytes
-    route: bytes
+    frame: bytes | None
+    connection: Connection
+
+
+@dataclass
+class _Line:
+    """What is known about dialling one neighbour: the connection, and when to try again."""
+
+    host: str
+    port: int
+    connection: Connection | None = None
+    is_dialling: bool = False
+    next_at: float = 0.0
+    gap: float = _FIRST_GAP
+    trouble: str = ""
 
 
 class Sockets:
-    """Sends to and receives from neighbours by name. Belongs to the one thread that made it.
+    """Sends to and receives from neighbours by name.
 
-    The sender of a frame is known from the key of the connection alone: libzmq attaches the
-    authenticator's user id to what comes in at the listening socket, and a dialled socket knows the
-    one server key that can answer.
+    The sender of a frame is known from the key of the connection alone. One thread calls `wait`
+    and `close`, all others hold a lock, except for `wake`.
 
     Parameters
     ----------
@@ -63,185 +78,279 @@ class Sockets:
         patience: float,
         trouble: Callable[[str | None, str], None],
     ) -> None:
-        self._own = own
-        self._neighbours = {neighbour.name: neighbour for neighbour in neighbours}
-        # The decoder rejects what is somewhat too long, and says so; libzmq cuts off what is far too long.
-        self._size_limit = 2 * size_limit + 2**17
+        self._names = {neighbour.public_key: neighbour.name for neighbour in neighbours}
+        # The decoder rejects what is somewhat too long, and says so.
+        self._size_limit = 2 * max(size_limit, TEXT_LIMIT) + HEADER_SIZE
         self._patience = patience
         self._trouble = trouble
-        self._routes: dict[str, bytes] = {}
-        self._dialled: dict[str, tuple[_Socket, _Socket]] = {}
-        self._took: dict[str, float] = {}
-        self._context = zmq.Context()
-        self._poller = zmq.Poller()
-        self._wakeup_address = f"inproc://wakeup-{id(self)}"
-        self._wakeup = self._context.socket(zmq.PULL)
-        self._wakeup.bind(self._wakeup_address)
-        self._names = {neighbour.public_key: neighbour.name for neighbour in neighbours}
-        self._authenticator = Authenticator(self._context, self._names, lambda reason: trouble(None, reason))
-        self._listening: tuple[_Socket, _Socket] | None = None
-        for socket in (self._wakeup, self._authenticator.socket):
-            self._poller.register(socket, zmq.POLLIN)
+        self._server_context = tls_context(own, self._names, server=True)
+        self._client_context = tls_context(own, self._names, server=False)
+        self._lines = {each.name: _Line(*host_and_port(each.address)) for each in neighbours if each.address}
+        self._unknown: list[Connection] = []
+        self._known: dict[str, list[Connection]] = {each.name: [] for each in neighbours}
+        self._masks: dict[Connection, int] = {}
+        self._events: list[tuple[selectors.SelectorKey, int]] = []
+        self._dialled: SimpleQueue[tuple[str, socket.socket | None, str]] = SimpleQueue()
+        self._checked_at = 0.0
+        self._is_closed = False
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._wakened = socket.socketpair()
+        for end in (self._waker, self._wakened):
+            end.setblocking(False)
+        self._selector.register(self._wakened, _READ)
+        self._server: socket.socket | None = None
         try:
             if listen is not None:
-                self._listening = self._listen(listen)
-            for neighbour in neighbours:
-                self.dial(neighbour.name)
+                self._server = _listening(listen)
+                self._selector.register(self._server, _READ)
         except BaseException:
             self.close()
             raise
 
-    def wakeup(self) -> _Socket:
-        """A socket for another thread: sending anything there ends `poll`."""
-        socket = self._context.socket(zmq.PUSH)
-        socket.linger = 0
-        socket.connect(self._wakeup_address)
-        return socket
+    def wake(self) -> None:
+        """End `wait`, from any thread."""
+        with suppress(OSError):  # it was woken often enough, or all is closed
+            self._waker.send(b"\0")
 
-    def dial(self, name: str) -> None:
-        """Dial a neighbour that has an address; anew if that was done before: libzmq gives up after
-        some failures.
-        """
-        neighbour = self._neighbours[name]
-        if neighbour.address is None:
-            return
-        if name in self._dialled:
-            self._drop(self._dialled.pop(name))
-        socket = self._socket(zmq.DEALER, neighbour.address)
-        socket.immediate = 1  # nothing waits in line for a connection that is not there
-        socket.curve_serverkey = neighbour.public_key.encode()
-        self._dialled[name] = self._watched(socket, _FAILURES | _REFUSED)
-        self._took[name] = time.monotonic()
-        socket.connect(neighbour.address)
-
-    def mend(self) -> None:
-        """Dial again where there was something to send, but no connection for long."""
-        now = time.monotonic()
-        for name, took in list(self._took.items()):
-            if now - took > self._patience:
-                self.dial(name)
-
-    def poll(self, seconds: float) -> None:
-        """Wait until something arrives, or a wakeup comes, or time is up; and let neighbours in."""
-        self._poller.poll(max(0, int(1000 * seconds)))
-        self._authenticator.answer()
-        while self._wakeup.poll(0):
-            self._wakeup.recv()
-        if self._listening is not None:
-            self._look_at(self._listening[1], None)
-        for name, (_, monitor) in self._dialled.items():
-            self._look_at(monitor, name)
+    def wait(self, seconds: float) -> None:
+        """Wait until something arrives or can be sent, or a call of `wake`, or time is up."""
+        has_more = False
+        for connection, mask in list(self._masks.items()):
+            wanted = _READ | (_WRITE if connection.wants_write else 0)
+            has_more |= connection.has_more or connection.broken is not None
+            if wanted != mask:
+                self._selector.modify(connection, wanted)
+                self._masks[connection] = wanted
+        self._events = self._selector.select(0.0 if has_more else seconds)
 
     def receive(self) -> Iterator[Arrival]:
-        """What has arrived, but not more from one socket than leaves time for the others.
+        """What has arrived, but not more of one connection than leaves time for the others."""
+        ready = {key.fileobj: mask for key, mask in self._events}
+        self._events = []
+        if self._wakened in ready:
+            with suppress(BlockingIOError):
+                while self._wakened.recv(4096):
+                    pass
+        self._take_dialled()
+        if self._server in ready:
+            self._accept(self._server)
+        for connection in list(self._masks):
+            if connection not in self._masks:  # lost meanwhile
+                continue
+            try:
+                if connection.broken is not None:
+                    raise connection.broken
+                yield from self._advance(connection, ready.get(connection, 0))
+            except ConnectionLost as lost:
+                self._lose(connection, str(lost))
+        now = time.monotonic()
+        if now - self._checked_at >= _CHECK_EVERY:
+            self._checked_at = now
+            self._check(now)
 
-        What is not one frame comes as an empty one, which nobody takes for a message.
-        """
-        if self._listening is not None:
-            yield from self._from_listening(self._listening[0])
-        for name, (socket, _) in list(self._dialled.items()):
-            for frames in _waiting(socket):
-                yield Arrival(name, frames[0].bytes if len(frames) == 1 else b"", b"")
+    def _advance(self, connection: Connection, mask: int) -> Iterator[Arrival]:
+        if not connection.key:
+            # The first step is ours where this agent dialled.
+            if (mask or connection.dialled) and connection.shake_hands():
+                yield Arrival(self._admit(connection), None, connection)
+                yield from self._frames(connection)
+            return
+        if mask & _WRITE:
+            connection.flush()
+        if mask & _READ or connection.has_more:
+            yield from self._frames(connection)
 
-    def _from_listening(self, socket: _Socket) -> Iterator[Arrival]:
-        for frames in _waiting(socket):
-            name = self._names[str(frames[-1].get("User-Id"))]
-            yield Arrival(name, frames[1].bytes if len(frames) == 2 else b"", frames[0].bytes)
+    def _frames(self, connection: Connection) -> Iterator[Arrival]:
+        name = self._names[connection.key]
+        for frame in connection.read():
+            yield Arrival(name, frame, connection)
+
+    def _admit(self, connection: Connection) -> str:
+        """The name of the neighbour whose key the connection has."""
+        name = self._names.get(connection.key)
+        if name is None:
+            raise ConnectionLost(f"the key {connection.key} is not that of a neighbour")
+        if connection.dialled is None:
+            self._unknown.remove(connection)
+            known = self._known[name]
+            known.append(connection)
+            if len(known) > _MOST_OF_ONE:
+                self._lose(known[0], "")
+        elif name != connection.dialled:
+            raise ConnectionLost(f"neighbour {name} answers at its address")
+        else:
+            self._lines[name].gap, self._lines[name].trouble = _FIRST_GAP, ""
+        return name
 
     def adopt(self, arrival: Arrival) -> bool:
         """Answer the neighbour on the connection this arrived on; return whether it is new."""
-        if not arrival.route or self._routes.get(arrival.name) == arrival.route:
-            return False
-        self._routes[arrival.name] = arrival.route
-        return True
+        connection = arrival.connection
+        known = self._known[arrival.name]
+        if connection in known and known[-1] is not connection:
+            known.remove(connection)
+            known.append(connection)
+        new, connection.adopted = not connection.adopted, True
+        return new
 
     def send(self, name: str, frame: bytes) -> bool:
         """Whether there was a connection that took it; it may still break before the frame is
         through.
         """
-        if name in self._dialled and self._try(self._dialled[name][0], [frame]):
-            self._took[name] = time.monotonic()
-            return True
-        if self._listening is None or name not in self._routes:
-            return False
-        return self._try(self._listening[0], [self._routes[name], frame])
+        line = self._lines.get(name)
+        dialled = [line.connection] if line is not None and line.connection is not None else []
+        for connection in (*dialled, *reversed(self._known[name])):
+            if connection.adopted or (connection.dialled and connection.key):
+                taken = connection.send(frame)
+                if connection.wants_write or connection.broken is not None:
+                    self.wake()
+                if taken:
+                    return True
+        return False
 
-    def _try(self, socket: _Socket, frames: list[bytes]) -> bool:
+    # Connections come and go
+
+    def _accept(self, server: socket.socket) -> None:
+        for _ in range(_MOST_UNKNOWN):
+            try:
+                connected, _ = server.accept()
+            except OSError:
+                return
+            if len(self._unknown) >= _MOST_UNKNOWN:
+                # Whoever comes in a flood of others has a chance, too.
+                self._lose(random.choice(self._unknown), "too many connections without a key")
+            self._unknown += self._add(connected, None)
+
+    def _add(self, connected: socket.socket, dialled: str | None) -> list[Connection]:
+        context = self._server_context if dialled is None else self._client_context
         try:
-            socket.send_multipart(frames, zmq.DONTWAIT)
-        except zmq.ZMQError as error:
-            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
-                raise
-            return False
-        return True
+            connection = Connection(connected, context, dialled, self._size_limit)
+        except OSError:  # it broke at once
+            connected.close()
+            return []
+        self._selector.register(connection, _READ)
+        self._masks[connection] = _READ
+        return [connection]
 
-    def _listen(self, address: str) -> tuple[_Socket, _Socket]:
-        socket = self._socket(zmq.ROUTER, address)
-        socket.router_mandatory = 1
-        socket.curve_server = 1
-        socket.zap_domain = DOMAIN
-        socket.zap_enforce_domain = 1  # without its authenticator the socket would let anyone in
-        watched = self._watched(socket, _FAILURES)
+    def _lose(self, connection: Connection, reason: str) -> None:
+        """Forget a connection, and say why, if there is something to say."""
+        name = connection.dialled or self._names.get(connection.key)
+        if self._masks.pop(connection, None) is not None:
+            self._selector.unregister(connection)
+        connection.close()
+        for connections in (self._unknown, *self._known.values()):
+            if connection in connections:
+                connections.remove(connection)
+        for line in self._lines.values():
+            if line.connection is connection:
+                self._try_later(line, None)
+        if reason:
+            self._trouble(name, reason)
+
+    def _check(self, now: float) -> None:
+        """Dial where it is time, tell others that this end is alive, and give up who is not."""
+        for name, line in self._lines.items():
+            if line.connection is None and not line.is_dialling and now >= line.next_at:
+                line.is_dialling = True
+                threading.Thread(target=self._dial, args=(name, line.host, line.port), daemon=True).start()
+        for connection in list(self._masks):
+            if not connection.key:
+                if now - connection.began > self._patience:
+                    self._lose(connection, "a handshake was not finished in time")
+            elif now - connection.heard > self._patience:
+                self._lose(connection, "")
+            elif now - connection.sent > _ALIVE_EVERY:
+                connection.send(b"")
+
+    def _dial(self, name: str, host: str, port: int) -> None:
+        """In a thread of its own: finding the address of a host can take long."""
         try:
-            socket.bind(address)
-        except zmq.ZMQError as error:
-            self._drop(watched)
-            raise InputError(
-                "listen must be a free address of this machine", f"{address} ({error})", "choose another"
-            ) from None
-        return watched
+            found: socket.socket | None = socket.create_connection((host, port), timeout=self._patience)
+            reason = ""
+        except (OSError, UnicodeError) as error:
+            found, reason = None, str(error) if isinstance(error, socket.gaierror | UnicodeError) else ""
+        self._dialled.put((name, found, reason))
+        if self._is_closed:
+            self._close_dialled()
+        self.wake()
 
-    def _socket(self, kind: int, address: str) -> _Socket:
-        socket = self._context.socket(kind)
-        socket.curve_publickey = self._own.public.encode()
-        socket.curve_secretkey = self._own.secret.encode()
-        socket.ipv6 = int("[" in address)
-        socket.maxmsgsize = self._size_limit
-        socket.sndhwm = socket.rcvhwm = _QUEUED
-        socket.linger = _LINGER
-        patience = int(1000 * self._patience)
-        socket.handshake_ivl = socket.heartbeat_timeout = socket.heartbeat_ttl = patience
-        socket.heartbeat_ivl = 1000
-        socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 2000
-        return socket
+    def _take_dialled(self) -> None:
+        while True:
+            try:
+                name, connected, reason = self._dialled.get_nowait()
+            except Empty:
+                return
+            line = self._lines[name]
+            line.is_dialling = False
+            made = [] if connected is None else self._add(connected, name)
+            self._try_later(line, made[0] if made else None)
+            if reason and reason != line.trouble:
+                line.trouble = reason
+                self._trouble(name, f"its host {line.host} was not found: {reason}")
 
-    def _watched(self, socket: _Socket, events: int) -> tuple[_Socket, _Socket]:
-        monitor = socket.get_monitor_socket(events)
-        for each in (socket, monitor):
-            self._poller.register(each, zmq.POLLIN)
-        return socket, monitor
-
-    def _look_at(self, monitor: _Socket, name: str | None) -> None:
-        while monitor.poll(0):
-            event = parse_monitor_message(monitor.recv_multipart())["event"]
-            if event == _REFUSED:
-                self._trouble(name, "it refuses this agent's key; it must list it as a neighbour's")
-            else:
-                self._trouble(name, "a handshake failed: no key, the wrong key, or the connection broke")
-
-    def _drop(self, watched: tuple[_Socket, _Socket]) -> None:
-        socket, monitor = watched
-        for each in watched:
-            self._poller.unregister(each)
-        socket.disable_monitor()
-        monitor.close(0)
-        socket.close(0)
+    def _try_later(self, line: _Line, connection: Connection | None) -> None:
+        line.connection = connection
+        line.next_at = time.monotonic() + line.gap
+        line.gap = min(2 * line.gap, _LONGEST_GAP)
 
     def close(self) -> None:
         """Close everything; what was sent last has a moment to get through."""
-        watched = [*self._dialled.values(), *([self._listening] if self._listening else [])]
-        for socket, monitor in watched:
-            socket.disable_monitor()
-            monitor.close(0)
-            socket.close()
-        self._wakeup.close(0)
-        self._authenticator.close()
-        self._context.term()
+        self._is_closed = True
+        if self._server is not None:
+            self._server.close()
+        self._finish()
+        for connection in self._masks:
+            connection.close()
+        self._close_dialled()
+        self._selector.close()
+        self._waker.close()
+        self._wakened.close()
+
+    def _finish(self) -> None:
+        """Send what is queued, and let the other sides end.
+
+        Closing a connection on which something arrives would reset it, and what is on its way to
+        the other side would be lost.
+        """
+        sending = [connection for connection in self._masks if connection.key]
+        ending: list[Connection] = []
+        end = time.monotonic() + _LINGER
+        while (sending or ending) and time.monotonic() < end:
+            for connection in list(sending):
+                connection.flush()
+                if not connection.wants_write:
+                    sending.remove(connection)
+                    connection.end_sending()
+                    ending.append(connection)
+            ending = [connection for connection in ending if not connection.drain()]
+            time.sleep(0.001 if ending else 0.01 if sending else 0.0)
+
+    def _close_dialled(self) -> None:
+        with suppress(Empty):
+            while True:
+                connected = self._dialled.get_nowait()[1]
+                if connected is not None:
+                    connected.close()
 
 
-def _waiting(socket: _Socket) -> Iterator[list[zmq.Frame]]:
-    for _ in range(_AT_A_TIME):
-        try:
-            yield socket.recv_multipart(zmq.DONTWAIT, copy=False)
-        except zmq.Again:
-            return
+def _listening(address: str) -> socket.socket:
+    host, port = host_and_port(address)
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            None if host == "*" else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        server = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise _not_free(address, error) from None
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(place)
+        server.listen(_MOST_UNKNOWN)
+    except OSError as error:
+        server.close()
+        raise _not_free(address, error) from None
+    server.setblocking(False)
+    return server
+
+
+def _not_free(address: str, error: Exception) -> InputError:
+    return InputError("listen must be a free address of this machine", f"{address} ({error})", "choose another")

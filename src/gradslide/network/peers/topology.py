@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from zmq.utils import z85
 
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
@@ -16,12 +15,12 @@ from gradslide.graphs.distances import eccentricities
 from gradslide.graphs.graph import Graph
 from gradslide.network.peers.collectives import AllGather, Flood, Tree, TreeSum
 from gradslide.network.peers.errors import PeerError
-from gradslide.network.peers.keys import raw
+from gradslide.network.peers.keys import public_text, raw
 from gradslide.network.protocol import Reduction
 
 # A key is 32 bytes: eight numbers that every float64 holds exactly.
 _WORDS = 8
-_SHOWN = 12
+_SHOWN = 20
 
 Link = tuple[str, str]
 
@@ -135,7 +134,7 @@ def _unpacked(words: Array, name: str, round: int) -> list[Link]:
     if not whole:
         raise PeerError(name, round, "its list of links cannot be read; install the same release on all agents")
     content = words.astype("<u4").tobytes()
-    keys = [z85.encode(content[at : at + 4 * _WORDS]).decode("ascii") for at in range(0, len(content), 4 * _WORDS)]
+    keys = [public_text(content[at : at + 4 * _WORDS]) for at in range(0, len(content), 4 * _WORDS)]
     return list(zip(keys[::2], keys[1::2], strict=True))
 
 

@@ -1,0 +1,184 @@
+"""One connection to a neighbour: frames over TLS, without ever waiting."""
+
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from gradslide.network.peers.tls import public_key_of
+
+_LENGTH = 4
+_READ = 2**16
+_WRITE = 2**17
+# Bytes read at a time, so that the others get their turn.
+_TURN = 2**20
+_QUEUED = 16
+
+
+class ConnectionLost(Exception):
+    """The connection is over. The text says why, if the other side is to blame."""
+
+
+class Connection:
+    """Frames with a length before each; an empty one only says that this end is alive.
+
+    Parameters
+    ----------
+    connected : socket.socket
+    context : ssl.SSLContext
+    dialled : str or None
+        The name of the neighbour that was dialled; None if the other side did.
+    size_limit : int
+        Bytes of one frame.
+
+    Attributes
+    ----------
+    key : str
+        The public key of the other side, once TLS has verified it.
+    adopted : bool
+        Whether a good message came over it.
+    heard, sent, began : float
+        When something arrived last, was sent last, and when it was made.
+    wants_write : bool
+        Whether something waits until the socket takes more.
+    has_more : bool
+        Whether there is more to read which the operating system does not know of.
+    broken : ConnectionLost or None
+        What ended it while something was sent.
+    """
+
+    def __init__(self, connected: socket.socket, context: ssl.SSLContext, dialled: str | None, size_limit: int) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._tls = context.wrap_socket(connected, server_side=dialled is None, do_handshake_on_connect=False)
+        self.dialled = dialled
+        self.key = ""
+        self.adopted = False
+        self.began = self.heard = self.sent = time.monotonic()
+        self.wants_write = False
+        self.has_more = False
+        self.broken: ConnectionLost | None = None
+        self._size_limit = size_limit
+        self._received = bytearray()
+        self._queue: deque[bytes] = deque()
+        self._part = memoryview(b"")
+
+    def fileno(self) -> int:
+        return self._tls.fileno()
+
+    def shake_hands(self) -> bool:
+        """Go on with the handshake of TLS; return whether it is done, and `key` known."""
+        self.wants_write = False
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLWantWriteError:
+            self.wants_write = True
+            return False
+        except (OSError, ValueError) as error:
+            raise ConnectionLost(_handshake_reason(error)) from None
+        self.key = public_key_of(self._tls.getpeercert(binary_form=True) or b"")
+        self.heard = time.monotonic()
+        return True
+
+    def read(self) -> Iterator[bytes]:
+        """The frames that have arrived."""
+        left = _TURN
+        self.has_more = False
+        while left > 0:
+            try:
+                part = self._tls.recv(_READ)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLWantWriteError:
+                self.wants_write = True
+                break
+            except (OSError, ValueError) as error:
+                raise ConnectionLost(_reason(error)) from None
+            if not part:
+                raise ConnectionLost
+            left -= len(part)
+            self.heard = time.monotonic()
+            self._received += part
+            yield from self._frames()
+        else:
+            self.has_more = True
+
+    def _frames(self) -> Iterator[bytes]:
+        received, start = self._received, 0
+        while len(received) - start >= _LENGTH:
+            length = int.from_bytes(received[start : start + _LENGTH], "little")
+            if length > self._size_limit:
+                raise ConnectionLost(f"a message of {length} bytes is over the size limit")
+            if len(received) - start - _LENGTH < length:
+                break
+            if length:
+                yield bytes(memoryview(received)[start + _LENGTH : start + _LENGTH + length])
+            start += _LENGTH + length
+        if start:
+            del received[:start]
+
+    def send(self, frame: bytes) -> bool:
+        """Whether it was taken; the connection may still break before it is through."""
+        if len(self._queue) >= _QUEUED or self.broken is not None:
+            return False
+        self._queue.append(len(frame).to_bytes(_LENGTH, "little") + frame)
+        self.sent = time.monotonic()
+        if not self.wants_write:
+            self.flush()
+        return self.broken is None
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        self.wants_write = False
+        try:
+            while self._part or self._queue:
+                if not self._part:
+                    self._part = memoryview(self._queue.popleft())
+                sent = self._tls.send(self._part[:_WRITE])
+                self._part = self._part[sent:]
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self.wants_write = True
+        except (OSError, ValueError) as error:
+            self.broken = ConnectionLost(_reason(error))
+
+    def end_sending(self) -> None:
+        """Tell the other side that no more comes; what it still sends can be read."""
+        try:
+            self._tls.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close()
+
+    def drain(self) -> bool:
+        """Throw away what arrives; return whether the other side has ended, too."""
+        try:
+            while self._tls.recv(_READ):
+                pass
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return True
+
+    def close(self) -> None:
+        self._tls.close()
+
+
+def _handshake_reason(error: Exception) -> str:
+    """What a failed handshake means."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "its key is not that of a neighbour"
+    if isinstance(error, ssl.SSLError) and "ALERT_UNKNOWN_CA" in str(error.reason):
+        return "it refuses this agent's key; it must list it as a neighbour's"
+    return "a handshake failed: no key, or the connection broke"
+
+
+def _reason(error: Exception) -> str:
+    """Why an established connection ended; empty if it just did."""
+    if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return ""
+    if "ALERT_UNKNOWN_CA" in str(error.reason):
+        return _handshake_reason(error)
+    return "damaged data arrived; the connection is opened anew"
