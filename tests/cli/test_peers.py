@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import signal
 import stat
 import sys
@@ -297,3 +298,85 @@ def _wait_for(condition, seconds=30):
 def _simulated():
     losses = [gs.losses.Quadratic([[2.0, 0.0], [0.0, 1.0]], [float(i), 1.0]) for i in range(2)]
     return gs.Problem(gs.losses.stack(losses), gs.domains.L2Ball(10.0)), gs.Graph.path(2)
+
+
+# An agent that cannot take part
+
+
+def _ended_soon(files, *, meet=600):
+    """Exit codes and what was said, of agents that would wait for long."""
+    for file in files:
+        file.write_text(re.sub(r"meet = .*", f"meet = {meet}", file.read_text()))
+    return all_ended(files, "--quiet", timeout=40)
+
+
+def test_neighbours_learn_why_an_agent_cannot_take_part(tmp_path):
+    files = write_agents(tmp_path, 3)
+    (tmp_path / "a" / "mine.py").write_text("def build():\n    raise ValueError('patient 4711')\n")
+    (mistake, _, said), *others = _ended_soon(files)
+    assert mistake == 1
+    assert "patient 4711" in said
+    assert [code for code, _, _ in others] == [2, 2]
+    assert "neighbour a: it cannot take part: its builder failed (ValueError)" in others[0][2]
+    assert "neighbour b: it cannot take part: neighbour a: it cannot take part: its builder" in others[1][2]
+    assert "4711" not in others[0][2] + others[1][2]
+
+
+def test_other_data_at_one_site_end_all_with_the_reason(tmp_path):
+    files = write_agents(tmp_path, 3)
+    assert [code for code, _, _ in all_ended(files, "--quiet")] == [0, 0, 0]
+    builder = tmp_path / "a" / "mine.py"
+    builder.write_text(builder.read_text().replace("[0.0, 1.0]), gs", "[0.5, 1.0]), gs"))
+    for file in files:
+        file.write_text(file.read_text().replace("iterations = 20", "iterations = 30"))
+    (mistake, _, said), *others = _ended_soon(files)
+    assert (mistake, [code for code, _, _ in others]) == (1, [2, 2])
+    assert "must belong to this run" in said
+    assert "neighbour a: it cannot take part: checkpoint" in others[0][2]
+    assert "neighbour a: it cannot take part: checkpoint" in others[1][2]
+    # As it was, all go on.
+    builder.write_text(builder.read_text().replace("[0.5, 1.0]), gs", "[0.0, 1.0]), gs"))
+    assert [code for code, _, _ in _ended_soon(files)] == [0, 0, 0]
+
+
+def test_a_second_process_of_an_agent_is_refused_and_hurts_nobody(tmp_path):
+    files = write_agents(tmp_path, stop="iterations = 3000")
+    with started("agent", files[0], "--quiet") as one, started("agent", files[1], "--quiet") as other:
+        log = tmp_path / "a" / "results" / "agent.log"
+        _wait_for(lambda: log.exists() and "knows the network" in log.read_text())
+        ((code, _, said),) = all_ended(files[:1], "--quiet")
+        assert code == 1
+        assert "an agent must run once only; got another process that writes into" in said
+        # With other folders, too: the address is taken.
+        ((code, _, said),) = all_ended(files[:1], "--quiet", "--out", str(tmp_path / "elsewhere"))
+        assert code == 1
+        assert "listen must be a free address" in said
+        ends = [process.communicate(timeout=60) for process in (one, other)]
+        assert [one.returncode, other.returncode] == [0, 0], ends
+
+
+def test_a_finished_agent_stays_until_its_neighbour_has_finished(tmp_path):
+    files = write_agents(tmp_path)
+    with started("agent", files[0]) as one, started("agent", files[1], "--quiet") as other:
+        ending = tmp_path / "b" / "results" / "checkpoint.end.npz"
+        _wait_for(lambda: (tmp_path / "b" / "results" / "checkpoint.npz").exists())
+        other.kill()
+        other.wait()
+        if ending.exists():  # it was too fast
+            ending.unlink()
+            (tmp_path / "b" / "results" / "result.json").unlink(missing_ok=True)
+        ((code, _, said),) = all_ended(files[1:], "--quiet")
+        assert code == 0, said
+        one.communicate(timeout=30)
+        assert one.returncode == 0
+    answers = [json.loads((file.parent / "results" / "result.json").read_text()) for file in files]
+    assert answers[0]["costs"]["rounds"] == answers[1]["costs"]["rounds"]
+
+
+def test_a_finished_run_needs_no_neighbour_to_be_shown_again(tmp_path):
+    files = write_agents(tmp_path)
+    assert [code for code, _, _ in all_ended(files, "--quiet")] == [0, 0]
+    before = json.loads((tmp_path / "a" / "results" / "result.json").read_text())
+    ((code, out, said),) = all_ended(files[:1], "--json", timeout=30)
+    assert code == 0, said
+    assert json.loads(out)["x"] == before["x"]

@@ -16,7 +16,8 @@ from gradslide._support import storage
 from gradslide.engine.checkpoints import Checkpoint
 from gradslide.network.peers.keys import key_pair
 from gradslide.network.peers.neighbour import Neighbour, free_addresses
-from gradslide.network.peers.network import Peers
+from gradslide.network.peers.network import Peers, PeersSession
+from gradslide.network.peers.rounds import Rounds
 
 M = 8
 GRAPH = gs.Graph.from_edges(M, [*((i, (i + 1) % M) for i in range(M)), (0, 4), (1, 6)])
@@ -145,6 +146,13 @@ class Agent:
             assert time.monotonic() < end, "it is too slow"
             time.sleep(0.01)
 
+    def wait_for_end_of_run(self):
+        """Until it has all that it needs to finish once more."""
+        end = time.monotonic() + SECONDS
+        while not (self._folder / f"checkpoint-{self._i}.end.npz").exists():
+            assert time.monotonic() < end, "it is too slow"
+            time.sleep(0.01)
+
     def _passed(self):
         path = self._folder / f"iteration-{self._i}"
         return int(path.read_text() or 0) if path.exists() else 0
@@ -170,7 +178,33 @@ def live(told):
         raise
 
 
-def _solve(i, town, folder, method, stop, checkpoint_seconds=None, pause=0.0, dies_at=None):
+def die(*unused, **also_unused):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# Where an agent can die at the end of its run: what is called there.
+ENDS = {
+    "after its last checkpoint": (PeersSession, "checkpointed"),
+    "before it tells that it has finished": (Rounds, "finish"),
+    "after it has finished": (Peers, "__exit__"),
+}
+
+
+def _die_in_the_end(where):
+    owner, name = ENDS[where]
+    before = getattr(owner, name)
+
+    def call(*given, **named):
+        if name == "checkpointed" and not named.get("is_last"):
+            return before(*given, **named)
+        if name == "__exit__":
+            before(*given, **named)
+        return die()
+
+    setattr(owner, name, call)
+
+
+def _solve(i, town, folder, method, stop, checkpoint_seconds=None, pause=0.0, dies_at=None, dies_in_the_end=None):
     """dies_at: the outer iteration whose checkpoint, or a later one, it does not survive to write."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     write = Checkpoint.write
@@ -178,9 +212,11 @@ def _solve(i, town, folder, method, stop, checkpoint_seconds=None, pause=0.0, di
     def write_or_die(self, snapshot, run):
         if dies_at is not None and snapshot.iteration >= dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        write(self, snapshot, run)
+        return write(self, snapshot, run)
 
     Checkpoint.write = write_or_die
+    if dies_in_the_end is not None:
+        _die_in_the_end(dies_in_the_end)
     checkpoint = None if checkpoint_seconds is None else folder / f"checkpoint-{i}.npz"
 
     def tell(record, x):

@@ -23,6 +23,7 @@ class InputError(ValueError):
 
     def __init__(self, rule: str, got: object, remedy: str) -> None:
         super().__init__(f"{rule}; got {got}; {remedy}")
+        self.rule = rule
         self._said = (rule, str(got), remedy)
 
     def __reduce__(self) -> Any:

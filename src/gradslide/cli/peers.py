@@ -12,6 +12,8 @@ from gradslide.cli.report import Live, LiveAt, live_address, live_page
 from gradslide.cli.shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
 
 AGENT_FILE = Path("AGENT.toml")
+# Seconds that neighbours may take to finish before the user hears that they have not.
+_SOON = 2.0
 
 keys_app = typer.Typer(no_args_is_help=True, help="Keys of agents: who an agent is to its neighbours.")
 
@@ -73,7 +75,7 @@ def agent(
     from dataclasses import replace
 
     from gradslide.experiments.agent.builder import BuilderFailed
-    from gradslide.experiments.agent.run import LOG, checkpoint_of, facts, run_agent, to_json, write_agent
+    from gradslide.experiments.agent.run import LOG, checkpoint_of, facts, running_agent, to_json, write_agent
     from gradslide.experiments.agent.spec import read_agent
     from gradslide.experiments.tables import facts_table
     from gradslide.network.peers.errors import PeerError
@@ -82,11 +84,23 @@ def agent(
     parsed = read_agent(spec)
     if out is not None:
         parsed = replace(parsed, output=replace(parsed.output, dir=out))
+    run = None
     try:
-        with live_page(
-            live_address(live, live_at), parsed.name, f"Agent {parsed.name}, run {parsed.run}", "agent"
-        ) as shown:
-            run = run_agent(parsed, progress=not quiet, resume=not fresh, listener=shown)
+        with (
+            live_page(
+                live_address(live, live_at), parsed.name, f"Agent {parsed.name}, run {parsed.run}", "agent"
+            ) as shown,
+            running_agent(parsed, progress=not quiet, resume=not fresh, listener=shown) as run,
+        ):
+            written = [*write_agent(run), parsed.output.dir / LOG]
+            if json_:
+                print(to_json(run), flush=True)
+            elif not quiet:
+                show(facts_table(f"{parsed.name}, run {parsed.run}", facts(run)))
+                print("written:", *(f"  {path}" for path in written), sep="\n", flush=True)
+            if late := run.network.finish(_SOON):
+                names = ", ".join(late)
+                note(f"this agent has finished; it stays for neighbours that have not: {names} (Ctrl-C: leave now)")
     except BuilderFailed as error:
         print(f"{error.report}error: {error}", file=sys.stderr)
         raise typer.Exit(USER_ERROR) from None
@@ -96,12 +110,11 @@ def agent(
         if kept is not None and kept.exists():
             note(f"checkpoint kept: {kept}; the same command{' without --fresh' * fresh} goes on from there")
         raise typer.Exit(STOPPED_SHORT) from None
-    written = [*write_agent(run), parsed.output.dir / LOG]
-    if json_:
-        print(to_json(run))
-    elif not quiet:
-        show(facts_table(f"{parsed.name}, run {parsed.run}", facts(run)))
-        print("written:", *(f"  {path}" for path in written), sep="\n")
+    except KeyboardInterrupt:
+        if run is None:
+            raise
+        note("left; all results are written")
+    assert run is not None
     raise typer.Exit(OK if run.fulfilled else STOPPED_SHORT)
 
 

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from typing import Any, cast
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -29,7 +30,7 @@ from gradslide.problems.terms import Term
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.solution import Solution
-from gradslide.results.status import ENDS, LIMITS, Status
+from gradslide.results.status import ENDS, LIMITS, REACHED, Status
 from gradslide.theory.certificates import DualEvidence
 
 # The share by which iterations grow between two comparisons of all outputs.
@@ -129,6 +130,7 @@ class Run:
         self._is_complete, self._asked_to_stop = False, False
         self._attempted = 0
         self.status: Status | None = None
+        self._found_limit: Status | None = None
         self.failures: list[StreamError] = []
 
         dual = None if warm_start is None else warm_start.dual
@@ -203,6 +205,10 @@ class Run:
         self._plan()
         if self._checks is not None and engine["checks"] is not None:
             self._checks.restore(engine["checks"])
+        limit = cast("dict[str, Any] | None", engine.get("limit"))
+        if limit is not None and limit["stop"] == self._described_stop():
+            # It may be that only another process had reached it.
+            self._found_limit = Status[limit["status"]]
         self._keep_output()
 
     def _restore_lower(self) -> None:
@@ -241,6 +247,7 @@ class Run:
         # A run whose setup took all the time still does one outer iteration.
         self._share(self._own_limit() if now.iteration else Signal.NONE)
         self.status = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
+        self.status = self.status or self._found_limit
         if self.status is None and records and records[-1].iteration % self._record_every:
             # This record was only taken because the earlier run ended there.
             records.pop()
@@ -370,7 +377,7 @@ class Run:
             return
         self._signal = Signal.NONE
         if self._checkpoint.save(self._snapshot(), self._identity):
-            self._context.network.session.checkpointed()
+            self._context.network.session.checkpointed(is_last=self.status in LIMITS | REACHED)
 
     def conclude(self) -> None:
         """Take a last check and the method's last exchanges.
@@ -524,8 +531,12 @@ class Run:
 
     def _snapshot(self) -> Snapshot:
         checks = None if self._checks is None else self._checks.to_dict()
-        self._now.engine = {"environment": self._environment.checkpoint(), "checks": checks}
+        limit = {"status": self.status.name, "stop": self._described_stop()} if self.status in LIMITS else None
+        self._now.engine = {"environment": self._environment.checkpoint(), "checks": checks, "limit": limit}
         return self._now
+
+    def _described_stop(self) -> dict[str, str]:
+        return {name: repr(getattr(self._stop, name)) for name in sorted(self._stop.given)}
 
     def _has_overflowed(self, x: Array, is_observed: bool) -> bool:
         """Whether x is seen to be no longer finite. Waiting for a device counts as the method's time."""

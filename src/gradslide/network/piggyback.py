@@ -114,7 +114,7 @@ class LocalSession:
         self._network._exchanges, pending = cast(_Saved, state)
         self._network._pending = tuple(_Pending(*each) for each in pending)
 
-    def checkpointed(self) -> None:
+    def checkpointed(self, is_last: bool = False) -> None:
         return
 
     def close(self, reason: str = "") -> None:

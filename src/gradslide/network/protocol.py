@@ -265,8 +265,14 @@ class Session(Protocol):
         """
         ...
 
-    def checkpointed(self) -> None:
-        """Note that what `checkpoint` returned last is on disk."""
+    def checkpointed(self, is_last: bool = False) -> None:
+        """Note that what `checkpoint` returned last is on disk.
+
+        Parameters
+        ----------
+        is_last : bool
+            Whether the run ends there, but for its last exchanges, which a resumed run repeats.
+        """
         ...
 
     def close(self, reason: str = "") -> None:

@@ -3,6 +3,7 @@
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 
 import gradslide as gs
 from gradslide._support.errors import InputError
-from gradslide.experiments.agent.build import build_agent
+from gradslide.experiments.agent.build import build_agent, build_place
 from gradslide.experiments.agent.builder import BuilderFailed, built
 from gradslide.experiments.agent.local import folders
 from gradslide.experiments.agent.spec import parse_agent, read_agent, template_text
@@ -51,7 +52,8 @@ def folder(tmp_path):
 
 
 def made(folder, **changed):
-    return build_agent(parse_agent(text_of(**changed), folder))
+    spec = parse_agent(text_of(**changed), folder)
+    return SimpleNamespace(**vars(build_place(spec)), **vars(build_agent(spec)))
 
 
 # The file

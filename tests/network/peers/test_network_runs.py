@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from peers_agents import GRAPH, Agent, Town, all_well, logistic, together
+from peers_agents import ENDS, GRAPH, Agent, Town, all_well, logistic, together
 
 import gradslide as gs
 from gradslide._support.errors import InputError
@@ -271,6 +271,47 @@ def test_agents_that_are_killed_at_random_lead_to_the_same(seed, tmp_path):
     stop = gs.Stop(iterations=ITERATIONS)
     case = Case(tmp_path / "run", method, stop, checkpoint_seconds=rng.uniform(0.0, 0.1), pause=0.01)
     case.kill(kills)
+    assert case.found() == undisturbed(method)
+
+
+@pytest.mark.first(3)
+@pytest.mark.parametrize("dying", [[2], [0, 1, 2, 3, 4]], ids=["one", "all"])
+@pytest.mark.parametrize("where", ENDS)
+def test_agents_that_are_killed_at_the_very_end_lead_to_the_same(where, dying, tmp_path):
+    """Neighbours may have finished, and left: who is started again needs them no more, or they are still there."""
+    stop, method = gs.Stop(gap=gs.Relative(1e-3), iterations=ITERATIONS), gs.AutoPDS()
+    problem = logistic(FIVE)
+    expected = all_well(together(FIVE, lambda i, net: gs.solve(problem.take([i]), net, method, stop=stop)))
+    case = Case(tmp_path / "run", method, stop, checkpoint_seconds=0.05)
+    for i in dying:
+        case.agents[i].kill()
+        case.agents[i].start(dies_in_the_end=where)
+    for i in dying:
+        case.agents[i].wait_for_death()
+    for i in dying:
+        case.agents[i].start(dies_in_the_end=None)
+    found = case.found()
+    assert [each["x"] for each in found] == [solution.x[0].tolist() for solution in expected]
+    assert [each["rounds"] for each in found] == [solution.costs.rounds for solution in expected]
+    assert [each["status"] for each in found] == [solution.status.name for solution in expected]
+
+
+def test_a_finished_agent_that_is_started_again_serves_a_neighbour_that_has_not_finished(tmp_path):
+    """One was killed before it had finished; the others then, too, who waited for it. All are started again."""
+    stop, method = gs.Stop(iterations=ITERATIONS), gs.AutoPDS()
+    case = Case(tmp_path / "run", method, stop, dying={2: ITERATIONS // 2}, checkpoint_seconds=0.0)
+    case.agents[2].wait_for_death()
+    for i in (0, 1, 3, 4):
+        case.agents[i].kill()
+    case.agents[2].start(dies_at=None, dies_in_the_end="before it tells that it has finished")
+    for i in (0, 1, 3, 4):
+        case.agents[i].start()
+    case.agents[2].wait_for_death()
+    for i in (0, 1, 3, 4):
+        case.agents[i].wait_for_end_of_run()
+        case.agents[i].kill()  # it has finished, and waits for agent 2
+    for i in (2, 0, 1, 3, 4):
+        case.agents[i].start(dies_in_the_end=None)
     assert case.found() == undisturbed(method)
 
 

@@ -17,11 +17,25 @@ from gradslide.problems.problem import Problem
 
 
 @dataclass(frozen=True)
-class Agent:
-    """settings: what all agents must have alike, for neighbours to compare."""
+class Place:
+    """Who an agent is, and who its neighbours are."""
 
     own: KeyPair
     neighbours: list[Neighbour]
+
+
+def build_place(spec: AgentSpec) -> Place:
+    """Read the keys."""
+    own = read_secret(spec.secret_key)
+    neighbours = [_neighbour(spec, each) for each in spec.neighbours]
+    require_neighbours(own, spec.listen, neighbours)
+    return Place(own, neighbours)
+
+
+@dataclass(frozen=True)
+class Agent:
+    """settings: what all agents must have alike, for neighbours to compare."""
+
     problem: Problem
     method: AnyMethod
     stop: Stop | None
@@ -29,15 +43,11 @@ class Agent:
 
 
 def build_agent(spec: AgentSpec) -> Agent:
-    """Build everything that the run needs. All mistakes on this machine are found before a
-    neighbour is contacted; the data are read last."""
-    own = read_secret(spec.secret_key)
-    neighbours = [_neighbour(spec, each) for each in spec.neighbours]
-    require_neighbours(own, spec.listen, neighbours)
+    """Build the problem and the rules of the run. The data are read last."""
     method, stop = build_rules(spec.method, spec.stop)
     loss, domain = built(spec.builder, spec.folder)
     problem = Problem(loss, domain, spec.mu)
-    return Agent(own, neighbours, problem, method, stop, _settings(problem, method, stop))
+    return Agent(problem, method, stop, _settings(problem, method, stop))
 
 
 def build_rules(method: dict[str, Any], stop: dict[str, Any] | None) -> tuple[AnyMethod, Stop | None]:

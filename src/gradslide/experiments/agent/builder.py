@@ -24,10 +24,13 @@ _numbers = itertools.count(1)
 
 
 class BuilderFailed(Exception):
-    """The user's code raised an error; `report` is its traceback, without our own frames."""
+    """The user's code raised an error; `report` is its traceback, without our own frames, `kind` its
+    class.
+    """
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(f"the builder {name} failed: {type(error).__name__}: {error}")
+        self.kind = type(error).__name__
         own = _users_part(error.__traceback__)
         self.report = "".join(traceback.format_exception(type(error), error, own))
 

@@ -1,5 +1,6 @@
 """One agent's run: it meets its neighbours, solves with them, keeps a log, and writes its results."""
 
+import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,18 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from gradslide._support import storage
+from gradslide._support.errors import InputError
 from gradslide._version import __version__
 from gradslide.engine.solve import solve
-from gradslide.experiments.agent.build import build_agent
+from gradslide.experiments.agent.build import Place, build_agent, build_place
+from gradslide.experiments.agent.builder import BuilderFailed
 from gradslide.experiments.agent.spec import AgentSpec
 from gradslide.experiments.files import RESULT, as_json
 from gradslide.experiments.run import Listener, NetworkRun
 from gradslide.experiments.tables import Table, columns
 from gradslide.graphs.graph import Graph
-from gradslide.network.peers.network import Peers
+from gradslide.network.peers.links import Links
+from gradslide.network.peers.network import Peers, public_reason
+from gradslide.network.peers.rounds import ending_path
 from gradslide.results.solution import Solution, solution_facts
 
+# Not on Windows.
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
+
 LOG = "agent.log"
+LOCK = "agent.lock"
 CHECKPOINT = "checkpoint.npz"
 SOLUTION = "solution.npz"
 
@@ -29,16 +38,25 @@ _log = logging.getLogger("gradslide.agent")
 
 @dataclass(frozen=True)
 class AgentRun:
-    """What one agent has in the end. number: its own among the m agents; has_targets: whether it
-    was to reach any.
-    """
+    """What one agent has in the end. has_targets: whether it was to reach any."""
 
     spec: AgentSpec
-    number: int
-    m: int
+    network: Peers
     has_targets: bool
     solution: Solution
-    graph: Graph
+
+    @property
+    def number(self) -> int:
+        """The agent's own among all."""
+        return self.network.agents[0]
+
+    @property
+    def m(self) -> int:
+        return self.network.m
+
+    @property
+    def graph(self) -> Graph:
+        return self.network.graph
 
     @property
     def fulfilled(self) -> bool:
@@ -63,29 +81,44 @@ def checkpoint_of(spec: AgentSpec) -> Path | None:
     return spec.output.dir / CHECKPOINT if spec.output.checkpoint else None
 
 
-def run_agent(
+@contextmanager
+def running_agent(
     spec: AgentSpec, *, progress: bool = False, resume: bool = True, listener: Listener | None = None
-) -> AgentRun:
-    """Everything but the files of the results. resume: go on from the checkpoint, if there is one.
-    listener: told of every record."""
+) -> Iterator[AgentRun]:
+    """Everything but the files of the results, which are written inside of the block.
+
+    At its end the agent says that it has finished, and waits for neighbours that have not.
+
+    Parameters
+    ----------
+    spec : AgentSpec
+    progress : bool
+        Whether to show a line of progress.
+    resume : bool
+        Go on from the checkpoint, if there is one.
+    listener : Listener, optional
+        Told of every record.
+    """
     listener = Listener() if listener is None else listener
     storage.require_writable(spec.output.dir)
     checkpoint = checkpoint_of(spec)
-    with _logged(spec):
-        agent = build_agent(spec)
-        if checkpoint is not None:
-            _claim(checkpoint, spec.run, resume)
-        network = Peers(
-            agent.own,
-            spec.listen,
-            agent.neighbours,
-            run_id=spec.run,
-            diameter=spec.diameter,
-            settings=agent.settings,
-            deadline=spec.deadline,
-            meet=spec.meet,
-            checkpoint=checkpoint,
-        )
+    with _alone(spec.output.dir), _logged(spec):
+        place = build_place(spec)
+        with _failures_told(spec, place):
+            agent = build_agent(spec)
+            if checkpoint is not None:
+                _claim(checkpoint, spec.run, resume)
+            network = Peers(
+                place.own,
+                spec.listen,
+                place.neighbours,
+                run_id=spec.run,
+                diameter=spec.diameter,
+                settings=agent.settings,
+                deadline=spec.deadline,
+                meet=spec.meet,
+                checkpoint=checkpoint,
+            )
         with network:
             network.session.connect()
             _log.info("knows the network: agent %d of %d, %r", network.agents[0], network.m, network.graph)
@@ -101,13 +134,41 @@ def run_agent(
                 checkpoint_seconds=spec.output.checkpoint_seconds,
                 resume=resume,
             )
-        told = solution.status.value, solution.costs.rounds, solution.costs.control_rounds, solution.costs.seconds
-        _log.info("agent %s ends: %s; %d rounds and %d of control in %.2f s", spec.name, *told)
-        for warning in solution.warnings:
-            _log.warning(warning)
-        has_targets = agent.stop is not None and agent.stop.has_targets
-        listener.ended(NetworkRun(spec.name, "", network.graph, solution))
-        return AgentRun(spec, network.agents[0], network.m, has_targets, solution, network.graph)
+            told = solution.status.value, solution.costs.rounds, solution.costs.control_rounds, solution.costs.seconds
+            _log.info("agent %s ends: %s; %d rounds and %d of control in %.2f s", spec.name, *told)
+            for warning in solution.warnings:
+                _log.warning(warning)
+            has_targets = agent.stop is not None and agent.stop.has_targets
+            listener.ended(NetworkRun(spec.name, "", network.graph, solution))
+            yield AgentRun(spec, network, has_targets, solution)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Refuse a second process of the same agent."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            got = f"another process that writes into {folder}"
+            raise InputError("an agent must run once only", got, "wait until that has ended") from None
+        yield
+
+
+@contextmanager
+def _failures_told(spec: AgentSpec, place: Place) -> Iterator[None]:
+    """Tell neighbours of an agent that fails before it meets them."""
+    try:
+        yield
+    except Exception as error:
+        reason = f"its builder failed ({error.kind})" if isinstance(error, BuilderFailed) else public_reason(error)
+        links = Links(place.own, spec.listen, place.neighbours, run_id=spec.run, settings={}, deadline=spec.deadline)
+        links.fail(reason)
+        raise
 
 
 def _claim(checkpoint: Path, run: str, resume: bool) -> None:
@@ -117,6 +178,8 @@ def _claim(checkpoint: Path, run: str, resume: bool) -> None:
     if checkpoint.exists() and (before != run or not resume):
         aside = next(path for number in count(1) if not (path := checkpoint.with_suffix(f".{number}.npz")).exists())
         checkpoint.rename(aside)
+        if ending_path(checkpoint).exists():
+            ending_path(checkpoint).rename(ending_path(aside))
         _log.info("the checkpoint of run %s is kept as %s; run %s starts anew", before, aside.name, run)
     storage.write_atomically(owner, run.encode())
 

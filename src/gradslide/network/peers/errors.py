@@ -50,10 +50,10 @@ def describe(differences: Differences) -> str:
     return f"settings differ: {', '.join(parts)}{f' and {more} more' if more else ''}"
 
 
-def short(text: str) -> str:
+def short(text: str, length: int = _LENGTH) -> str:
     """What a neighbour wrote, fit for one line of a log."""
     plain = text.encode("unicode_escape").decode()
-    return plain if len(plain) <= _LENGTH else f"{plain[:_LENGTH]}..."
+    return plain if len(plain) <= length else f"{plain[:length]}..."
 
 
 def _value(text: str | None) -> str:

@@ -23,16 +23,26 @@ class Handshake:
         The session of the other that this one answers, or nothing yet.
     covered : int or None
         Its checkpoint covers all rounds before; None if it writes none.
+    failure : str
+        Why it cannot take part; empty if it can.
     """
 
     run: str
     settings: Mapping[str, str]
     echo: bytes = b""
     covered: int | None = None
+    failure: str = ""
 
     def text(self) -> str:
-        parts = {"run": self.run, "settings": dict(self.settings), "echo": self.echo.hex(), "covered": self.covered}
-        return json.dumps(parts)
+        return json.dumps(
+            {
+                "run": self.run,
+                "settings": dict(self.settings),
+                "echo": self.echo.hex(),
+                "covered": self.covered,
+                "failure": self.failure,
+            }
+        )
 
     def differences(self, there: "Handshake") -> dict[str, tuple[str | None, str | None]]:
         """What both should have in common and have not: name -> (here, there)."""
@@ -45,11 +55,13 @@ def read_handshake(text: str) -> Handshake:
     """The handshake in a text; Rejected if it is not perfect."""
     try:
         parts = json.loads(text)
-        run, settings, echo, covered = (parts.pop(name) for name in ("run", "settings", "echo", "covered"))
+        names = "run", "settings", "echo", "covered", "failure"
+        run, settings, echo, covered, failure = (parts.pop(name) for name in names)
         echo = bytes.fromhex(echo)
         perfect = (
             not parts
             and isinstance(run, str)
+            and isinstance(failure, str)
             and isinstance(settings, dict)
             and len(settings) <= _MOST_SETTINGS
             and all(isinstance(value, str) for value in settings.values())
@@ -61,7 +73,7 @@ def read_handshake(text: str) -> Handshake:
         perfect = False
     if not perfect:
         raise Rejected("a HANDSHAKE that cannot be read")
-    return Handshake(run, settings, echo, covered)
+    return Handshake(run, settings, echo, covered, failure)
 
 
 def require_transmittable(run_id: str, settings: Mapping[str, str]) -> None:
@@ -70,5 +82,5 @@ def require_transmittable(run_id: str, settings: Mapping[str, str]) -> None:
     texts = isinstance(run_id, str) and all(isinstance(part, str) for pair in settings.items() for part in pair)
     require(texts, "the run id and the settings must be texts", settings, remedy)
     size = len(Handshake(run_id, settings).text())
-    fits = size <= TEXT_LIMIT - 256 and len(settings) <= _MOST_SETTINGS
+    fits = size <= TEXT_LIMIT - 2**13 and len(settings) <= _MOST_SETTINGS
     require(fits, f"settings must fit into {TEXT_LIMIT} bytes", f"{len(settings)} settings, {size} bytes", remedy)

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 
-from gradslide.network.peers.errors import describe
+from gradslide.network.peers.errors import describe, short
 from gradslide.network.peers.handshake import Handshake, read_handshake
 from gradslide.network.peers.peer import AGAIN, KNOWN, MUTUAL, UNKNOWN, WAITING, Peer
 from gradslide.network.peers.rejection_log import RejectionLog
@@ -33,6 +33,10 @@ class IOThread:
         Its checkpoint covers all rounds before; None if it writes none.
     goodbye : str or None
         Why the agent leaves, "" if all went well; None as long as it does not.
+    has_met : bool
+        Whether all neighbours have shaken hands with this agent.
+    failure : str
+        Why the agent cannot take part in the run, which handshakes tell.
     error : BaseException or None
         What ended the thread, if anything did.
     """
@@ -48,6 +52,8 @@ class IOThread:
         self.goodbye: str | None = None
         self.error: BaseException | None = None
         self.rejections = rejections
+        self.failure = ""
+        self.has_met = False
         self._settings = settings
         self._run_id = run_id
         self._size_limit = size_limit
@@ -94,9 +100,9 @@ class IOThread:
                     self.changed.notify_all()
             with self.changed:
                 for peer in self.peers.values():
-                    if peer.stage != UNKNOWN:
+                    if peer.stage != UNKNOWN and not self.failure:
                         self._send(peer, Kind.BYE, self.round, content=self.goodbye or "")
-                    elif peer.differences:
+                    elif peer.differences or self.failure:
                         self._send_handshake(peer, time.monotonic())
         except BaseException as error:
             self.error = error
@@ -134,6 +140,11 @@ class IOThread:
 
     def _answer_handshake(self, peer: Peer, message: Message, handshake: Handshake, now: float) -> None:
         peer.offered, peer.echoes = message.session, handshake.echo == self._session
+        if handshake.failure or self._failure_for(peer):
+            self._note_failure(peer, handshake)
+            if now - peer.handshake_sent >= _HANDSHAKE_EVERY:
+                self._send_handshake(peer, now)
+            return
         differences = self._handshake(peer).differences(handshake)
         if differences:
             if peer.differences != differences:
@@ -146,6 +157,20 @@ class IOThread:
                 peer.stage = MUTUAL
         if message.flags < MUTUAL and (not differences or now - peer.handshake_sent >= _HANDSHAKE_EVERY):
             self._send_handshake(peer, now)
+
+    def _failure_for(self, peer: Peer) -> str:
+        """Why this agent cannot take part. A neighbour with other settings learns which differ."""
+        return "" if peer.differences else self.failure
+
+    def _note_failure(self, peer: Peer, handshake: Handshake) -> None:
+        """It cannot take part: until all have met this ends the run; later it may be mended."""
+        if handshake.run != self._run_id or self.failure:
+            return  # that is known, or nothing to this run
+        reason = f"it cannot take part: {short(handshake.failure, 400)}"
+        if peer.trouble != reason:
+            self.report(peer.name, reason)
+        if not self.has_met:
+            peer.failure = reason
 
     def _require_session(self, peer: Peer, message: Message, now: float) -> None:
         """A neighbour whose session was taken for over shakes hands again."""
@@ -173,7 +198,7 @@ class IOThread:
     def _tick(self) -> None:
         now = time.monotonic()
         for peer in self.peers.values():
-            if peer.stage < MUTUAL:
+            if peer.stage < MUTUAL or self.failure:
                 if now - peer.handshake_sent >= _HANDSHAKE_EVERY:
                     self._send_handshake(peer, now)
                 continue
@@ -200,7 +225,7 @@ class IOThread:
         return self.waiting and self.round not in peer.inbox
 
     def _handshake(self, peer: Peer) -> Handshake:
-        return Handshake(self._run_id, self._settings, peer.offered, self.covered)
+        return Handshake(self._run_id, self._settings, peer.offered, self.covered, self._failure_for(peer))
 
     def _send_handshake(self, peer: Peer, now: float) -> None:
         if self._send(peer, Kind.HANDSHAKE, self.round, peer.offered_stage(), self._handshake(peer).text()):

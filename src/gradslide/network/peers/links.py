@@ -1,6 +1,7 @@
 """The links of one agent to its neighbours: rounds of exchanges that survive cuts and restarts."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from gradslide.network.peers.handshake import require_transmittable
 from gradslide.network.peers.io_thread import IOThread
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.neighbour import Neighbour, require_neighbours
-from gradslide.network.peers.peer import MUTUAL, Outbox, Peer
+from gradslide.network.peers.peer import MUTUAL, UNKNOWN, Outbox, Peer
 from gradslide.network.peers.rejection_log import RejectionLog
 from gradslide.network.peers.sockets import Sockets
 from gradslide.network.peers.wire import array_of, edge_between
@@ -26,8 +27,10 @@ _LONGEST_REASON = 1000
 _PATIENCE = 5.0, 60.0
 # Seconds after which a neighbour that was not heard from may be gone.
 _ALIVE = 4.0
-# Seconds that an agent stays to tell a neighbour with other settings what differs.
-_TELL_DIFFERENCES = 5.0
+# Seconds that an agent stays to tell neighbours why it cannot take part, or what differs.
+_TELL = 5.0
+# Seconds in which a neighbour appears that runs and waits for an agent that had finished.
+_APPEAR = 5.0
 
 Form = tuple[Any, tuple[int, ...]]
 Judge = Callable[[Array], str]
@@ -92,7 +95,7 @@ class Links:
         self._size_limit, self._cache_limit = int(size_limit), int(cache_limit)
         self._log = log or logging.getLogger("gradslide.peers")
         self._warned: set[str] = set()
-        self._opened = False
+        self._opened, self._opened_at = False, -math.inf
         peers = {}
         for each in neighbours:
             edge = edge_between(run_id, settings, own.public, each.public_key)
@@ -105,6 +108,7 @@ class Links:
         *,
         cached: Mapping[str, Mapping[int, Array]] | None = None,
         deadline: float | None = None,
+        meet: bool = True,
     ) -> None:
         """Bind, connect, and wait for the handshake of every neighbour.
 
@@ -117,6 +121,8 @@ class Links:
             on from an older checkpoint cannot be served.
         deadline : float, optional
             Seconds to wait here, if not those for a round.
+        meet : bool
+            Whether to wait; if not, `meet` does.
         """
         require(not self._opened, "links are opened once", "a second time", "make new ones")
         require_number("round", round, "0 starts afresh", least=0, whole=True)
@@ -125,21 +131,63 @@ class Links:
         thread.covered = thread.round if self._checkpoints else None
         for name, peer in thread.peers.items():
             self._restore(peer, (cached or {}).get(name, {}))
+        self._start()
+        if meet:
+            self.meet(deadline)
+
+    def _start(self) -> None:
         sockets = Sockets(
             self._own,
             self._listen,
             self._neighbours,
             size_limit=self._size_limit,
             patience=min(max(self._deadline / 4, _PATIENCE[0]), _PATIENCE[1]),
-            trouble=thread.report,
+            trouble=self._thread.report,
         )
-        thread.start(sockets)
-        self._opened = True
+        self._thread.start(sockets)
+        self._opened, self._opened_at = True, time.monotonic()
+
+    def meet(self, deadline: float | None = None) -> None:
+        """Wait for the handshake of every neighbour. Does nothing the second time."""
+        if self._thread.has_met:
+            return
         try:
             self._wait(self._shook_hands, self._deadline if deadline is None else deadline, "no handshake came")
+            self._thread.has_met = True
         except BaseException as error:
-            self.close(str(error) or type(error).__name__)
+            reason = str(error) or type(error).__name__
+            if any(peer.failure or peer.differences for peer in self._thread.peers.values()):
+                self.fail(reason)
+            self.close(reason)
             raise
+
+    def fail(self, reason: str) -> None:
+        """Tell neighbours that this agent cannot take part in the run, and why; then leave.
+
+        It waits a few seconds for neighbours to answer. If its address is taken, maybe by another
+        process of the same agent, nobody is told.
+        """
+        thread = self._thread
+        thread.failure = reason[:_LONGEST_REASON]
+        if not self._opened:
+            try:
+                self._start()
+            except InputError:
+                return
+        self._opened = False
+        try:
+            with thread.changed:
+                for peer in thread.peers.values():
+                    peer.echoes, peer.handshake_sent = False, -math.inf
+                thread.wake()
+                since = time.monotonic()
+
+                def is_told(peer: Peer) -> bool:
+                    return peer.echoes or (not peer.offered and time.monotonic() > since + _TELL / 2)
+
+                self._wait_quietly(lambda: all(map(is_told, thread.peers.values())), _TELL)
+        finally:
+            thread.stop()
 
     def _restore(self, peer: Peer, cached: Mapping[int, Array]) -> None:
         """Cache again what was cached when the checkpoint was written."""
@@ -209,6 +257,17 @@ class Links:
             thread.waiting = False
         return arrived
 
+    def repeat(self, outgoing: Mapping[str, Array]) -> None:
+        """Do a round whose arrays arrived before this agent was started again: only send."""
+        self._require_opened()
+        thread = self._thread
+        with thread.changed:
+            for name, peer in thread.peers.items():
+                array = self._sendable(name, outgoing[name])
+                peer.outbox.put(thread.round, thread.array_frame(peer, thread.round, array))
+            thread.round += 1
+            thread.wake()
+
     def cached(self) -> dict[str, dict[int, Array]]:
         """What was sent and neighbours may ask for again: name -> round -> array.
 
@@ -241,49 +300,79 @@ class Links:
             thread.covered = max(thread.covered or 0, round)
             thread.wake()
 
+    def finish(self, seconds: float) -> list[str]:
+        """Say that all went well, and wait until neighbours have finished, too.
+
+        A neighbour has if it said so. One that writes no checkpoints could not be started again: it
+        has if it lacks nothing.
+
+        Parameters
+        ----------
+        seconds : float
+            How long to wait while none of them gets further.
+
+        Returns
+        -------
+        list of str
+            Neighbours that have not finished.
+        """
+        if not self._opened:
+            return []
+        thread, peers = self._thread, self._thread.peers.values()
+        with thread.changed:
+            self._say_goodbye("")
+            before, end = None, 0.0
+            while thread.error is None and (late := self._unfinished()):
+                now, reached = time.monotonic(), [(peer.session, peer.at, peer.need) for peer in peers]
+                if reached != before:
+                    before, end = reached, now + seconds
+                elif now >= end:
+                    return late
+                thread.changed.wait(_WAKE)
+        return []
+
+    def _unfinished(self) -> list[str]:
+        # Who does not run is not waited for by an agent that had finished before and was started again.
+        is_late = time.monotonic() > self._opened_at + _APPEAR
+        peers = [peer for peer in self._thread.peers.values() if not (peer.stage == UNKNOWN and is_late)]
+        return [peer.name for peer in peers if not peer.has_finished()]
+
     def close(self, reason: str = "", *, deadline: float | None = None) -> None:
         """Say goodbye.
 
-        Without a reason (all went well) it first waits until every neighbour has all it needs, but
-        no longer than the deadline while none of them gets further. Does nothing the second time.
+        Without a reason (all went well) it first waits until every neighbour has finished, but no
+        longer than the deadline while none of them gets further. Does nothing the second time.
         """
         if not self._opened:
             return
-        self._opened = False
+        try:
+            if not reason:
+                late = self.finish(self._deadline if deadline is None else deadline)
+                if late:
+                    self._log.warning("neighbours that may lack the last messages: %s", ", ".join(late))
+        finally:
+            self._opened = False
+            with self._thread.changed:
+                self._say_goodbye(reason)
+                # Neighbours with other settings are to know ours. A frame that was sent just before the end can be
+                # lost: closing a connection on which something arrives resets it.
+                self._wait_quietly(
+                    lambda: not any(peer.differences and not peer.echoes for peer in self._thread.peers.values()), _TELL
+                )
+            self._thread.stop()
+
+    def _say_goodbye(self, reason: str) -> None:
         thread = self._thread
-        with thread.changed:
+        if thread.goodbye != reason[:_LONGEST_REASON]:
             thread.goodbye = reason[:_LONGEST_REASON]
             for peer in thread.peers.values():
                 peer.tells = True
             thread.wake()
-            if not reason:
-                self._serve(self._deadline if deadline is None else deadline)
-            self._tell_differences()
-        thread.stop()
 
-    def _tell_differences(self) -> None:
-        """Wait until neighbours with other settings know ours, but not for long.
-
-        A frame that was sent just before the end can be lost: closing a connection on which
-        something arrives resets it.
-        """
-        thread, end = self._thread, time.monotonic() + _TELL_DIFFERENCES
-        while thread.error is None and any(p.differences and not p.echoes for p in thread.peers.values()):
-            if time.monotonic() >= end:
-                return
-            thread.changed.wait(_WAKE)
-
-    def _serve(self, seconds: float) -> None:
-        """Wait for neighbours that lack messages, as long as they get further."""
-        thread, peers = self._thread, self._thread.peers.values()
-        before, end = None, 0.0
-        while thread.error is None and (late := [peer.name for peer in peers if not peer.served()]):
-            now, reached = time.monotonic(), [(peer.at, peer.need) for peer in peers]
-            if reached != before:
-                before, end = reached, now + seconds
-            elif now >= end:
-                self._log.warning("neighbours that may lack the last messages: %s", ", ".join(late))
-                return
+    def _wait_quietly(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for a condition, but not for long. Call it with the lock held."""
+        thread, end = self._thread, time.monotonic() + seconds
+        while thread.error is None and not condition() and time.monotonic() < end:
             thread.changed.wait(_WAKE)
 
     def __enter__(self) -> "Links":
@@ -388,7 +477,7 @@ def _known(peer: Peer, now: float) -> str:
     if peer.heard is None:
         return "never heard from"
     if peer.goodbye is not None:
-        return f"it left in round {peer.at}: {short(peer.goodbye) or 'it was done'}"
+        return f"it left in round {peer.at}: {short(peer.goodbye, 400) or 'it was done'}"
     if now - peer.heard > _ALIVE:
         return f"not heard from for {now - peer.heard:.0f} s"
     return f"it is there, in round {peer.at}, and {'waits itself' if peer.waits else 'computes'}"

@@ -36,6 +36,13 @@ class Diverged(ArithmeticError):
     """The method of this agent left the finite numbers. Nothing of that is sent."""
 
 
+def public_reason(error: BaseException) -> str:
+    """What neighbours may know of an error: more might say something about data that must stay here."""
+    if isinstance(error, PeerError | Diverged):
+        return str(error)
+    return error.rule if isinstance(error, InputError) else type(error).__name__
+
+
 class Peers(CheckedArguments, RenamedMembers):
     """The network as one agent sees it, over encrypted links to its neighbours.
 
@@ -125,14 +132,33 @@ class Peers(CheckedArguments, RenamedMembers):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        # Other errors may say something about data that must stay here.
-        told = isinstance(error, PeerError | Diverged)
-        self.close("" if error is None else str(error) if told else type(error).__name__)
+        if isinstance(error, KeyboardInterrupt) and not self._rounds.is_open:
+            return  # it may be started again before the others have met
+        self.close("" if error is None else public_reason(error))
+
+    def finish(self, seconds: float) -> list[str]:
+        """Tell neighbours that this agent has finished, and wait until they have.
+
+        A neighbour that was killed before it had finished may need messages of this agent again.
+        What this agent needs to finish once more, should it be killed itself, is on disk before.
+
+        Parameters
+        ----------
+        seconds : float
+            How long to wait while no neighbour gets any further.
+
+        Returns
+        -------
+        list of str
+            The neighbours that have not finished.
+        """
+        return self._rounds.finish(seconds)
 
     def close(self, reason: str = "") -> None:
         """Leave, without a reason if all went well.
 
-        Neighbours that need more from this agent learn the reason.
+        Neighbours that need more from this agent learn the reason. Without one, the agent first
+        waits until they have finished, see `finish`, at most `meet` seconds.
         """
         self._rounds.close(reason)
 
@@ -325,8 +351,8 @@ class PeersSession:
         network._set_norm(saved["norm"])
         network._rounds.resume(saved)
 
-    def checkpointed(self) -> None:
-        self._network._rounds.checkpointed()
+    def checkpointed(self, is_last: bool = False) -> None:
+        self._network._rounds.checkpointed(is_last)
 
     def close(self, reason: str = "") -> None:
         self._network.close(reason)

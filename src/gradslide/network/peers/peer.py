@@ -211,6 +211,7 @@ class Peer:
         self.cursor = max(self.cursor, self.outbox.first)
         return self.outbox[self.cursor] if self.cursor < self.outbox.end and self.cursor <= self.at + 1 else None
 
-    def served(self) -> bool:
-        """Whether it has all that was sent to it, or is not here to take it."""
-        return self.stage == UNKNOWN or self.goodbye is not None or max(self.at, self.need) >= self.outbox.end
+    def has_finished(self) -> bool:
+        """Whether it will need nothing more: it has left, or has all, and could not be started again."""
+        has_all = max(self.at, self.need) >= self.outbox.end
+        return self.goodbye is not None or (self.stage != UNKNOWN and self.covered is None and has_all)

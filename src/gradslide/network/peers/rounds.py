@@ -1,12 +1,16 @@
 """Rounds of exchanges: messages carry positions, and the first are recorded for a restart."""
 
-from collections.abc import Iterable, Mapping
+import secrets
+import warnings
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypedDict, cast
 
 import numpy as np
 
+from gradslide._support import storage
 from gradslide._support.errors import InputError, require
 from gradslide._support.storage import checkpoint_memory
 from gradslide._support.types import Array
@@ -99,24 +103,29 @@ class Rounds:
     def __init__(self, links: Links, checkpoint: Path | None, meet: float) -> None:
         self._links, self._meet = links, meet
         self._checkpoint = checkpoint
-        self._is_open = False
+        self.is_open = False
         self._setup: list[dict[str, Array]] = []
         self._common = 0
         self._is_recording = checkpoint is not None
         self._replayed: int | None = None
         self._found: RoundsState | None = None
         self._saved_round = 0
+        # What arrived after the last checkpoint of a run that ended, in this process, and in an earlier one.
+        self._ending: list[dict[str, Array]] | None = None
+        self._found_ending: list[dict[str, Array]] | None = None
+        self._repeated: deque[dict[str, Array]] = deque()
+        self._start = secrets.token_hex(8)
         if checkpoint is not None and checkpoint.exists():
             self._found = _network_state(checkpoint)
-            by_name = unpacked(self._found["setup"])
-            rounds = range(max((len(each) for each in by_name.values()), default=0))
-            self._setup = [{name: each[round] for name, each in by_name.items()} for round in rounds]
+            self._start = self._found.get("start", self._start)
+            self._found_ending = _read_ending(checkpoint, self._start, self._found["round"])
+            self._setup = _by_round(unpacked(self._found["setup"]))
             self._replayed, self._is_recording = 0, False
 
     def connect(self) -> None:
         """Open the links, unless the setup is replayed: then `resume` does."""
-        if self._replayed is None and not self._is_open:
-            self._is_open = True
+        if self._replayed is None and not self.is_open:
+            self.is_open = True
             self._links.open(deadline=self._meet)
 
     def exchange(
@@ -125,9 +134,19 @@ class Rounds:
         """One round: what every neighbour sent, by name. sizes: of that, where they are known."""
         judges = {name: self._judge(name, position, None if sizes is None else sizes[name]) for name in content}
         if self._replayed is None:
-            received = self._links.exchange({name: with_header(position, v) for name, v in content.items()}, judges)
+            outgoing = {name: with_header(position, v) for name, v in content.items()}
+            if self._repeated:
+                received = self._repeated.popleft()
+                if received.keys() != content.keys() or any(judges[name](each) for name, each in received.items()):
+                    raise self._other_run("a run that ends in another way")
+                self._links.repeat(outgoing)
+            else:
+                self._links.meet(self._meet)
+                received = self._links.exchange(outgoing, judges)
             if self._is_recording:
                 self._setup.append(received)
+            if self._ending is not None:
+                self._ending.append(received)
         else:
             received = self._recorded_round(content, self._replayed)
             self._replayed += 1
@@ -172,6 +191,7 @@ class Rounds:
 
     def begin(self) -> None:
         """Begin a new run, with its setup."""
+        self._ending = None
         if self._replayed is None:
             del self._setup[self._common :]
             self._is_recording = self._checkpoint is not None
@@ -186,25 +206,54 @@ class Rounds:
         if self._replayed is not None:
             found = self._found
             assert found is not None
-            return {"round": found["round"], "setup": found["setup"], "cached": found["cached"]}
+            return found
         names = self._setup[0] if self._setup else ()
         setup = {name: {round: each[name] for round, each in enumerate(self._setup)} for name in names}
         self._saved_round = self._links.round
-        return {"round": self._saved_round, "setup": packed(setup), "cached": packed(self._links.cached())}
+        cached = packed(self._links.cached())
+        return {"start": self._start, "round": self._saved_round, "setup": packed(setup), "cached": cached}
 
     def resume(self, state: "RoundsState") -> None:
-        """Open the links, and go on from the round of a checkpoint."""
+        """Open the links, and go on from the round of a checkpoint.
+
+        A run that had ended needs no neighbour any more.
+        """
         rule = "a run among peers goes on from a checkpoint that was there when its network was made"
         require(self._replayed is not None, rule, "a later one", "make a new network, or give another path")
-        self._replayed, self._is_open = None, True
-        self._links.open(state["round"], cached=unpacked(state["cached"]), deadline=self._meet)
+        self._replayed, self.is_open = None, True
+        has_ended = self._found_ending is not None
+        cached = unpacked(state["cached"])
+        self._links.open(state["round"], cached=cached, deadline=self._meet, meet=not has_ended)
 
-    def checkpointed(self) -> None:
-        """The last checkpoint is on disk."""
+    def checkpointed(self, is_last: bool) -> None:
+        """The last checkpoint is on disk. is_last: nothing follows but what a resumed run repeats."""
         self._links.checkpointed(self._saved_round)
+        if is_last:
+            self._ending = []
+            if self._found_ending is not None and self._found is not None and self._found["round"] == self._saved_round:
+                self._repeated.extend(self._found_ending)
+        self._found_ending = None
+
+    def finish(self, seconds: float) -> list[str]:
+        """Wait until neighbours have finished; return those that have not."""
+        if self._ending is not None and self._checkpoint is not None:
+            try:
+                _write_ending(self._checkpoint, self._start, self._saved_round, self._ending)
+            except OSError as error:
+                text = f"the end of the run could not be written beside {self._checkpoint}: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            self._ending = None
+        return self._links.finish(seconds)
 
     def close(self, reason: str) -> None:
-        self._links.close(reason)
+        """Leave. An agent that could not even meet its neighbours tells them why."""
+        if not reason:
+            self.finish(0.0)
+            self._links.close(deadline=self._meet)
+        elif self.is_open:
+            self._links.close(reason)
+        else:
+            self._links.fail(reason)
 
 
 # A name, and its rounds, lengths and numbers, see `packed`.
@@ -212,8 +261,13 @@ Packed: TypeAlias = tuple[str, Array, Array, Array]
 
 
 class RoundsState(TypedDict):
-    """What a checkpoint holds of the rounds: the last one, the messages of the setup, and those to send again."""
+    """What a checkpoint holds of the rounds.
 
+    The name of the run's first start, the last round, the messages of the setup, and those to send
+    again.
+    """
+
+    start: str
     round: int
     setup: list[Packed]
     cached: list[Packed]
@@ -226,6 +280,41 @@ def _network_state(checkpoint: Path) -> RoundsState:
     rule = f"checkpoint {checkpoint} must be one of an agent among peers"
     require(isinstance(found, dict) and "setup" in found, rule, "that of another network", "give another path")
     return cast(RoundsState, found)
+
+
+_ENDING = ("ending", 1)
+
+
+def ending_path(checkpoint: Path) -> Path:
+    """Where an agent keeps what arrived after the last checkpoint of a run that ended."""
+    return checkpoint.with_suffix(".end.npz")
+
+
+def _write_ending(checkpoint: Path, start: str, round: int, received: Sequence[Mapping[str, Array]]) -> None:
+    names = received[0] if received else ()
+    by_name = {name: {number: each[name] for number, each in enumerate(received)} for name in names}
+    arrays: dict[str, Array] = {}
+    meta = {"start": start, "round": round, "received": storage.flatten(packed(by_name), "received", arrays)}
+    storage.write(ending_path(checkpoint), *_ENDING, meta, arrays)
+
+
+def _read_ending(checkpoint: Path, start: str, round: int) -> list[dict[str, Array]] | None:
+    """What arrived after this checkpoint until the run had ended; None if that is not known."""
+    path = ending_path(checkpoint)
+    if not path.exists():
+        return None
+    try:
+        meta, arrays = storage.read(path, *_ENDING)
+        if (meta["start"], meta["round"]) != (start, round):
+            return None
+        return _by_round(unpacked(storage.restore(None, meta["received"], arrays)))
+    except (InputError, KeyError):  # damaged: neighbours may still have it
+        return None
+
+
+def _by_round(by_name: Mapping[str, Mapping[int, Array]]) -> list[dict[str, Array]]:
+    rounds = range(max((len(each) for each in by_name.values()), default=0))
+    return [{name: each[round] for name, each in by_name.items()} for round in rounds]
 
 
 def packed(messages: Mapping[str, Mapping[int, Array]]) -> list[Packed]:

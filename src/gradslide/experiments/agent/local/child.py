@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gradslide._support.errors import InputError
 from gradslide.experiments.agent.builder import BuilderFailed
-from gradslide.experiments.agent.run import run_agent, write_agent
+from gradslide.experiments.agent.run import running_agent, write_agent
 from gradslide.experiments.agent.spec import read_agent
 from gradslide.experiments.per_agent import Frames
 from gradslide.experiments.run import Listener
@@ -29,7 +29,8 @@ _EVERY_SECONDS = 0.2
 def main(path: Path) -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        write_agent(run_agent(read_agent(path), listener=_RecordPrinter()))
+        with running_agent(read_agent(path), listener=_RecordPrinter()) as run:
+            write_agent(run)
     except (InputError, BuilderFailed) as error:
         print(f"error: {error}", file=sys.stderr)
         return MISTAKE
