@@ -29,7 +29,7 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs,plot]'
 	@touch $@
 
-.PHONY: help run reproduce examples test test-all browser lint format bench docs docs-serve clean
+.PHONY: help run reproduce examples test test-all chaos browser lint format bench docs docs-serve clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -53,7 +53,10 @@ test: lint ## set up, then ruff, mypy and the tests
 	$(BIN)/python -m pytest -n auto --dist loadfile -q
 
 test-all: lint ## the same with the slow tests
-	$(BIN)/python -m pytest -n auto --dist loadfile -q -m ''
+	$(BIN)/python -m pytest -n auto --dist loadfile -q -m 'not chaos'
+
+chaos: $(VENV)/.installed-dev ## kill, stop, starve and attack running agents, and damage what they send: a quarter of an hour
+	$(BIN)/python -m pytest -q -rP tests/chaos -m ''
 
 browser: ## a browser for the tests of the report page; without one they skip
 	sh tests/get_browser.sh

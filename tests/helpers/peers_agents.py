@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import signal
 import threading
 import time
@@ -124,6 +125,20 @@ class Agent:
         self._process.kill()
         self._process.join()
 
+    def pause(self, seconds):
+        """Stop the process for a while."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    @property
+    def checkpoint(self):
+        return self._folder / f"checkpoint-{self._i}.npz"
+
     def interrupt(self):
         os.kill(self._process.pid, signal.SIGINT)
 
@@ -160,6 +175,12 @@ class Agent:
     def _errors(self):
         path = self._folder / f"error-{self._i}"
         return path.read_text() if path.exists() else "no error"
+
+    def end(self):
+        """What it found, or the last line of its error, once it is done."""
+        self._process.join(2 * SECONDS)
+        assert self._process.exitcode in (0, 1), f"{self._process.exitcode}: {self._errors()}"
+        return self.found() if self._process.exitcode == 0 else self._errors().strip().splitlines()[-1]
 
     def found(self):
         """What it found, once it is done."""
@@ -204,8 +225,24 @@ def _die_in_the_end(where):
     setattr(owner, name, call)
 
 
-def _solve(i, town, folder, method, stop, checkpoint_seconds=None, pause=0.0, dies_at=None, dies_in_the_end=None):
-    """dies_at: the outer iteration whose checkpoint, or a later one, it does not survive to write."""
+def _solve(
+    i,
+    town,
+    folder,
+    method,
+    stop,
+    checkpoint_seconds=None,
+    pause=0.0,
+    dies_at=None,
+    dies_in_the_end=None,
+    disk=None,
+    **options,
+):
+    """dies_at: the outer iteration whose checkpoint, or a later one, it does not survive to write. disk: bytes that a
+    file can have.
+    """
+    if disk is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     write = Checkpoint.write
 
@@ -223,7 +260,7 @@ def _solve(i, town, folder, method, stop, checkpoint_seconds=None, pause=0.0, di
         (folder / f"iteration-{i}").write_text(str(record.iteration))
         time.sleep(pause)
 
-    with town.peers(i, checkpoint=checkpoint) as network:
+    with town.peers(i, checkpoint=checkpoint, **options) as network:
         solution = gs.solve(
             logistic(town.graph).take([i]),
             network,

@@ -19,11 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
+from gradslide.network.peers import wire
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.keys import make_key_pair, read_secret
 from gradslide.network.peers.links import Links, Neighbour
 from gradslide.network.peers.neighbour import free_addresses
 from gradslide.network.peers.tls import tls_context
+from gradslide.network.peers.wire import Kind, Message
 
 SIZE = 16
 
@@ -231,6 +233,40 @@ class Injector:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
+
+
+class Partner:
+    """Agent 1 here, honest, beside an injector with the same key and session; agent 0 is a process, the victim."""
+
+    def __init__(self, agents, rounds, **victim):
+        self.agents, self.rounds = agents, rounds
+        self.process = agents.start(0, rounds=rounds, **victim)
+        self.links = agents.links(1)
+        self.links.open()
+        self.edge = self.links._thread.peers["a0"].outgoing
+        self.session = self.links._thread._session
+        self.injector = Injector(agents.keys[1], agents.addresses[0], agents.keys[0].public)
+
+    def frame(self, kind=Kind.DATA, round=0, content=None, edge=None, session=None, **fields):
+        content = np.zeros(SIZE) if content is None and kind is Kind.DATA else content
+        return wire.encode(Message(kind, session or self.session, round, content=content, **fields), edge or self.edge)
+
+    def run(self, inject):
+        """All rounds, with something injected before each."""
+        x = drift(1, -1 % 2**32)
+        for round in range(self.rounds):
+            inject(round)
+            x = mix(x, self.links.exchange({"a0": x}, {"a0": (np.float64, (SIZE,))}), 1, round)
+        self.links.close()
+        self.injector.close()
+        assert self.agents.finish() == [0]
+        for mine, theirs in zip((self.agents.result(0), x), undisturbed([(0, 1)], self.rounds), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def memory(process):
+    with open(f"/proc/{process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _checkpoint(path, round, x, kept):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from peers_processes import SIZE, Agents, Injector, Proxy, drift, mix, undisturbed, wait_until
+from peers_processes import SIZE, Agents, Injector, Partner, Proxy, drift, memory, mix, undisturbed, wait_until
 
 from gradslide.network.peers import tls, wire
 from gradslide.network.peers.errors import PeerError
@@ -24,35 +24,6 @@ from gradslide.network.peers.tls import tls_context
 from gradslide.network.peers.wire import HEADER_SIZE, Kind, Message
 
 PAIR = [(0, 1)]
-
-
-class Partner:
-    """Agent 1 here, honest, beside an injector with the same key and session; agent 0 is a process, the victim."""
-
-    def __init__(self, agents, rounds, **victim):
-        self.agents, self.rounds = agents, rounds
-        self.process = agents.start(0, rounds=rounds, **victim)
-        self.links = agents.links(1)
-        self.links.open()
-        self.edge = self.links._thread.peers["a0"].outgoing
-        self.session = self.links._thread._session
-        self.injector = Injector(agents.keys[1], agents.addresses[0], agents.keys[0].public)
-
-    def frame(self, kind=Kind.DATA, round=0, content=None, edge=None, session=None, **fields):
-        content = np.zeros(SIZE) if content is None and kind is Kind.DATA else content
-        return wire.encode(Message(kind, session or self.session, round, content=content, **fields), edge or self.edge)
-
-    def run(self, inject):
-        """All rounds, with something injected before each."""
-        x = drift(1, -1 % 2**32)
-        for round in range(self.rounds):
-            inject(round)
-            x = mix(x, self.links.exchange({"a0": x}, {"a0": (np.float64, (SIZE,))}), 1, round)
-        self.links.close()
-        self.injector.close()
-        assert self.agents.finish() == [0]
-        for mine, theirs in zip((self.agents.result(0), x), undisturbed(PAIR, self.rounds), strict=True):
-            np.testing.assert_array_equal(mine, theirs)
 
 
 def sealed(header, payload=b""):
@@ -311,11 +282,6 @@ def mutated(noise, frames):
             changed = noise.randbytes(noise.randrange(300))
         if bytes(changed) not in frames:
             return bytes(changed)
-
-
-def memory(process):
-    with open(f"/proc/{process.pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def wait_until_idle(process, seconds=60.0):

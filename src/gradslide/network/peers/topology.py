@@ -21,6 +21,8 @@ from gradslide.network.protocol import Reduction
 # A key is 32 bytes: eight numbers that every float64 holds exactly.
 _WORDS = 8
 _SHOWN = 20
+# Links in both directions: each takes about a kilobyte.
+_MOST_LINKS = 100_000
 
 Link = tuple[str, str]
 
@@ -99,7 +101,13 @@ def discover(
     known = set(fresh)
     for round in range(diameter):
         told = exchange(_packed(fresh))
-        heard = {link for name, words in told.items() for link in _unpacked(words, name, round)}
+        heard = set()
+        for name, words in told.items():
+            if words.size > 2 * _WORDS * (_MOST_LINKS - len(known)):
+                raise PeerError(
+                    name, round, f"with its list of links there are more than {_MOST_LINKS}, which is too many"
+                )
+            heard.update(_unpacked(words, name, round))
         fresh = heard - known
         known |= fresh
     return _checked(known, diameter)
