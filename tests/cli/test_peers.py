@@ -355,24 +355,6 @@ def test_a_second_process_of_an_agent_is_refused_and_hurts_nobody(tmp_path):
         assert [one.returncode, other.returncode] == [0, 0], ends
 
 
-def test_a_finished_agent_stays_until_its_neighbour_has_finished(tmp_path):
-    files = write_agents(tmp_path)
-    with started("agent", files[0]) as one, started("agent", files[1], "--quiet") as other:
-        ending = tmp_path / "b" / "results" / "checkpoint.end.npz"
-        _wait_for(lambda: (tmp_path / "b" / "results" / "checkpoint.npz").exists())
-        other.kill()
-        other.wait()
-        if ending.exists():  # it was too fast
-            ending.unlink()
-            (tmp_path / "b" / "results" / "result.json").unlink(missing_ok=True)
-        ((code, _, said),) = all_ended(files[1:], "--quiet")
-        assert code == 0, said
-        one.communicate(timeout=30)
-        assert one.returncode == 0
-    answers = [json.loads((file.parent / "results" / "result.json").read_text()) for file in files]
-    assert answers[0]["costs"]["rounds"] == answers[1]["costs"]["rounds"]
-
-
 def test_a_finished_run_needs_no_neighbour_to_be_shown_again(tmp_path):
     files = write_agents(tmp_path)
     assert [code for code, _, _ in all_ended(files, "--quiet")] == [0, 0]
@@ -380,3 +362,22 @@ def test_a_finished_run_needs_no_neighbour_to_be_shown_again(tmp_path):
     ((code, out, said),) = all_ended(files[:1], "--json", timeout=30)
     assert code == 0, said
     assert json.loads(out)["x"] == before["x"]
+
+
+def test_columns_in_another_order_at_one_site_are_refused_by_all(tmp_path):
+    files = write_agents(tmp_path, 3)
+    for file, names in zip(files, ['["age", "cost"]', '["age", "cost"]', '["cost", "age"]'], strict=True):
+        file.write_text(file.read_text().replace("[problem]", f"[problem]\nfeatures = {names}"))
+    ends = _ended_soon(files)
+    assert [code for code, _, _ in ends] == [2, 2, 2]
+    assert "neighbour b: settings differ: order of features (" in ends[2][2]
+    assert "neighbour c: settings differ: order of features (" in ends[1][2]
+    assert "order of features" in ends[0][2]
+
+
+def test_without_names_of_columns_there_is_a_warning(tmp_path):
+    files = write_agents(tmp_path)
+    assert [code for code, _, _ in all_ended(files, "--quiet")] == [0, 0]
+    (warning,) = json.loads((tmp_path / "a" / "results" / "result.json").read_text())["warnings"]
+    assert warning.startswith("no names of features were stated")
+    assert "no names of features" in (tmp_path / "a" / "results" / "agent.log").read_text()

@@ -187,7 +187,7 @@ def test_a_builder_may_give_a_domain_and_ask_for_the_folder(folder):
     (folder / "beside.py").write_text("MATRIX = [[1.0]]\n")
     (folder / "late.py").write_text("RADIUS = 3.0\n")
     before = list(sys.path)
-    loss, domain = built("mine.py:build", folder)
+    loss, domain, _ = built("mine.py:build", folder)
     assert loss.d == 1
     assert isinstance(domain, gs.domains.L2Ball)
     assert sys.path == before
@@ -215,11 +215,11 @@ def test_a_file_may_be_called_like_a_module_that_there_is(folder):
         ("mine.py:bild", BUILDER, "the function in builder, of mine.py, must be .* got 'bild'; did you mean 'build'"),
         ("mine.py:gs", BUILDER, "mine.py:gs must be a function; got module"),
         ("mine.py:build", "def build(path): pass", "must take no argument, or the folder; got path"),
-        ("mine.py:build", "def build(): return 3", r"must return a loss, or \(loss, domain\); got int 3"),
+        ("mine.py:build", "def build(): return 3", r"must return a loss, or \(loss, domain\), .*; got int 3"),
         (
             "mine.py:build",
             BUILDER.replace("return gs.losses", "return 1, gs.losses"),
-            r"must return a loss, or \(loss, domain\); got tuple",
+            r"must return a loss, or \(loss, domain\), .*; got tuple",
         ),
         (
             "mine.py:build",
@@ -284,7 +284,7 @@ def test_an_agents_rows_come_back_as_they_were_written(tmp_path, sparse):
         "penalty": {"kind": "l1", "weight": 0.1},
     }
     folders.write_rows(tmp_path, sp.csr_array(features) if sparse else features, {"targets": np.arange(6.0)}, table)
-    loss, domain = built("gradslide.experiments.agent.local.folders:build_from_rows", tmp_path)
+    loss, domain, _ = built("gradslide.experiments.agent.local.folders:build_from_rows", tmp_path)
     x = rng.normal(size=(1, 3))
     same = gs.losses.Huber(features, np.arange(6.0), delta=0.5)
     np.testing.assert_allclose(loss.gradient(x), same.gradient(x))
@@ -308,3 +308,35 @@ def test_the_spec_that_an_agent_gets_says_what_the_networks_spec_says(tmp_path):
     assert (middle["method"], middle["stop"]) == (spec.method, spec.stop)
     assert {neighbour["name"] for neighbour in middle["neighbour"]} == {"agent-0", "agent-2"}
     assert parse_agent((places[1] / folders.FILE).read_text(encoding="utf-8"), places[1]).stop == spec.stop
+
+
+# Names of columns
+
+
+FEATURES = 'builder = "mine.py:build"\nfeatures = ["age", "smoker"]'
+
+
+def test_names_of_columns_are_compared_as_hashes(folder):
+    settings = made(folder, problem=FEATURES).settings
+    other_order = made(folder, problem=FEATURES.replace('"age", "smoker"', '"smoker", "age"')).settings
+    others = made(folder, problem=FEATURES.replace("smoker", "weight")).settings
+    differ = [name for name in settings if settings[name] != other_order[name]]
+    assert differ == ["order of features"]
+    assert [name for name in settings if settings[name] != others[name]] == ["features", "order of features"]
+    assert "smoker" not in str(settings)
+    assert made(folder).features is None
+    assert made(folder).settings["features"] == "not stated"
+
+
+def test_names_of_columns_may_come_from_the_builder(folder):
+    (folder / "mine.py").write_text(BUILDER.replace("[1.0, 1.0])", "[1.0, 1.0]), None, ['age', 'smoker']"))
+    assert made(folder).features == ("age", "smoker")
+    assert made(folder).settings == made(folder, problem=FEATURES).settings
+    with pytest.raises(InputError, match=r"got \('age',\) where the spec has \('smoker',\), as number 0"):
+        made(folder, problem=FEATURES.replace('"age", "smoker"', '"smoker", "age"'))
+
+
+@pytest.mark.parametrize("names", ["[1, 2]", '["age", "age"]', '"age"'])
+def test_names_of_columns_are_different_texts(folder, names):
+    with pytest.raises(InputError, match="features"):
+        made(folder, problem=f'builder = "mine.py:build"\nfeatures = {names}')

@@ -153,8 +153,9 @@ def test_a_checkpoint_must_be_gone_on_from_as_it_was_begun(tmp_path):
     }
     for text, given in cases.items():
         for error in resumed(tmp_path, 5, **given):
-            assert isinstance(error, InputError)
-            assert text in str(error)
+            # Who finds out first tells the others, though not the details.
+            told = isinstance(error, PeerError) and "cannot take part: a run must go on from" in str(error)
+            assert told or text in str(error)
     assert all_well(resumed(tmp_path, 5))[0].history[-1].iteration == 5
 
 

@@ -1,5 +1,8 @@
 """From the spec of an agent to the objects of its run: keys, neighbours, problem, method, stop."""
 
+import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -34,20 +37,45 @@ def build_place(spec: AgentSpec) -> Place:
 
 @dataclass(frozen=True)
 class Agent:
-    """settings: what all agents must have alike, for neighbours to compare."""
+    """settings: what all agents must have alike, for neighbours to compare. features: the names of
+    the columns, if they are stated.
+    """
 
     problem: Problem
     method: AnyMethod
     stop: Stop | None
     settings: dict[str, str]
+    features: tuple[str, ...] | None
 
 
 def build_agent(spec: AgentSpec) -> Agent:
     """Build the problem and the rules of the run. The data are read last."""
     method, stop = build_rules(spec.method, spec.stop)
-    loss, domain = built(spec.builder, spec.folder)
-    problem = Problem(loss, domain, spec.mu)
-    return Agent(problem, method, stop, _settings(problem, method, stop))
+    made = built(spec.builder, spec.folder)
+    problem = Problem(made.loss, made.domain, spec.mu)
+    features = _common_features(spec.features, made.features)
+    return Agent(problem, method, stop, {**_settings(problem, method, stop), **_feature_settings(features)}, features)
+
+
+def _common_features(said: tuple[str, ...] | None, found: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names of the columns that the spec states, or the builder; both must agree."""
+    if said is not None and found is not None and said != found:
+        place = next(i for i in range(max(len(said), len(found))) if said[i : i + 1] != found[i : i + 1])
+        got = f"{found[place : place + 1]} where the spec has {said[place : place + 1]}, as number {place}"
+        rule = "the builder's features must be those of the spec, in the same order"
+        raise InputError(rule, got, "put the columns in the order of the spec")
+    return said if said is not None else found
+
+
+def _feature_settings(features: tuple[str, ...] | None) -> dict[str, str]:
+    """Names and order apart, so that neighbours can say what differs. Only hashes leave this machine."""
+    if features is None:
+        return {"features": "not stated"}
+    return {"features": _hash(sorted(features)), "order of features": _hash(features)}
+
+
+def _hash(names: Iterable[str]) -> str:
+    return hashlib.blake2b(json.dumps(list(names)).encode(), digest_size=8).hexdigest()
 
 
 def build_rules(method: dict[str, Any], stop: dict[str, Any] | None) -> tuple[AnyMethod, Stop | None]:

@@ -8,15 +8,16 @@ import inspect
 import itertools
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide.domains import Domain
 from gradslide.domains.penalties import not_a_domain
+from gradslide.experiments.agent.spec import feature_names
 from gradslide.losses import Loss
 
 _REMEDY = 'write it as "site.py:build" or "package.module:build"'
@@ -35,7 +36,15 @@ class BuilderFailed(Exception):
         self.report = "".join(traceback.format_exception(type(error), error, own))
 
 
-def built(name: str, folder: Path) -> tuple[Loss, Domain | None]:
+class Built(NamedTuple):
+    """What a builder returned: the loss, the domain and the names of the columns, if it states them."""
+
+    loss: Loss
+    domain: Domain | None = None
+    features: tuple[str, ...] | None = None
+
+
+def built(name: str, folder: Path) -> Built:
     """Call the builder of that name. folder: where its file is, passed on if the builder has a
     parameter `folder`.
     """
@@ -114,15 +123,20 @@ def _arguments(name: str, function: Callable[..., Any], folder: Path) -> dict[st
     return {"folder": folder} if "folder" in parameters else {}
 
 
-def _checked(name: str, result: Any) -> tuple[Loss, Domain | None]:
-    loss, domain = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
-    rule = f"the builder {name} must return a loss, or (loss, domain)"
+def _checked(name: str, result: Any) -> Built:
+    parts = result if isinstance(result, tuple) and len(result) in (2, 3) else (result,)
+    loss, domain, features = (*parts, None, None)[:3]
+    rule = f"the builder {name} must return a loss, or (loss, domain), or (loss, domain, features)"
     require(isinstance(loss, Loss), rule, kind_of(result), "for example gs.losses.Logistic(features, labels)")
     if not isinstance(domain, Domain | None):
         raise not_a_domain(rule, domain)
     rule = f"the builder {name} must return the loss of one agent"
     require(loss.m == 1, rule, f"{loss.m} agents", "leave out agents= and splits=")
-    return loss, domain
+    if features is None:
+        return Built(loss, domain)
+    rule = f"the builder {name} must return features as names of columns"
+    require(isinstance(features, Iterable), rule, kind_of(features), "for example df.columns")
+    return Built(loss, domain, feature_names(features))
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:

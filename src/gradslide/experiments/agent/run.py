@@ -4,7 +4,7 @@ import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,11 @@ LOG = "agent.log"
 LOCK = "agent.lock"
 CHECKPOINT = "checkpoint.npz"
 SOLUTION = "solution.npz"
+
+_NO_FEATURES = (
+    "no names of features were stated: a site with its columns in another order would spoil the answer unnoticed; "
+    "state them, alike for all agents, with features = [...] under [problem], or as the third result of the builder"
+)
 
 _log = logging.getLogger("gradslide.agent")
 
@@ -134,6 +139,8 @@ def running_agent(
                 checkpoint_seconds=spec.output.checkpoint_seconds,
                 resume=resume,
             )
+            if agent.features is None:
+                solution = replace(solution, warnings=(*solution.warnings, _NO_FEATURES))
             told = solution.status.value, solution.costs.rounds, solution.costs.control_rounds, solution.costs.seconds
             _log.info("agent %s ends: %s; %d rounds and %d of control in %.2f s", spec.name, *told)
             for warning in solution.warnings:

@@ -2,6 +2,8 @@
 of the format.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -39,6 +41,7 @@ class AgentSpec:
     neighbours: tuple[NeighbourSpec, ...]
     builder: str
     mu: float
+    features: tuple[str, ...] | None
     method: dict[str, Any]
     stop: dict[str, Any] | None
     output: OutputSpec
@@ -72,13 +75,27 @@ def parse_agent(text: str, folder: Path) -> AgentSpec:
     meet = top.take("meet", float, 600.0)
     require_number("meet", meet, "600 waits ten minutes for neighbours to appear", above=0)
     neighbours = tuple(_neighbour(table) for table in tables_of(top, "neighbour"))
-    builder, mu = _problem(top)
+    builder, mu, features = _problem(top)
     method = parse_method(top)
     stop = top.optional("stop", dict)
     output = _output(top, folder)
     top.finish()
     return AgentSpec(
-        name, secret_key, listen, run, diameter, deadline, meet, neighbours, builder, mu, method, stop, output, folder
+        name=name,
+        secret_key=secret_key,
+        listen=listen,
+        run=run,
+        diameter=diameter,
+        deadline=deadline,
+        meet=meet,
+        neighbours=neighbours,
+        builder=builder,
+        mu=mu,
+        features=features,
+        method=method,
+        stop=stop,
+        output=output,
+        folder=folder,
     )
 
 
@@ -90,11 +107,22 @@ def _neighbour(table: Any) -> NeighbourSpec:
     return NeighbourSpec(name, address, public_key)
 
 
-def _problem(top: Section) -> tuple[str, float]:
+def _problem(top: Section) -> tuple[str, float, tuple[str, ...] | None]:
     section = Section("problem", top.take("problem", dict))
     builder, mu = section.take("builder", str), section.take("mu", float, 0.0)
+    features = section.optional("features", list)
     section.finish()
-    return builder, mu
+    return builder, mu, None if features is None else feature_names(features)
+
+
+def feature_names(features: Iterable[Any]) -> tuple[str, ...]:
+    """The names of columns as a tuple, if they are different texts."""
+    names = tuple(features)
+    rule, remedy = "features must be the names of the columns, in their order", 'for example ["age", "smoker"]'
+    require(all(isinstance(name, str) for name in names), rule, names, remedy)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    require(not twice, rule, f"{', '.join(twice)} twice", remedy)
+    return names
 
 
 def _output(top: Section, folder: Path) -> OutputSpec:

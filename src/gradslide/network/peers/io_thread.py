@@ -33,8 +33,9 @@ class IOThread:
         Its checkpoint covers all rounds before; None if it writes none.
     goodbye : str or None
         Why the agent leaves, "" if all went well; None as long as it does not.
-    has_met : bool
-        Whether all neighbours have shaken hands with this agent.
+    has_begun : bool
+        Whether all have met, and the first outer iteration has begun: then a neighbour that fails
+        may be mended, and started again.
     failure : str
         Why the agent cannot take part in the run, which handshakes tell.
     error : BaseException or None
@@ -53,7 +54,7 @@ class IOThread:
         self.error: BaseException | None = None
         self.rejections = rejections
         self.failure = ""
-        self.has_met = False
+        self.has_begun = False
         self._settings = settings
         self._run_id = run_id
         self._size_limit = size_limit
@@ -163,13 +164,13 @@ class IOThread:
         return "" if peer.differences else self.failure
 
     def _note_failure(self, peer: Peer, handshake: Handshake) -> None:
-        """It cannot take part: until all have met this ends the run; later it may be mended."""
+        """It cannot take part: before the run has begun this ends it, later it is waited for."""
         if handshake.run != self._run_id or self.failure:
             return  # that is known, or nothing to this run
         reason = f"it cannot take part: {short(handshake.failure, 400)}"
         if peer.trouble != reason:
             self.report(peer.name, reason)
-        if not self.has_met:
+        if not self.has_begun:
             peer.failure = reason
 
     def _require_session(self, peer: Peer, message: Message, now: float) -> None:

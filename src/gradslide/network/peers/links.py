@@ -96,6 +96,7 @@ class Links:
         self._log = log or logging.getLogger("gradslide.peers")
         self._warned: set[str] = set()
         self._opened, self._opened_at = False, -math.inf
+        self._has_met, self._has_begun = False, False
         peers = {}
         for each in neighbours:
             edge = edge_between(run_id, settings, own.public, each.public_key)
@@ -149,17 +150,23 @@ class Links:
 
     def meet(self, deadline: float | None = None) -> None:
         """Wait for the handshake of every neighbour. Does nothing the second time."""
-        if self._thread.has_met:
+        if self._has_met:
             return
         try:
             self._wait(self._shook_hands, self._deadline if deadline is None else deadline, "no handshake came")
-            self._thread.has_met = True
+            self._has_met = True
+            self._thread.has_begun = self._has_begun
         except BaseException as error:
             reason = str(error) or type(error).__name__
             if any(peer.failure or peer.differences for peer in self._thread.peers.values()):
                 self.fail(reason)
             self.close(reason)
             raise
+
+    def begin(self) -> None:
+        """The first outer iteration begins: from now on, neighbours that fail are waited for."""
+        self._has_begun = True
+        self._thread.has_begun = self._has_met
 
     def fail(self, reason: str) -> None:
         """Tell neighbours that this agent cannot take part in the run, and why; then leave.
@@ -170,6 +177,8 @@ class Links:
         thread = self._thread
         thread.failure = reason[:_LONGEST_REASON]
         if not self._opened:
+            if self._opened_at > -math.inf:  # closed
+                return
             try:
                 self._start()
             except InputError:

@@ -358,7 +358,7 @@ class PeersSession:
         self._network.close(reason)
 
     def all_reduce_signal(self, signal: int) -> int:
-        self._network._rounds.end_setup()
+        self._network._rounds.begin_iterations()
         return self._network._piggyback.all_reduce_signal(signal, self._network._topology)
 
     def observe(self, values: Array, reduction: Reduction) -> Array:

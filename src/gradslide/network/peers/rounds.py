@@ -104,6 +104,7 @@ class Rounds:
         self._links, self._meet = links, meet
         self._checkpoint = checkpoint
         self.is_open = False
+        self._has_begun = False
         self._setup: list[dict[str, Array]] = []
         self._common = 0
         self._is_recording = checkpoint is not None
@@ -196,13 +197,16 @@ class Rounds:
             del self._setup[self._common :]
             self._is_recording = self._checkpoint is not None
 
-    def end_setup(self) -> None:
+    def begin_iterations(self) -> None:
+        """The setup is over."""
         self._is_recording = False
+        self._has_begun = True
+        self._links.begin()
 
     def checkpoint(self) -> "RoundsState":
         rule, remedy = "the network must know where the checkpoint is", "give Peers(checkpoint=...) the path, too"
         require(self._checkpoint is not None, rule, "none", remedy)
-        self.end_setup()
+        self._is_recording = False
         if self._replayed is not None:
             found = self._found
             assert found is not None
@@ -246,11 +250,11 @@ class Rounds:
         return self._links.finish(seconds)
 
     def close(self, reason: str) -> None:
-        """Leave. An agent that could not even meet its neighbours tells them why."""
+        """Leave. Before the first outer iteration all neighbours must leave, too, and learn why."""
         if not reason:
             self.finish(0.0)
             self._links.close(deadline=self._meet)
-        elif self.is_open:
+        elif self._has_begun and self.is_open:
             self._links.close(reason)
         else:
             self._links.fail(reason)

@@ -96,7 +96,7 @@ def write_rows(folder: Path, features: Array, targets: Mapping[str, Array], prob
     return storage.write(folder / ROWS, _KIND, _VERSION, meta, arrays)
 
 
-def build_from_rows(folder: Path) -> tuple[Loss, Domain]:
+def build_from_rows(folder: Path) -> tuple[Loss, Domain, tuple[str, ...]]:
     """The builder of an agent's spec: the loss on the rows that lie in this folder, and the domain."""
     meta, arrays = storage.read(folder / ROWS, _KIND, _VERSION)
     if "features" in arrays:
@@ -105,4 +105,5 @@ def build_from_rows(folder: Path) -> tuple[Loss, Domain]:
         features = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(meta["shape"]))
     targets = {name: arrays[f"targets.{name}"] for name in meta["targets"]}
     problem = problem_on(Section("problem", meta["problem"]), features, targets, [np.arange(features.shape[0])])
-    return problem.loss, problem.domain
+    # The rows of one table: its columns are in the same order everywhere.
+    return problem.loss, problem.domain, tuple(map(str, range(features.shape[1])))
