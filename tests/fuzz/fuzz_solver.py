@@ -4,7 +4,7 @@ Nothing here uses gradslide. An answer is a point of the set, so its value is ab
 the answer bounds from convexity how far above it can be.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import clarabel
 import numpy as np
@@ -204,6 +204,19 @@ class Domain:
         """How far x is outside, measured along this projection."""
         return float(np.max(abs(self.project(x) - np.asarray(x, dtype=LONG)), initial=0.0))
 
+    def width(self):
+        """The width of the set, or a little more; inf where it has none."""
+        found = np.inf
+        if self.lo is not None and self.hi is not None:
+            found = self.hi - self.lo
+        if self.total is not None:
+            found = np.minimum(found, self.total)
+        if self.l1 is not None:
+            found = np.minimum(found, 2 * self.l1[1])
+        if self.balls:
+            found = np.minimum(found, 2 * max(radius for _, _, radius in self.balls))
+        return found
+
     @property
     def bounded(self):
         is_box = self.lo is not None and self.hi is not None and np.isfinite(self.lo).all() and np.isfinite(self.hi).all()
@@ -232,7 +245,7 @@ class Convex:
         if self.ridge:
             found += LONG(self.ridge) / 2 * ((x - self.center) ** 2).sum()
         if self.entropy:
-            found += LONG(self.entropy) * (x * np.log(np.maximum(x, LONG(1e-4000)) / self.center)).sum()
+            found += LONG(self.entropy) * (x * np.log(np.maximum(x, np.finfo(LONG).tiny) / self.center)).sum()
         return found
 
     def size(self, x):
@@ -241,7 +254,7 @@ class Convex:
         if self.ridge:
             found += self.ridge * (x @ x + self.center @ self.center)
         if self.entropy:
-            found += abs(self.entropy * (x * np.log(np.maximum(x, LONG(1e-4000)) / self.center))).sum()
+            found += abs(self.entropy * (x * np.log(np.maximum(x, np.finfo(LONG).tiny) / self.center))).sum()
         return float(found)
 
     def derivatives(self, x):
@@ -449,6 +462,17 @@ def minimize(problem, first=None):
     first : array, optional
         A point near which to start, 0 by default.
     """
+    if isinstance(problem.loss, Rows) and problem.loss.kind in ("huber", "hinge"):
+        # Wide quadratic pieces first: from one narrow piece to the next it would be a long way.
+        for factor in (512.0, 64.0, 8.0):
+            wider = replace(problem, loss=replace(problem.loss, parameter=factor * problem.loss.parameter))
+            first = _descend(wider, first, 25)[0]
+    x, f, units, steps = _descend(problem, first, _STEPS)
+    return Answer(x, float(f), _error(problem, x, units), steps)
+
+
+def _descend(problem, first, most):
+    """The point, its value, units of the coordinates, and the number of steps."""
     d, domain = problem.d, problem.domain
     diagonal = problem.loss.diagonal() + problem.ridge + domain.l2_weight
     units = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)), 0.0)
@@ -459,7 +483,7 @@ def minimize(problem, first=None):
     x = domain.project(np.zeros(d) if first is None else first)
     f, radius, polished, failures = problem.value(x), 1.0, 0, 0
     steps = 0
-    for _ in range(_STEPS):
+    for _ in range(most):
         steps += 1
         g, H = problem.derivatives(x)
         c = radius * units
@@ -497,7 +521,7 @@ def minimize(problem, first=None):
             radius *= 8 if ratio > 0.5 else 1
         elif size < 0.1:
             radius *= max(10 * size, 1e-4)
-    return Answer(x, float(f), _error(problem, x, units), steps)
+    return x, f, units, steps
 
 
 def _error(problem, x, units):
@@ -506,7 +530,7 @@ def _error(problem, x, units):
     With the optimum k times as far away as the neighbourhood reaches, the error is at most k times as large.
     """
     g, _ = problem.derivatives(x)
-    c = _NEIGHBOURHOOD * (units + np.abs(x).astype(float))
+    c = np.minimum(_NEIGHBOURHOOD * (units + np.abs(x).astype(float)), problem.domain.width())
     flat = np.zeros((problem.d, problem.d))
     t, gain = _model(problem, x, g, flat, c)
     if t is None or not np.isfinite(gain):
