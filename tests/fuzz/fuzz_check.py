@@ -192,7 +192,9 @@ def check_network(case: Case, solution, truth):
         if status in CLAIMS:
             found.append(("wrong status", f"{status.name} on an unbounded problem"))
         return found
-    if status in WRONG and truth.status == "solved":
+    # Docs of DCS: where X is unbounded and L large, its first steps are too long and may overflow.
+    may_diverge = case.method == "DCS" and status is gs.Status.DIVERGED and not convex.domain.bounded
+    if status in WRONG and truth.status == "solved" and not may_diverge:
         found.append(("wrong status", f"{status.name} on a healthy problem"))
     mean = np.asarray(solution.mean, dtype=LONG)
     if not np.all(np.isfinite(mean)):
@@ -236,12 +238,14 @@ def check_program(case: Case, solution, truth):
     truly = {"solved": "feasible"}.get(truth.status, truth.status)
     if truth.status == "unknown":
         return found
-    if truly != "feasible":
-        if status in CLAIMS:
-            found.append(("wrong status", f"{status.name} on an {truly} problem"))
-        if truly == "infeasible" and status is gs.Status.FEASIBLE:
-            found.append(("wrong status", f"{status.name} on an {truly} problem"))
+    if truly == "infeasible":
+        # A target on the residual may be wide enough for constraints that contradict each other a little.
+        residual, allowed = residual_of(case, solution)
+        if status in CLAIMS | {gs.Status.FEASIBLE} and not residual <= allowed:
+            found.append(("wrong status", f"{status.name} on an infeasible problem, residual {residual:.2e}"))
         return found
+    if truly == "unbounded":
+        return [("wrong status", f"{status.name} on an unbounded problem")] if status in CLAIMS else found
     if status in WRONG:
         return [("wrong status", f"{status.name} on a healthy problem")]
     margin = 1e-9 * truth.size + (truth.high - truth.low)
@@ -251,19 +255,36 @@ def check_program(case: Case, solution, truth):
     if status is gs.Status.CONVERGED:
         given, x = case.program, np.asarray(solution.x, dtype=float).reshape(-1)
         value = float(x @ given["Q"] @ x / 2 + given["c"] @ x + given["mu"] / 2 * x @ x)
-        product = given["A"] @ x
-        missing = np.maximum(given["lower"] - product, 0) + np.maximum(product - given["upper"], 0)
-        norms = np.linalg.norm(given["A"], axis=1)
+        missing, norms = violations(case, x), np.linalg.norm(given["A"], axis=1)
         allowed = case.tolerance * max(abs(value), abs(truth.high))
         # Outside of the constraints the objective may be below the optimum, by the multipliers.
         allowed += truth.multiplier * float(np.linalg.norm(missing / norms))
         error = abs(value - truth.high)
         if not error <= FACTOR * allowed + margin:
             found.append(("false convergence", f"error {error:.3e}, target {allowed:.3e}"))
-        residual, size = float(np.linalg.norm(missing)), float(np.linalg.norm(product) + np.linalg.norm(norms) * np.linalg.norm(x))
-        if residual > FACTOR * case.tolerance * size + 1e-12:
-            found.append(("false feasibility", f"residual {residual:.3e} of {size:.3e}"))
+    if status in (gs.Status.CONVERGED, gs.Status.FEASIBLE):
+        residual, allowed = residual_of(case, solution)
+        if not residual <= allowed:
+            found.append(("false feasibility", f"residual {residual:.3e}, target {allowed:.3e}"))
     return found
+
+
+def violations(case, x):
+    """How far A x is from what each constraint allows."""
+    product = case.program["A"] @ x
+    return np.maximum(case.program["lower"] - product, 0) + np.maximum(product - case.program["upper"], 0)
+
+
+def residual_of(case, solution):
+    """The residual, and what the target allows, with a margin for rounding."""
+    A, x = case.program["A"], np.asarray(solution.x, dtype=float).reshape(-1)
+    missing = violations(case, x)
+    product = A @ x
+    nearest = np.clip(product, case.program["lower"], case.program["upper"])
+    scale = max(float(np.linalg.norm(product)), float(np.linalg.norm(nearest)))
+    if not np.any(nearest):
+        scale = max(scale, float(np.linalg.norm(A, 2) * np.linalg.norm(x)))
+    return float(np.linalg.norm(missing)), case.tolerance * scale * (1 + 1e-6) + 1e-12
 
 
 def excess(more, less):

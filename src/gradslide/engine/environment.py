@@ -7,6 +7,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from gradslide._support.arrays import like, to_numpy
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, Storable
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
@@ -181,13 +182,17 @@ class NetworkEnvironment(Environment):
 
     def checkpoint(self) -> Storable:
         clock = None if self.timeline is None else self.timeline.checkpoint()
-        return {"network": self.network.session.checkpoint(), "clock": clock}
+        reach = None if self.oracle.reach is None else to_numpy(self.oracle.reach)
+        return {"network": self.network.session.checkpoint(), "clock": clock, "reach": reach}
 
     def resume(self, saved: Storable) -> None:
         state = cast(Mapping[str, Storable], saved)
         self.network.session.resume(state["network"])
         if self.timeline is not None:
             self.timeline.resume(cast(list[Array], state["clock"]))
+        reach = state.get("reach")
+        if reach is not None and self.oracle.reach is not None:
+            self.oracle.reach = like(np.asarray(reach), self.oracle.reach)
 
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         if iterations is not None or not method.stops_itself:

@@ -145,7 +145,7 @@ class NetworkObserver(Observer):
     def certificate(self, x: Array, lower: float) -> Certificate | None:
         if not math.isfinite(lower):
             return None
-        found = self._evaluator.evaluate(x, (), gap=True, disagreement=True)
+        found = self._evaluator.evaluate(x, (), gap=True, disagreement=True, in_doubles=True)
         assert found.upper is not None
         assert found.disagreement is not None
         return Certificate(lower, found.upper, found.disagreement)

@@ -518,8 +518,9 @@ class Run:
     def _evidence(self) -> Sequence[DualEvidence]:
         evidence = list(self._method.dual_evidence(self._now.state))
         for index, each in enumerate(evidence):
-            if each.averaged is None:
-                evidence[index] = each._replace(averaged=self._now.iteration)
+            averaged = self._now.iteration if each.averaged is None else each.averaged
+            reach = self._context.oracle.reach if each.reach is None else each.reach
+            evidence[index] = each._replace(averaged=averaged, reach=reach)
         return evidence
 
     def _keep_output(self) -> None:

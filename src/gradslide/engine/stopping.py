@@ -452,6 +452,7 @@ class Checks:
             disagreement=stop.disagreement is not None or self.measures_disagreement,
             kkt=stop.kkt is not None,
             start=self.start,
+            in_doubles=True,
         )
         kkt = found.kkt
         if kkt is not None and stop.estimates_error:

@@ -113,6 +113,24 @@ class Loss(CheckedArguments, abc.ABC):
             One value per agent.
         """
 
+    def value_in_doubles(self, x: Array) -> Array | None:
+        """Return ft_i(x_i) of each agent, computed in double precision whatever the data's.
+
+        Upper bounds of certificates need it: in single precision a value may be rounded to one
+        below the optimum.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent, in double precision.
+
+        Returns
+        -------
+        ndarray, shape (m,), or None
+            None for data in single precision that is on a device, or that only user code sees.
+        """
+        return self.value(x) if self.dtype == np.float64 else None
+
     @abc.abstractmethod
     def gradient(self, x: Array) -> Array:
         """Return the gradient of ft_i at x_i.

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dtype_of
+from gradslide._support.arrays import doubles, dtype_of
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 from gradslide.losses.base import Loss
@@ -44,6 +44,9 @@ class Linear(Loss):
 
     def value(self, x: Array) -> Array:
         return array_namespace(self._c).vecdot(self._c, self._checked(x))
+
+    def value_in_doubles(self, x: Array) -> Array:
+        return array_namespace(self._c).vecdot(doubles(self._c), doubles(x))
 
     def gradient(self, x: Array) -> Array:
         self._checked(x)

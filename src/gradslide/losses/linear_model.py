@@ -19,7 +19,7 @@ from gradslide.losses.compiled import pays
 from gradslide.losses.devices import Features, home_of, moved, rows_at
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
 from gradslide.losses.partition import partition, with_replacement
-from gradslide.losses.rows import RowBlocks
+from gradslide.losses.rows import RowBlocks, chunks
 
 Reduction = Literal["sum", "mean"]
 # Rows of features by agent, their targets and their weights.
@@ -152,6 +152,27 @@ class LinearModel(Loss):
 
     def value(self, x: Array) -> Array:
         return self._evaluate(x, value=True)[0]
+
+    def value_in_doubles(self, x: Array) -> Array | None:
+        if self.dtype == np.float64 or self._home is not None:
+            return super().value_in_doubles(x)
+        blocks, K = self._blocks, self.outputs
+        coefficients = np.asarray(x, dtype=np.float64).reshape(self.m, K, blocks.p)
+        owners = np.repeat(np.arange(self.m), blocks.sizes)
+        values = np.zeros(self.m)
+        for rows in chunks(blocks.n, blocks.p * (K + 1)):
+            features, own = blocks.features[rows].astype(np.float64), coefficients[owners[rows]]
+            if is_sparse(features):
+                columns = [np.asarray(features.multiply(own[:, k]).sum(axis=1)).ravel() for k in range(K)]
+                scores = np.stack(columns, axis=1)
+            else:
+                scores = np.einsum("rp,rkp->rk", features, own)
+            targets = self._targets[rows]
+            targets = targets.astype(np.float64) if targets.dtype.kind == "f" else targets
+            of_rows = self.row_values(scores[:, 0] if K == 1 else scores, targets)
+            of_rows = of_rows if self._weights is None else of_rows * self._weights[rows].astype(np.float64)
+            values += np.bincount(owners[rows], weights=of_rows, minlength=self.m)
+        return values
 
     def gradient(self, x: Array) -> Array:
         return self._evaluate(x, gradient=True)[1]

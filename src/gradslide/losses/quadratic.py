@@ -62,6 +62,15 @@ class Quadratic(Loss):
     def value(self, x: Array) -> Array:
         return self.value_and_gradient(x)[0]
 
+    def value_in_doubles(self, x: Array) -> Array | None:
+        if self.dtype == np.float64 or self._home is not None:
+            return super().value_in_doubles(x)
+        x, values = np.asarray(x, dtype=np.float64), np.empty(self.m)
+        for chunk in chunks(self.m, self.d * self.d):
+            slopes = np.einsum("mij,mj->mi", self._Q[chunk].astype(np.float64), x[chunk]) / 2 + self._c[chunk]
+            values[chunk] = np.einsum("mi,mi->m", slopes, x[chunk])
+        return values
+
     def gradient(self, x: Array) -> Array:
         return self._product(self._checked(x)) + self._c
 

@@ -72,6 +72,11 @@ class Stacked(Loss):
         x = self._checked(x)
         return self._joined([part.value(x[own]) for part, own in self._each()])
 
+    def value_in_doubles(self, x: Array) -> Array | None:
+        found = [part.value_in_doubles(x[own]) for part, own in self._each()]
+        known = [values for values in found if values is not None]
+        return stack_rows(known) if len(known) == len(found) else None
+
     def gradient(self, x: Array) -> Array:
         x = self._checked(x)
         return self._joined([part.gradient(x[own]) for part, own in self._each()])

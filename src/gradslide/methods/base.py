@@ -508,6 +508,7 @@ def gradient_and_conjugate(context: Context, x: Array, y: Array | None = None) -
     xp = array_namespace(x)
     if not context.problem.has_lower_bound:
         return without_conjugate(context.oracle.gradient(x) if y is None else y)
+    context.oracle.extend_reach(x)
     if y is None:
         value, y = context.oracle.value_and_gradient(x)
     else:

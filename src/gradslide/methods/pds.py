@@ -13,7 +13,7 @@ from typing import ClassVar, cast
 
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import copied
+from gradslide._support.arrays import copied, lengths
 from gradslide._support.types import Array
 from gradslide.methods import defaults
 from gradslide.methods.base import (
@@ -189,7 +189,7 @@ class PrimalDualSliding(Method[State]):
         g = state.gradients
         return (
             DualEvidence(g.y_bar, g.conjugate_bar, state.dual_bar),
-            DualEvidence(g.y, g.conjugate, state.dual, averaged=0),
+            DualEvidence(g.y, g.conjugate, state.dual, averaged=0, reach=lengths(state.x_under)),
         )
 
     def invariant(self, state: State) -> Array:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from array_api_compat import array_namespace
 
+from gradslide._support.arrays import lengths
 from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded
 from gradslide._support.types import Array
 from gradslide.losses import Loss
@@ -43,6 +44,8 @@ class Oracle:
         when a checkpoint is restored.
     first_values : ndarray or None
         The first values that were computed together with gradients.
+    reach : ndarray, shape (agents,), or None
+        The largest |x_i| of all points passed to `extend_reach`.
     """
 
     loss: Loss
@@ -53,6 +56,7 @@ class Oracle:
     is_drawing: bool = field(default=False, init=False)
     is_blank: bool = field(default=False, init=False)
     first_values: Array | None = field(default=None, init=False)
+    reach: Array | None = field(default=None, init=False)
 
     @property
     def pace(self) -> Pace:
@@ -99,6 +103,19 @@ class Oracle:
         """
         return self._timed(self.loss.steps, start, anchor, pulls, scales, shares, count=len(pulls))
 
+    def extend_reach(self, x: Array) -> None:
+        """Remember how far away from 0 a gradient for a lower bound was computed.
+
+        Its rounding errors are relative to that, also once the run has come closer.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        """
+        size = lengths(x)
+        self.reach = size if self.reach is None else array_namespace(x).maximum(self.reach, size)
+
     def value(self, x: Array) -> Array:
         """Return ft_i(x_i); counts one value.
 
@@ -117,6 +134,26 @@ class Oracle:
             self.timeline.gradient()
         values = self.loss.value(x)
         require_shape(self.loss, "value", values, x.shape[:1])
+        return values
+
+    def value_in_doubles(self, x: Array) -> Array | None:
+        """Return ft_i(x_i) in double precision; counts one value, unless that is not available.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent, in double precision.
+
+        Returns
+        -------
+        ndarray, shape (m,), or None
+            One value per agent; None where the loss cannot (`Loss.value_in_doubles`).
+        """
+        values = self.loss.value_in_doubles(x)
+        if values is not None:
+            self.costs.values += 1
+            if self.timeline is not None:
+                self.timeline.gradient()
         return values
 
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:

@@ -110,6 +110,15 @@ def _newton_step(g: Array, H: Array) -> Array:
     return cast(Array, -(vectors @ (along / np.maximum(values, flat))) / scale)
 
 
+def _gain(g: Array, H: Array, reach: Array) -> float:
+    """At least max of -<g, s> - s'Hs/2, where s is at most ten times `reach` in flat directions."""
+    root = np.sqrt(np.maximum(np.diag(H), 0.0))
+    scale = np.where(root > 0, root, 1.0)
+    values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
+    along, far = abs(vectors.T @ (g / scale)), 10 * float(np.linalg.norm(scale * reach))
+    return float(np.sum(np.minimum(along**2 / (2 * np.maximum(values, 1e-100)), along * far)))
+
+
 def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> ModelMinimum:
     """Over {A u = b}, or {<a, u> <= b}, which binds or not."""
     if isinstance(domain, Halfspace):
@@ -178,12 +187,13 @@ def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Mode
 
     def excess(u: Array) -> float:
         """How far the model at u is above its minimum: a bound if X is bounded, but no product of intervals."""
-        step = prox(u) - u
-        gain = L * float(metric @ step**2)
         if domain.bounded and not has_intervals:
             slope = (g + H @ (u - x)) / m
             return m * (float(slope @ u + domain.r(u[None])[0]) - float(domain.linear_minimum(slope[None])[0]))
-        return gain * L / max(float(curvatures[0]), 1e-6 * L)
+        # After the prox step, (H - L metric) step is a subgradient of the model; strong convexity bounds what it gains.
+        new = prox(u)
+        left = H @ (new - u) - L * metric * (new - u)
+        return max(0.0, model(u) - model(new)) + _gain(left, H, np.maximum(abs(new), abs(new - x)))
 
     tolerance = _EXACT if has_intervals else _NEARLY
     best, least = x, 0.0

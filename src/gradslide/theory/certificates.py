@@ -53,18 +53,24 @@ class DualEvidence(NamedTuple):
     averaged : int or None
         The number of outer iterations over which y and the conjugate are averaged; 0 for those of
         one iteration, None for all. Averages accumulate rounding errors.
+    reach : Array or None
+        The largest |x_under_i| at which y_i and the conjugate were computed, shape (agents,): their
+        rounding errors are relative to it. None for the largest of the run so far.
     """
 
     y: Array
     conjugate: Array
     dual: Dual
     averaged: int | None = None
+    reach: Array | None = None
 
 
 class Values(Protocol):
     """A source of values and gradients of ft_i: an oracle that counts them, or the loss."""
 
     def value(self, x: Array) -> Array: ...
+
+    def value_in_doubles(self, x: Array) -> Array | None: ...
 
     def gradient(self, x: Array) -> Array: ...
 
@@ -181,6 +187,7 @@ class CertificateEvaluator:
         disagreement: bool = False,
         kkt: bool = False,
         start: Array | None = None,
+        in_doubles: bool = False,
     ) -> Evaluation:
         """Evaluate what is requested at x.
 
@@ -201,6 +208,9 @@ class CertificateEvaluator:
             Whether to compute the residuals of the optimality conditions.
         start : Array, optional
             The starting point, where `scale` and `first` are computed if they are not known yet.
+        in_doubles : bool
+            Whether the upper bound is computed in double precision also where the problem has
+            single precision, whose rounding can take it below the optimum.
 
         Returns
         -------
@@ -228,7 +238,9 @@ class CertificateEvaluator:
                 # Rounding and lost messages leave a nonzero sum of multipliers, which no bound may use.
                 w = pull[rows] - like(excess, x)
                 if proves and k < len(evidence):
-                    own = evidence[k]._replace(y=evidence[k].y[rows], conjugate=evidence[k].conjugate[rows])
+                    given = evidence[k]
+                    reach = None if given.reach is None else given.reach[rows]
+                    own = given._replace(y=given.y[rows], conjugate=given.conjugate[rows], reach=reach)
                     parts.setdefault(("lower", k), []).append(lower_part(piece, own, w, x[rows], size, m))
                 if gradient is not None:
                     squares = stationarity_part(piece, x[rows], gradient[rows] + w)
@@ -237,9 +249,13 @@ class CertificateEvaluator:
                 away.append(lengths(x[rows] - like(mean, x)))
         point = None
         if gap and self.traits.is_common:
-            point = feasible(problem, mean)
-            at = xp.broadcast_to(like(point, x), x.shape)
-            parts["upper", 0] = [problem.objective(at, self.values.value(at))]
+            if in_doubles and problem.dtype != np.float64:
+                point, upper = self._upper_in_doubles(mean, x)
+            else:
+                point = feasible(problem, mean)
+                at = xp.broadcast_to(like(point, x), x.shape)
+                upper = problem.objective(at, self.values.value(at))
+            parts["upper", 0] = [upper]
         if kkt and self.scale is None:
             assert start is not None
             if self.first is None and not gap and problem.loss.has_value:
@@ -278,6 +294,24 @@ class CertificateEvaluator:
             disagreement=distance,
             kkt=residuals,
         )
+
+    def _upper_in_doubles(self, mean: Array, x: Array) -> tuple[Array, Array]:
+        """The point of X nearest to the mean, and f_i there, both in double precision.
+
+        A loss that has single precision only gives values that are rounded; each gets room for the roundings of its
+        terms, of which only the values themselves are known.
+        """
+        problem, xp = self.problem, array_namespace(x)
+        nearest = problem.domain.project(like(np.asarray(mean, dtype=np.float64)[None], x))
+        at = xp.broadcast_to(nearest, x.shape)
+        values = self.values.value_in_doubles(at)
+        if values is not None:
+            return to_numpy(nearest)[0], problem.objective(at, values)
+        rounded = self.values.value(xp.broadcast_to(problem.placed(to_numpy(nearest)), x.shape))
+        rows = problem.rows_per_agent
+        errors = _OPERATIONS + math.sqrt(problem.d) + (0.0 if rows is None else like(np.sqrt(rows), x))
+        values = doubles(rounded)
+        return to_numpy(nearest)[0], problem.objective(at, values + np.finfo(problem.dtype).eps * errors * abs(values))
 
     def with_error(self, kkt: KKT, mean: Array) -> KKT:
         """Add the estimated error of the objective at the mean, if the agents can estimate it.
@@ -376,13 +410,15 @@ def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, 
     operation behind them, and sums over n numbers about sqrt(n) eps more. A running average rounds
     by eps/2 in each of k iterations and forgets it no slower than with weights 1/k: k eps/4 in all.
     The errors are relative to |ft_i*| + |y_i| |x|, which bounds the value from which ft_i* was
-    computed, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x| at the minimizer. Sums
+    computed, and to the terms of the minimum: |c_i| |x| and mu |grad nu| |x| at the minimizer. Here
+    |x| includes the points where y_i was computed, which may be far from those reached since. Sums
     over the agents are in double precision, at worst m + d errors of that.
     """
     domain, y, conjugate = problem.domain, doubles(evidence.y), doubles(evidence.conjugate)
     c = y + pull
     least, terms = _minimum(domain, c, problem.mu, x)
     size, y_size = lengths(x) + mean, lengths(y)
+    size = size if evidence.reach is None else size + doubles(evidence.reach)
     rows = problem.rows_per_agent
     sums = math.sqrt(problem.d) + (0.0 if rows is None else like(np.sqrt(rows), x))
     errors = _OPERATIONS + sums + (evidence.averaged or 0) / 4

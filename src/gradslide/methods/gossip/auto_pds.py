@@ -14,7 +14,7 @@ from typing import ClassVar, cast
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, to_numpy
+from gradslide._support.arrays import dot, doubles, lengths, to_numpy
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
@@ -272,7 +272,7 @@ class AutoPDS(Method[State]):
         iterate, gradient = state.iterate, state.gradient
         return (
             DualEvidence(*iterate.averages, averaged=max(1, iterate.k)),
-            DualEvidence(gradient.y, gradient.conjugate, iterate.dual, averaged=0),
+            DualEvidence(gradient.y, gradient.conjugate, iterate.dual, averaged=0, reach=lengths(gradient.x_under)),
         )
 
     def invariant(self, state: State) -> Array:

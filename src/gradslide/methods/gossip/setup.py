@@ -77,6 +77,8 @@ def gradient_at(context: Context, x: Array) -> Gradient:
     """Evaluate the gradient of ft_i, and ft_i* of it where the loss has values."""
     if not context.problem.loss.has_value:
         return Gradient(x, *without_conjugate(context.oracle.gradient(x)))
+    if context.problem.has_lower_bound:
+        context.oracle.extend_reach(x)
     value, y = context.oracle.value_and_gradient(x)
     return Gradient(x, y, dot(x, y) - value)
 
