@@ -27,6 +27,8 @@ DECIDED = 1e-9
 # Docs: an objective is never small relative to an optimum of 0; these shares of that at the start will do.
 LEAST = {"gap": 1e-9, "kkt": 1e-6}
 WRONG = {gs.Status.DIVERGED, gs.Status.INFEASIBLE, gs.Status.UNBOUNDED, gs.Status.CONTRADICTORY}
+# Part of a warning that is true of some runs in single precision.
+DRIFT = "rounding in single precision added up"
 CLAIMS = {gs.Status.CONVERGED, gs.Status.STATIONARY}
 
 
@@ -61,6 +63,7 @@ class Outcome:
     status: str
     findings: list = field(default_factory=list)
     is_decided: bool = True
+    has_drifted: bool = False
     seconds: float = 0.0
     solver_seconds: float = 0.0
 
@@ -158,7 +161,7 @@ def stop_for(case: Case, truth: Truth) -> gs.Stop:
         if target == "constrained gap":
             wanted["gap"] = gs.Relative(case.tolerance)
     if case.kind == "network":
-        wanted["rounds"] = 50_000
+        wanted["rounds"], wanted["gradients"] = 20_000, 5_000
         if case.method == "SPDS":
             del wanted["iterations"]
     else:
@@ -173,7 +176,9 @@ def check(case: Case, solution: gs.Solution, truth: Truth) -> list:
 
 
 def check_warnings(solution):
-    return [("false warning", text) for text in solution.warnings if "differ in scale" not in text]
+    """Warnings of lost messages where none were, or of bounds that contradict each other."""
+    known = ("differ in scale", DRIFT)
+    return [("false warning", text) for text in solution.warnings if not any(each in text for each in known)]
 
 
 def check_network(case: Case, solution, truth):
@@ -202,7 +207,7 @@ def check_network(case: Case, solution, truth):
     outside = convex.domain.distance(mean)
     is_common = case.problem.domain.common
     far = float(np.max(np.abs(mean), initial=0)) + float(np.max(np.abs(truth.x), initial=0))
-    if is_common and outside > 256 * float(np.finfo(case.dtype).eps) * far:
+    if is_common and status is not gs.Status.DIVERGED and outside > 256 * float(np.finfo(case.dtype).eps) * far:
         found.append(("infeasible answer", f"{outside:.2e} outside, of {far:.2e}"))
     if status is gs.Status.CONVERGED and is_common:
         found += check_converged(case, solution, truth, mean)
@@ -220,8 +225,9 @@ def check_converged(case, solution, truth, mean):
         allowed = case.tolerance * (truth.scale or 1.0)
     else:
         allowed = case.tolerance * max(abs(value), abs(truth.high), LEAST.get(target, 0.0) * first)
-    # A value that was rounded meets a target that is below its rounding.
-    allowed += ROUNDING * truth.size * (1.0 if case.dtype == np.float64 else 1e9)
+    # A value that was rounded meets a target that is below its rounding; upper bounds are in double precision.
+    is_rounded = case.dtype != np.float64 and target != "gap"
+    allowed += (float(np.finfo(case.dtype).eps) if is_rounded else ROUNDING) * truth.size
     found = []
     if not error <= FACTOR * allowed:
         found.append(("false convergence", f"error {error:.3e}, target {allowed:.3e}: {error / allowed:.3g} times"))
@@ -321,6 +327,7 @@ def run(seed: int, alarm: int = HANG) -> Outcome:
             solution = gs.solve(case.problem, *network, **options)
         outcome.status = solution.status.short
         outcome.findings = check(case, solution, truth)
+        outcome.has_drifted = any(DRIFT in text for text in solution.warnings)
         outcome.findings += [
             ("stray warning", f"{each.category.__name__}: {each.message} at {each.filename}:{each.lineno}")
             for each in stray

@@ -36,7 +36,9 @@ def table(outcomes):
     for kind, some in sorted(by_kind.items()):
         undecided = sum(not outcome.is_decided for outcome in some)
         wrong = sum(bool(outcome.findings) for outcome in some)
-        print(f"\n{kind}: {len(some)} problems, {undecided} undecided, {wrong} with findings")
+        drifted = sum(outcome.has_drifted for outcome in some)
+        print(f"\n{kind}: {len(some)} problems, {undecided} undecided, {wrong} with findings", end="")
+        print(f", {drifted} warned of rounding in single precision" if drifted else "")
         for status, count in Counter(outcome.status for outcome in some).most_common():
             print(f"  {status:18} {count:6}")
     kinds = defaultdict(list)

@@ -306,9 +306,11 @@ class InvariantMonitor:
     costs: Costs
     _sum: float = field(default=0.0, init=False)
     _size: float = field(default=0.0, init=False)
+    _L: float = field(default=0.0, init=False)
 
-    def observe(self, rows: Array | None) -> None:
-        """Look at the rows of one outer iteration; None if the method has no invariant."""
+    def observe(self, rows: Array | None, L: float = 0.0) -> None:
+        """Look at the rows of one outer iteration; None if the method has no invariant. L: that of the method."""
+        self._L = max(self._L, L)
         if rows is not None:
             observe = self.network.session.observe
             self._sum = max(float(np.linalg.norm(observe(doubles(rows), "sum"))), _DECAY * self._sum)
@@ -326,13 +328,16 @@ class InvariantMonitor:
         points = (start, x)
         with np.errstate(over="ignore", invalid="ignore"):
             size = self._size + max(self._total_length(self.problem.loss.gradient(point)) for point in points)
-            steps = max(self._total_length(point) for point in points) * self._smoothness()
+            steps = max(self._total_length(point) for point in points) * max(self._smoothness(), self._L)
         if not tolerance * size + rounding * steps < self._sum:
             return ""
+        cause = "Messages were lost or changed in one direction only"
+        if self.problem.dtype != np.float64:
+            cause += ", or rounding in single precision added up (use float64)"
         return (
             f"the invariant of {method} is broken: what must add up to 0 over the agents adds up to "
-            f"{self._sum / size:.2g} of its size. Messages were lost or changed in one direction only, and the answer "
-            "is not the optimum, whatever the disagreement says"
+            f"{self._sum / size:.2g} of its size. {cause}, and the answer is not the optimum, whatever the "
+            "disagreement says"
         )
 
     def _total_length(self, rows: Array) -> float:

@@ -421,8 +421,7 @@ class Run:
         dual = None
         if self._is_complete:
             found, evidence, dual = self._outputs(), self._evidence(), method.dual(now.state)
-            if self._environment.invariant is not None:
-                self._environment.invariant.observe(method.invariant(now.state))
+            self._observe_invariant()
         if dual is not None:
             dual = to_numpy(dual[self._output] if isinstance(dual, Mapping) else dual)
         outputs, x = dict(zip(found, map(to_numpy, found.values()), strict=True)), found[self._output]
@@ -558,8 +557,7 @@ class Run:
             return record
         since = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if self._environment.invariant is not None:
-                self._environment.invariant.observe(self._method.invariant(self._now.state))
+            self._observe_invariant()
             evidence = self._evidence() if self._method.oracle is None else ()
             metrics = self._environment.observer.metrics(x, self._lower, evidence)
         self._observing += time.perf_counter() - since
@@ -569,6 +567,12 @@ class Run:
         record = replace(record, **asdict(metrics))
         is_agreed = self._checks is not None and not self._context.network.session.sees_all
         return self._checks.agreed(record) if self._checks is not None and is_agreed else record
+
+    def _observe_invariant(self) -> None:
+        """Look at the method's invariant, which lost messages break; rounding is relative to the L of its steps."""
+        monitor, method, state = self._environment.invariant, self._method, self._now.state
+        if monitor is not None:
+            monitor.observe(method.invariant(state), float(method.parameters(state).get("L", 0.0)))
 
     def _reached(self, record: Record) -> bool:
         """Whether all targets hold: as the agents agreed if they must, else as observed, now or after `finish`."""
