@@ -29,7 +29,7 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs,plot]'
 	@touch $@
 
-.PHONY: help run reproduce examples test test-all chaos browser lint format bench docs docs-serve clean
+.PHONY: help run reproduce examples test test-all fuzz chaos browser lint format bench docs docs-serve clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,6 +57,12 @@ test-all: lint ## the same with the slow tests
 
 chaos: $(VENV)/.installed-dev ## kill, stop, starve and attack running agents, and damage what they send: a quarter of an hour
 	$(BIN)/python -m pytest -q -rP tests/chaos -m ''
+
+PROBLEMS ?= 5000
+SEED ?= 0
+
+fuzz: $(VENV)/.installed-dev ## compare statuses and bounds of PROBLEMS=5000 random problems, from SEED=0 on, with an independent solver
+	$(BIN)/python tests/fuzz/run.py --problems $(PROBLEMS) --first $(SEED)
 
 browser: ## a browser for the tests of the report page; without one they skip
 	sh tests/get_browser.sh

@@ -147,3 +147,10 @@ def test_what_follows_from_the_loss_cannot_be_assigned(name):
         with pytest.raises(AttributeError, match=f"{name} cannot be assigned"):
             setattr(problem, name, before)
         assert getattr(problem, name) is before
+
+
+def test_a_small_mu_bounds_problems_in_single_precision_too():
+    """|c|^2/mu of the probe would overflow in single precision."""
+    loss = gs.losses.Linear(np.ones((2, 11), dtype=np.float32))
+    assert gs.Problem(loss, mu=1e-14).has_lower_bound
+    assert not gs.Problem(loss).has_lower_bound

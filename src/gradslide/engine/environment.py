@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from gradslide._support.arrays import like, to_numpy
+from gradslide._support.arrays import on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, Storable
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
@@ -191,8 +191,8 @@ class NetworkEnvironment(Environment):
         if self.timeline is not None:
             self.timeline.resume(cast(list[Array], state["clock"]))
         reach = state.get("reach")
-        if reach is not None and self.oracle.reach is not None:
-            self.oracle.reach = like(np.asarray(reach), self.oracle.reach)
+        if reach is not None:
+            self.oracle.reach = on_device(np.asarray(reach), self._problem.device)
 
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         if iterations is not None or not method.stops_itself:

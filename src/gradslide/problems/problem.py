@@ -77,7 +77,8 @@ class Objective(CheckedArguments):
         It can where min over X of mu nu + r + <c, x> is finite for every c, that is, if X is
         bounded, mu > 0, or an elastic net makes r strongly convex; and if the loss has a value.
         """
-        c = self.placed(1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)).astype(self.dtype))
+        # In double precision, as bounds are computed: in single precision a small mu makes |c|^2/mu overflow.
+        c = on_device(1e6 * np.random.default_rng(0).normal(size=(self.m, self.d)), self.device)
         below, above = self.domain.linear_minimum(c, self.mu), self.domain.linear_minimum(-c, self.mu)
         return self.loss.has_value and bool(np.all(np.isfinite(to_numpy(below)) & np.isfinite(to_numpy(above))))
 
