@@ -414,3 +414,24 @@ def test_a_finished_run_that_is_resumed_still_warns(tmp_path):
     for _ in range(2):
         solution = run(problem_of(6), one_way(graph), method, checkpoint=tmp_path / "run.npz")
         check_broken(solution, method)
+
+
+def test_rounding_of_a_far_start_with_short_steps_is_no_damage(monkeypatch):
+    """What adds up to 0 is rounded relative to |x| and the L of the method, which may be far above the problem's."""
+    rng = np.random.default_rng(0)
+    signs = np.sign(rng.normal(size=40))
+    loss = gs.losses.Logistic(1e-6 * rng.normal(size=(40, 4)), signs, agents=8)
+    method = gs.AutoPDS(first_L=1e6 * float(loss.smoothness().max()))
+    given = (gs.Problem(loss), gs.Graph.complete(8), method)
+    x0 = 1e12 * rng.normal(size=4)
+    assert run(*given, iterations=30, x0=x0).warnings == ()
+    observe = InvariantMonitor.observe
+    monkeypatch.setattr(InvariantMonitor, "observe", lambda self, rows, L: observe(self, rows))
+    assert len(run(*given, iterations=30, x0=x0).warnings) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_only_single_precision_is_a_cause_of_its_own(dtype):
+    graph = GRAPHS["ring"]
+    (message,) = run(problem_of(6, dtype), one_way(graph), gs.PDS()).warnings
+    assert ("rounding in single precision added up" in message) == (dtype == np.float32)

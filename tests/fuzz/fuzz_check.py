@@ -210,8 +210,8 @@ def check_network(case: Case, solution, truth):
     outside = convex.domain.distance(mean)
     is_common = case.problem.domain.common
     far = float(np.max(np.abs(mean), initial=0)) + float(np.max(np.abs(truth.x), initial=0))
-    # Averages of points of X round once more in every round.
-    roundings = 256 + solution.costs.rounds
+    # Projections of far points round relative to these, and averages of points of X once more in every round.
+    roundings = 10_000 + solution.costs.rounds
     if is_common and status is not gs.Status.DIVERGED and outside > roundings * float(np.finfo(case.dtype).eps) * far:
         found.append(("infeasible answer", f"{outside:.2e} outside, of {far:.2e}"))
     if status is gs.Status.CONVERGED and is_common:

@@ -49,9 +49,7 @@ class Rows:
             return np.logaddexp(LONG(0), -y * scores)
         if self.kind == "hinge":
             short = 1 - y * scores
-            return np.where(
-                short <= 0, LONG(0), np.where(short < width, short**2 / (2 * width), short - width / 2)
-            )
+            return np.where(short <= 0, LONG(0), np.where(short < width, short**2 / (2 * width), short - width / 2))
         top = scores.max(axis=1, keepdims=True)
         total = np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0]
         return total - scores[np.arange(len(y)), y.astype(int)]
@@ -219,7 +217,9 @@ class Domain:
 
     @property
     def bounded(self):
-        is_box = self.lo is not None and self.hi is not None and np.isfinite(self.lo).all() and np.isfinite(self.hi).all()
+        is_box = (
+            self.lo is not None and self.hi is not None and np.isfinite(self.lo).all() and np.isfinite(self.hi).all()
+        )
         return is_box or bool(self.balls) or self.l1 is not None or self.total is not None
 
 
@@ -402,9 +402,7 @@ def _model(problem, x, g, H, c):
         linear = {j: float(-2 * a * c[j] / size**2) for j, a in zip(members, away, strict=True)}
         minus = {j: -v for j, v in linear.items()}
         right = room / size**2
-        program.cone(
-            [(linear, 1 + right), (minus, 1 - right)] + [({j: 2 * c[j] / size}, 0.0) for j in members]
-        )
+        program.cone([(linear, 1 + right), (minus, 1 - right)] + [({j: 2 * c[j] / size}, 0.0) for j in members])
     if domain.l1 is not None:
         origin, radius = domain.l1
         away, unit = x - origin, float(c.max())

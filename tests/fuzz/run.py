@@ -1,7 +1,7 @@
 """Fuzz statuses and bounds: solve random problems, and compare with an independent solver.
 
-    python tests/fuzz/run.py                     5,000 problems
-    python tests/fuzz/run.py --seed 1234         one problem, in detail
+python tests/fuzz/run.py                     5,000 problems
+python tests/fuzz/run.py --seed 1234         one problem, in detail
 """
 
 import argparse
@@ -75,7 +75,9 @@ def main():
             if len(outcomes) % 250 == 0:
                 wrong = sum(bool(each.findings) for each in outcomes)
                 passed = time.perf_counter() - began
-                print(f"{len(outcomes)} of {given.problems} problems, {wrong} with findings, {passed:.0f} s", flush=True)
+                print(
+                    f"{len(outcomes)} of {given.problems} problems, {wrong} with findings, {passed:.0f} s", flush=True
+                )
     table(outcomes)
     return int(any(outcome.findings for outcome in outcomes))
 
