@@ -334,7 +334,7 @@ class _Program:
 
 
 def _model(problem, x, g, H, c):
-    """Minimize the model in t, for steps s = c t with |t| <= 1; return t (None if that fails) and a bound on the gain."""
+    """Minimize the model in t, for steps s = c t with |t| <= 1: return t, or None, and a bound on the gain."""
     domain, d = problem.domain, problem.d
     x = np.asarray(x, dtype=LONG)
     free = np.arange(d)

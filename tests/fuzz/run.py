@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-import fuzz_check
+import fuzz_check  # noqa: E402
 
 
 def show(outcome):

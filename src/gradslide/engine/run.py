@@ -37,6 +37,8 @@ from gradslide.theory.certificates import DualEvidence
 _COMPARISON_GROWTH = 0.1
 # An objective that ends above that at the start by this many times its size there has diverged.
 _DIVERGED = 1e6
+# It is on its way back below this share of the largest rise.
+_RETURNING = 1e-3
 # The share of a limited time that observations may take.
 _OBSERVING_SHARE = 0.2
 # Outer iterations before the first search for signs that there is no solution.
@@ -502,7 +504,8 @@ class Run:
             return False
         first = at_start.objective
         scale = max(abs(first), first - min(seen), abs(seen[0] - first))
-        return seen[-1] - first > _DIVERGED * scale
+        is_returning = seen[-1] - first < _RETURNING * (max(seen) - first)
+        return seen[-1] - first > _DIVERGED * scale and not is_returning
 
     @property
     def _observes_targets(self) -> bool:
