@@ -145,3 +145,22 @@ def test_without_hessians_small_residuals_are_stationary_only():
 def test_an_absolute_target_on_the_residuals_is_what_was_asked_for():
     solution = gs.solve(gs.Problem(quadratic()), gs.Graph.ring(4), stop=gs.Stop(kkt=1e-3, iterations=1000))
     assert solution.status is gs.Status.CONVERGED
+
+
+def test_a_run_on_its_way_back_has_not_diverged():
+    """Far starts that differ between agents: the objective at the mean rises until they agree, then falls."""
+    rng = np.random.default_rng(0)
+    scales = np.array([1.0, 6e4, 5e-6, 2e3, 3e4])
+    features = (rng.normal(size=(30, 5)) + 1) * scales
+    problem = gs.Problem(gs.losses.LeastSquares(features, rng.normal(size=30), agents=5))
+    x0 = 1e5 * rng.normal(size=(5, 5)) / scales
+    risen = False
+    for iterations in (10, 20, 40, 60, 80):
+        with pytest.warns(RuntimeWarning, match="differ in scale"):
+            solution = gs.solve(problem, gs.Graph.ring(5), x0=x0, stop=gs.Stop(iterations=iterations))
+        seen = [record.objective for record in solution.history]
+        if solution.status is gs.Status.DIVERGED:
+            assert seen[-1] >= 1e-3 * max(seen)
+        risen |= max(seen) > 1e6 * seen[0]
+    assert risen
+    assert solution.status is not gs.Status.DIVERGED
