@@ -140,9 +140,15 @@ def row_wise(work: Callable[..., Array], *arrays: Array, out: Array | None = Non
 def dot(a: Array, b: Array) -> Array:
     """Return <a_i, b_i> per agent, in double precision."""
     if is_numpy(a) and a.size > BLOCK and a.shape == b.shape:
-        return np.concatenate([np.sum(a[rows] * b[rows], axis=1, dtype=np.float64) for rows in row_blocks(a)])
-    xp = array_namespace(a, b)
-    return xp.sum(a * b, axis=1, dtype=xp.float64)
+        return np.concatenate([_products(a[rows], b[rows]).sum(axis=1) for rows in row_blocks(a)])
+    if is_numpy(a):
+        return _products(a, b).sum(axis=1)
+    return array_namespace(a, b).sum(doubles(a) * doubles(b), axis=1)
+
+
+def _products(a: Array, b: Array) -> Array:
+    """a times b in double precision: in single precision the products would be rounded, too."""
+    return np.multiply(a, b, dtype=np.float64)
 
 
 def lengths(rows: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import to_numpy
+from gradslide._support.arrays import doubles, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean
@@ -74,7 +74,7 @@ class Box(Euclidean):
         x = xp.where(slope > 0, self.lo, xp.where(slope < 0, self.hi, nearest_zero))
         endless = xp.isinf(x)
         x = xp.where(endless, nearest_zero, x)
-        return xp.where(xp.any(endless, axis=-1), -np.inf, xp.vecdot(c, x) + self.r(x))
+        return xp.where(xp.any(endless, axis=-1), -np.inf, xp.vecdot(doubles(c), doubles(x)) + self.r(x))
 
     def distance_bound(self, x0: Array) -> Array:
         xp = array_namespace(x0)

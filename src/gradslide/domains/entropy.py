@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import at_least
+from gradslide._support.arrays import at_least, doubles
 from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.domains.base import Domain, in_dtype
@@ -64,6 +64,7 @@ class EntropySimplex(Domain):
         return True
 
     def nu(self, x: Array) -> Array:
+        x = doubles(x)
         return array_namespace(x).vecdot(x, safe_log(x) - self._log_center)
 
     def grad_nu(self, x: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from array_api_compat import array_namespace
 
+from gradslide._support.arrays import doubles
 from gradslide._support.errors import require
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.base import Domain, in_dtype
@@ -136,7 +137,7 @@ class Euclidean(Domain):
         mu = float(mu)
         if mu > 0 or (self.penalty is not None and self.penalty.is_strong):
             x = self.prox(-c, mu)
-            return mu * self.nu(x) + self.r(x) + array_namespace(c).vecdot(c, x)
+            return mu * self.nu(x) + self.r(x) + array_namespace(c).vecdot(doubles(c), doubles(x))
         return self.minimize_linear(c)
 
     def beyond_penalty(self, c: Array) -> Array:
@@ -160,7 +161,8 @@ class Euclidean(Domain):
 
 
 def half_square(v: Array) -> Array:
-    """Return 1/2 |v_i|^2 per agent, shape (m,)."""
+    """Return 1/2 |v_i|^2 per agent, shape (m,), in double precision."""
+    v = doubles(v)
     return array_namespace(v).vecdot(v, v) / 2
 
 

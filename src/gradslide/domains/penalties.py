@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import at_least, dtype_of, is_numpy, on_device, sparse_like, to_numpy
+from gradslide._support.arrays import at_least, doubles, dtype_of, is_numpy, on_device, sparse_like, to_numpy
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, Device, Parameter
 from gradslide.domains.parameters import Fit, Parameters, check_nonnegative, checked, unset
@@ -88,9 +88,9 @@ def soft_threshold(v: Array, threshold: Array | float) -> Array:
 
 
 def weighted_l1(x: Array, weight: Parameter) -> Array:
-    """Return sum_j weight_j |x_j| per agent."""
+    """Return sum_j weight_j |x_j| per agent, in double precision."""
     xp = array_namespace(x)
-    return xp.sum(weight * xp.abs(x), axis=-1)
+    return xp.sum(weight * xp.abs(doubles(x)), axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ class ElasticNet(Penalty):
 
     def value(self, x: Array) -> Array:
         xp = array_namespace(x)
-        return weighted_l1(x, self.l1) + xp.squeeze(self.l2, axis=-1) / 2 * xp.vecdot(x, x)
+        return weighted_l1(x, self.l1) + xp.squeeze(self.l2, axis=-1) / 2 * xp.vecdot(doubles(x), doubles(x))
 
     def shrink(self, v: Array, step: Array | float) -> Array:
         return soft_threshold(v, step * self.l1)
@@ -222,7 +222,7 @@ class GroupL1(Penalty):
         )
 
     def value(self, x: Array) -> Array:
-        return array_namespace(x).sum(self.weight * self.norms(x), axis=-1)
+        return array_namespace(x).sum(self.weight * self.norms(doubles(x)), axis=-1)
 
     def shrink(self, v: Array, step: Array | float) -> Array:
         norms = self.norms(v)

@@ -79,12 +79,12 @@ def _compiled(stamp: int) -> Callable[..., None]:
 
 @njit(**INNER, fastmath=_SUMS)
 def _dense_scores(rows: Any, first: Any, end: Any, x: Any, i: Any, out: Any, at: Any) -> None:
-    """Eight rows at a time: fewer passes over x."""
+    """Eight rows at a time: fewer passes over x. Sums are double: values need them in single precision, too."""
     p, most = rows.shape[1], end - (end - first) % 8
     for r in range(first, most, 8):
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = x.dtype.type(0)
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
         for j in range(p):
-            v = x[i, j]
+            v = np.float64(x[i, j])
             s0 += rows[r, j] * v
             s1 += rows[r + 1, j] * v
             s2 += rows[r + 2, j] * v
@@ -97,9 +97,9 @@ def _dense_scores(rows: Any, first: Any, end: Any, x: Any, i: Any, out: Any, at:
         out[k], out[k + 1], out[k + 2], out[k + 3] = s0, s1, s2, s3
         out[k + 4], out[k + 5], out[k + 6], out[k + 7] = s4, s5, s6, s7
     for r in range(most, end):
-        total = x.dtype.type(0)
+        total = 0.0
         for j in range(p):
-            total += rows[r, j] * x[i, j]
+            total += rows[r, j] * np.float64(x[i, j])
         out[at + r - first] = total
 
 
@@ -129,9 +129,9 @@ def _sparse_scores(
     # Unsigned indices skip the check for negative ones.
     own = x[i]
     for r in range(first, end):
-        total = x.dtype.type(0)
+        total = 0.0
         for k in range(np.uintp(indptr[r]), np.uintp(indptr[r + 1])):
-            total += data[k] * own[np.uintp(indices[k])]
+            total += data[k] * np.float64(own[np.uintp(indices[k])])
         out[at + r - first] = total
 
 

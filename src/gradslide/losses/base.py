@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import array_api_compat as compat
@@ -13,6 +14,45 @@ from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device, DType
 from gradslide.losses.devices import moved, torch_home
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(abc.ABC):
+    """Values and gradients at one point per agent, and how values change from there.
+
+    In single precision the difference of two values that are close is mostly rounding. `change`
+    computes it from the difference of the points, without cancellation.
+
+    Attributes
+    ----------
+    x : ndarray, shape (m, d)
+        The points.
+    value : ndarray, shape (m,)
+        ft_i(x_i), in double precision.
+    gradient : ndarray, shape (m, d)
+        The gradient of ft_i at x_i.
+    """
+
+    x: Array
+    value: Array
+    gradient: Array
+
+    @abc.abstractmethod
+    def change(self, x: Array) -> tuple[Array, Array]:
+        """Return ft_i at another point less ft_i at this one.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            The other points, one per agent.
+
+        Returns
+        -------
+        change : ndarray, shape (m,)
+            The change of each agent's value, in double precision.
+        error : ndarray, shape (m,)
+            By how much rounding in single precision may change ``change - <gradient, x - self.x>``.
+        """
 
 
 class Loss(CheckedArguments, abc.ABC):
@@ -28,7 +68,8 @@ class Loss(CheckedArguments, abc.ABC):
     d : int
         Dimension of x_i.
     dtype : dtype_like
-        float32 or float64, the precision of values and gradients.
+        float32 or float64, the precision of gradients. Built-in losses over arrays compute values
+        in double precision in either case.
     home : ndarray, optional
         Any array of the library and on the device of the data; None for NumPy.
 
@@ -39,7 +80,7 @@ class Loss(CheckedArguments, abc.ABC):
     d : int
         Dimension of x_i.
     dtype : numpy.dtype
-        Precision of values and gradients.
+        Precision of gradients.
     has_value : bool
         Whether `value` is available; a live stream may have gradients only.
     is_user_supplied : bool
@@ -162,6 +203,33 @@ class Loss(CheckedArguments, abc.ABC):
             As `gradient` returns them.
         """
         return self.value(x), self.gradient(x)
+
+    @property
+    def has_evaluation(self) -> bool:
+        """Whether `evaluation` is available.
+
+        Returns
+        -------
+        bool
+            True for built-in losses over arrays in single precision, where differences of values
+            would be rounding.
+        """
+        return False
+
+    def evaluation(self, x: Array) -> Evaluation:
+        """Return value and gradient, and what is needed to follow how the value changes.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        Evaluation
+            It keeps a few numbers per row of the data.
+        """
+        raise NotImplementedError
 
     @property
     def has_hessian(self) -> bool:

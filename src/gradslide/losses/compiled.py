@@ -67,7 +67,7 @@ class CompiledRows:
         value: bool = False,
         gradient: bool = False,
     ) -> tuple[Array, Array]:
-        """Return values (m,) and gradients (m, p) of the agents; those not wanted are undefined."""
+        """Return values (m,), in double precision, and gradients (m, p); those not wanted are undefined."""
         from gradslide.kernels.rows_pass import rows_pass
 
         gradients = np.zeros((len(self._owners) if gradient else 0, self._p), dtype=x.dtype)
@@ -83,7 +83,7 @@ class CompiledRows:
         if len(self._owners) > len(self._first):
             values = np.add.reduceat(values, self._first) if value else values
             gradients = np.add.reduceat(gradients, self._first, axis=0) if gradient else gradients
-        return values.astype(x.dtype, copy=False), gradients
+        return values, gradients
 
     def _shares(self) -> list[tuple[int, int]]:
         """The segments of each thread, (first, end), balanced by entries."""

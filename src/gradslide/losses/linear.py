@@ -1,16 +1,17 @@
 """Linear functions."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import doubles, dtype_of
+from gradslide._support.arrays import dot, doubles, dtype_of
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
-from gradslide.losses.base import Loss
+from gradslide.losses.base import Evaluation, Loss
 from gradslide.losses.devices import home_of, moved, rows_at
 from gradslide.losses.inputs import float_array, stack_rows
 
@@ -43,7 +44,7 @@ class Linear(Loss):
         super().__init__(m, d, dtype_of(c), home_of(c))
 
     def value(self, x: Array) -> Array:
-        return array_namespace(self._c).vecdot(self._c, self._checked(x))
+        return array_namespace(self._c).vecdot(doubles(self._c), doubles(self._checked(x)))
 
     def value_in_doubles(self, x: Array) -> Array:
         return array_namespace(self._c).vecdot(doubles(self._c), doubles(x))
@@ -51,6 +52,14 @@ class Linear(Loss):
     def gradient(self, x: Array) -> Array:
         self._checked(x)
         return array_namespace(self._c).asarray(self._c, copy=True)
+
+    @property
+    def has_evaluation(self) -> bool:
+        return type(self) is Linear and self.dtype == np.float32
+
+    def evaluation(self, x: Array) -> Evaluation:
+        x = self._checked(x)
+        return _LinearEvaluation(x, self.value(x), self.gradient(x))
 
     @property
     def has_hessian(self) -> bool:
@@ -76,3 +85,10 @@ class Linear(Loss):
 
     def _moved(self, home: Array) -> Self:
         return type(self)(moved(self._c, home))
+
+
+@dataclass(frozen=True, eq=False)
+class _LinearEvaluation(Evaluation):
+    def change(self, x: Array) -> tuple[Array, Array]:
+        change = dot(self.gradient, x - self.x)
+        return change, 0 * change

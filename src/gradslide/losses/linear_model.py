@@ -4,6 +4,7 @@ import abc
 import copy
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -11,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from gradslide._support.arrays import as_dtype, dtype_of, to_numpy
+from gradslide._support.arrays import as_dtype, doubles, dtype_of, lengths, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide._support.types import Array, DType, SparseInput
-from gradslide.losses.base import Loss, checked_sampling
+from gradslide.losses.base import Evaluation, Loss, checked_sampling
 from gradslide.losses.compiled import pays
 from gradslide.losses.devices import Features, home_of, moved, rows_at
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
@@ -24,6 +25,9 @@ from gradslide.losses.rows import RowBlocks, chunks
 Reduction = Literal["sum", "mean"]
 # Rows of features by agent, their targets and their weights.
 Rows = tuple[RowBlocks, Array, Array | None]
+# Rounding in single precision changes a sum of terms by at most this many eps times the sum of their sizes: terms are
+# many, and their errors do not all have the same sign.
+_ROUNDINGS = 8
 
 
 class LinearModel(Loss):
@@ -180,6 +184,22 @@ class LinearModel(Loss):
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         return self._evaluate(x, value=True, gradient=True)
 
+    @property
+    def has_evaluation(self) -> bool:
+        own = type(self)
+        # Whoever overrides these knows other values, or other gradients.
+        is_plain = (own.value, own.gradient, own.value_and_gradient) == _PLAIN
+        return is_plain and self.dtype == np.float32
+
+    def evaluation(self, x: Array) -> Evaluation:
+        x = self._checked(x)
+        if self._compiled:
+            return _CompiledEvaluation(x, *self.value_and_gradient(x), self)
+        scores = self._scores(x, self._blocks)
+        of_rows, slopes = self._row_values(scores), self._row_slopes(scores)
+        value, gradient = self._blocks.operator.sums(of_rows), self._pulled(slopes, self._blocks)
+        return _RowEvaluation(x, value, gradient, self, scores, of_rows, slopes)
+
     def column_scales(self) -> Array | None:
         if self._home is not None:
             return None
@@ -328,19 +348,75 @@ class LinearModel(Loss):
             width = settings if isinstance(settings, float) else math.inf
             given = self.kernel, width, self._targets, self._weights, x
             return self._blocks.compiled.evaluate(*given, value=value, gradient=gradient)
-        blocks, targets, weights = rows or (self._blocks, self._targets, self._weights)
-        scores = blocks.operator.apply(x.reshape(self.m, self.outputs, blocks.p).swapaxes(1, 2))
-        scores = scores[:, 0] if self.outputs == 1 else scores
+        blocks, *own = rows or (self._blocks, self._targets, self._weights)
+        scores = self._scores(x, blocks)
         values = gradients = x
         if value:
-            of_rows = self.row_values(scores, targets)
-            values = blocks.operator.sums(of_rows if weights is None else of_rows * weights)
+            values = blocks.operator.sums(self._row_values(scores, *own))
         if gradient:
-            slopes = self.row_slopes(scores, targets).reshape(blocks.n, self.outputs)
-            if weights is not None:
-                slopes *= weights[:, None]
-            gradients = blocks.operator.pull(slopes).swapaxes(1, 2).reshape(self.m, self.d)
+            gradients = self._pulled(self._row_slopes(scores, *own), blocks)
         return values, gradients
+
+    def _scores(self, x: Array, blocks: RowBlocks) -> Array:
+        """The scores of all rows, (n,), or (n, K) where outputs = K > 1."""
+        scores = blocks.operator.apply(x.reshape(self.m, self.outputs, blocks.p).swapaxes(1, 2))
+        return scores[:, 0] if self.outputs == 1 else scores
+
+    def _row_values(self, scores: Array, targets: Array | None = None, weights: Array | None = None) -> Array:
+        """w phi of each row, (n,), in double precision; by default of all rows."""
+        if targets is None:
+            targets, weights = self._targets, self._weights
+        of_rows = self.row_values(doubles(scores), targets)
+        return of_rows if weights is None else of_rows * weights
+
+    def _row_slopes(self, scores: Array, targets: Array | None = None, weights: Array | None = None) -> Array:
+        """The derivatives of w phi, (n, K); by default of all rows."""
+        if targets is None:
+            targets, weights = self._targets, self._weights
+        slopes = self.row_slopes(scores, targets).reshape(len(scores), self.outputs)
+        if weights is not None:
+            slopes *= weights[:, None]
+        return slopes
+
+    def _pulled(self, slopes: Array, blocks: RowBlocks) -> Array:
+        """The gradients, (m, d)."""
+        return blocks.operator.pull(slopes).swapaxes(1, 2).reshape(self.m, self.d)
+
+
+@dataclass(frozen=True, eq=False)
+class _RowEvaluation(Evaluation):
+    """Changes of values row by row, from the scores of the difference of two points.
+
+    scores, of_rows, slopes: of all rows, as `LinearModel` computes them.
+    """
+
+    loss: LinearModel
+    scores: Array
+    of_rows: Array
+    slopes: Array
+
+    def change(self, x: Array) -> tuple[Array, Array]:
+        loss, operator = self.loss, self.loss._blocks.operator
+        moves = loss._scores(loss._checked(x) - self.x, loss._blocks)
+        after = loss._row_values(doubles(self.scores) + doubles(moves))
+        terms = abs(self.slopes * moves.reshape(self.slopes.shape)).sum(axis=1)
+        eps = _ROUNDINGS * float(np.finfo(loss.dtype).eps)
+        return operator.sums(after - self.of_rows), eps * operator.sums(doubles(terms))
+
+
+@dataclass(frozen=True, eq=False)
+class _CompiledEvaluation(Evaluation):
+    """Changes of values as differences: compiled code computes scores in double precision, too."""
+
+    loss: LinearModel
+
+    def change(self, x: Array) -> tuple[Array, Array]:
+        eps = _ROUNDINGS * float(np.finfo(self.loss.dtype).eps)
+        d = self.loss._checked(x) - self.x
+        return self.loss.value(x) - self.value, eps * lengths(self.gradient) * lengths(d)
+
+
+_PLAIN = (LinearModel.value, LinearModel.gradient, LinearModel.value_and_gradient)
 
 
 def _ndim(values: Any) -> int:

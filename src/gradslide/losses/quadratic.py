@@ -1,16 +1,17 @@
 """Quadratic functions."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import as_dtype, dtype_of, to_numpy
+from gradslide._support.arrays import as_dtype, dot, doubles, dtype_of, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
-from gradslide.losses.base import Loss
+from gradslide.losses.base import Evaluation, Loss
 from gradslide.losses.devices import home_of, moved, rows_at
 from gradslide.losses.inputs import float_array, stack_rows
 from gradslide.losses.rows import chunks
@@ -77,7 +78,15 @@ class Quadratic(Loss):
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         x = self._checked(x)
         product = self._product(x)
-        return array_namespace(x).sum(x * (0.5 * product + self._c), axis=1), product + self._c
+        return dot(x, 0.5 * doubles(product) + self._c), product + self._c
+
+    @property
+    def has_evaluation(self) -> bool:
+        return type(self) is Quadratic and self.dtype == np.float32
+
+    def evaluation(self, x: Array) -> Evaluation:
+        x = self._checked(x)
+        return _QuadraticEvaluation(x, *self.value_and_gradient(x), self)
 
     @property
     def has_hessian(self) -> bool:
@@ -119,6 +128,18 @@ class Quadratic(Loss):
         Loss.__init__(other, len(Q), self.d, self.dtype, home_of(Q))
         other._Q, other._c, other._largest = Q, c, largest
         return other
+
+
+@dataclass(frozen=True, eq=False)
+class _QuadraticEvaluation(Evaluation):
+    """The change is <gradient, d> + 1/2 d^T Q d."""
+
+    loss: Quadratic
+
+    def change(self, x: Array) -> tuple[Array, Array]:
+        d = self.loss._checked(x) - self.x
+        curved = dot(d, self.loss._product(d)) / 2
+        return dot(self.gradient, d) + curved, float(np.finfo(self.loss.dtype).eps) * abs(curved)
 
 
 def _largest_eigenvalues(Q: Array) -> Array:

@@ -1,15 +1,16 @@
 """Losses of different kinds side by side."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from gradslide._support.arrays import as_dtype
+from gradslide._support.arrays import as_dtype, doubles
 from gradslide._support.errors import require
 from gradslide._support.types import Array
-from gradslide.losses.base import Loss, checked_sampling
+from gradslide.losses.base import Evaluation, Loss, checked_sampling
 from gradslide.losses.inputs import stack_rows
 
 
@@ -70,7 +71,7 @@ class Stacked(Loss):
 
     def value(self, x: Array) -> Array:
         x = self._checked(x)
-        return self._joined([part.value(x[own]) for part, own in self._each()])
+        return _joined_values([part.value(x[own]) for part, own in self._each()])
 
     def value_in_doubles(self, x: Array) -> Array | None:
         found = [part.value_in_doubles(x[own]) for part, own in self._each()]
@@ -84,7 +85,17 @@ class Stacked(Loss):
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         x = self._checked(x)
         values, gradients = zip(*(part.value_and_gradient(x[own]) for part, own in self._each()), strict=True)
-        return self._joined(values), self._joined(gradients)
+        return _joined_values(values), self._joined(gradients)
+
+    @property
+    def has_evaluation(self) -> bool:
+        return all(part.has_evaluation for part in self.parts)
+
+    def evaluation(self, x: Array) -> Evaluation:
+        x = self._checked(x)
+        parts = [part.evaluation(x[own]) for part, own in self._each()]
+        value, gradient = (stack_rows([getattr(part, name) for part in parts]) for name in ("value", "gradient"))
+        return _StackedEvaluation(x, value, gradient, parts, self._slices)
 
     def column_scales(self) -> Array | None:
         scales = [part.column_scales() for part in self.parts]
@@ -146,6 +157,22 @@ class Stacked(Loss):
 
     def _joined(self, results: Sequence[Array]) -> Array:
         return stack_rows([as_dtype(result, self.dtype) for result in results])
+
+
+@dataclass(frozen=True, eq=False)
+class _StackedEvaluation(Evaluation):
+    parts: Sequence[Evaluation]
+    slices: Sequence[slice]
+
+    def change(self, x: Array) -> tuple[Array, Array]:
+        found = [part.change(x[own]) for part, own in zip(self.parts, self.slices, strict=True)]
+        changes, errors = zip(*found, strict=True)
+        return stack_rows(changes), stack_rows(errors)
+
+
+def _joined_values(values: Sequence[Array]) -> Array:
+    """Values of all parts, in double precision."""
+    return stack_rows([doubles(each) for each in values])
 
 
 def _flat(losses: Sequence[Loss]) -> list[Loss]:

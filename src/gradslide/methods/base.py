@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar,
 
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import BLOCK, is_numpy, row_wise
+from gradslide._support.arrays import BLOCK, doubles, is_numpy, row_wise
 from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, unknown_name
 from gradslide._support.keywords import CheckedArguments
@@ -505,7 +505,6 @@ def gradient_and_conjugate(context: Context, x: Array, y: Array | None = None) -
     GradientAndConjugate
         y and ft_i*(y_i).
     """
-    xp = array_namespace(x)
     if not context.problem.has_lower_bound:
         return without_conjugate(context.oracle.gradient(x) if y is None else y)
     context.oracle.extend_reach(x)
@@ -513,7 +512,7 @@ def gradient_and_conjugate(context: Context, x: Array, y: Array | None = None) -
         value, y = context.oracle.value_and_gradient(x)
     else:
         value = context.oracle.value(x)
-    return GradientAndConjugate(y, xp.vecdot(x, y) - value)
+    return GradientAndConjugate(y, array_namespace(x).vecdot(doubles(x), doubles(y)) - value)
 
 
 def without_conjugate(y: Array) -> GradientAndConjugate:

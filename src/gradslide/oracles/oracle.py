@@ -10,7 +10,7 @@ from gradslide._support.arrays import lengths
 from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded
 from gradslide._support.types import Array
 from gradslide.losses import Loss
-from gradslide.losses.base import require_shape
+from gradslide.losses.base import Evaluation, require_shape
 from gradslide.network.clock import Timeline
 from gradslide.oracles.base import Sampler
 from gradslide.results.costs import Costs, Pace
@@ -178,6 +178,45 @@ class Oracle:
         if self.first_values is None:
             self.first_values = values
         return values, gradient
+
+    def evaluation(self, x: Array) -> Evaluation:
+        """Return values and gradients in one evaluation, for `change`; counts one of each.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        Evaluation
+            Of a loss that has it: see `Loss.has_evaluation`.
+        """
+        self.costs.values += 1
+        found = self._timed(self.loss.evaluation, x)
+        if self.first_values is None:
+            self.first_values = found.value
+        return found
+
+    def change(self, evaluation: Evaluation, x: Array) -> tuple[Array, Array]:
+        """Return how the values change from an evaluation to x; counts one value.
+
+        Parameters
+        ----------
+        evaluation : Evaluation
+            What `evaluation` returned.
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        change, error : ndarray, shape (m,)
+            See `Evaluation.change`.
+        """
+        self.costs.values += 1
+        if self.timeline is not None:
+            self.timeline.gradient()
+        return evaluation.change(x)
 
     def hessian(self, x: Array) -> Array:
         """Return the Hessians of all agents; counts one.

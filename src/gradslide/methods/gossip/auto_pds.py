@@ -23,7 +23,7 @@ from gradslide.methods.base import Context, Method, average
 from gradslide.methods.compiled import accelerated
 from gradslide.methods.gossip.inner import Inner, Own, Shared, SlidingLoop, squares
 from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
-from gradslide.methods.gossip.setup import Setup, gradient_at, set_up
+from gradslide.methods.gossip.setup import Setup, evaluation_at, set_up
 from gradslide.methods.gossip.state import (
     Attempt,
     Averages,
@@ -52,8 +52,9 @@ _CHEAP = 1 / 3
 # Prox sliding with restarts starts with this multiple of theory's R.
 _PRACTICE = 2.0
 # Rounding may change a difference of sums by this many eps, relative to the size of its terms. Losses of up to some
-# 100,000 rows stay within it.
+# 100,000 rows stay within it. Sums are double.
 _ROUNDING = 450.0
+_EPS = float(np.finfo(np.float64).eps)
 # balance="measure" measures after this many outer iterations.
 _MEASURED_AFTER = 3
 # At the end answers are mixed with this many times the mixer's reach, or until they are closer by the factor asked for,
@@ -304,7 +305,8 @@ class AutoPDS(Method[State]):
             restarts=self.restarts,
             is_guess=self.first_L is not None,
             is_expensive=tuning.balance >= _EXPENSIVE and self.L is None and self.first_L is None,
-            rounding=_ROUNDING * float(np.finfo(context.problem.dtype).eps),
+            rounding=_ROUNDING * _EPS,
+            drifts=context.problem.dtype == np.float32,
         )
         return "exact" if is_cheap else self.agreement, rules
 
@@ -332,24 +334,32 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
     b = b if inner.accelerates else min(b, 1.0)
     weights = StepWeights(b, S + b, P / b)
     x_under = (S * prev.x_bar + b * prev.x) / weights.S
+    evaluation = None
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
     else:
-        gradient = gradient_at(context, x_under)
+        gradient, evaluation = evaluation_at(context, x_under)
     y, conjugate = gradient.y, gradient.conjugate
     g = y + (mu * domain.grad_nu(x_under) if mu > 0 else 0.0)
     found = inner.run(context, mixer, s, weights, x_under, g)  # (b)
     x_bar, w, share = found.x_bar, found.dual.w, b / weights.S
 
     if context.problem.loss.has_value:
-        value_bar, value_under = context.oracle.value(x_bar), dot(x_under, y) - conjugate
+        value_under, d = dot(x_under, y) - conjugate, x_bar - x_under
+        if evaluation is None:
+            value_bar, error = doubles(context.oracle.value(x_bar)), None
+        else:
+            change, error = context.oracle.change(evaluation, x_bar)
+            value_bar = value_under + change
         if mu > 0:
             value_bar, value_under = value_bar + mu * domain.nu(x_bar), value_under + mu * domain.nu(x_under)
-        value_bar, value_under = doubles(value_bar), doubles(value_under)
-        d = x_bar - x_under
-        change = dot(g, d)
-        bregman = value_bar - value_under - change
-        magnitude = array_namespace(value_bar).maximum(abs(value_bar), abs(value_under)) + abs(change)
+        linear = dot(g, d)
+        bregman = value_bar - value_under - linear
+        magnitude = array_namespace(value_bar).maximum(abs(value_bar), abs(value_under)) + abs(linear)
+        if error is not None:
+            magnitude = magnitude + error / (_ROUNDING * _EPS)
+        elif context.problem.dtype == np.float32:
+            magnitude = magnitude * (float(np.finfo(np.float32).eps) / _EPS)
     else:
         # Gradients estimate the change of the value, and two of them the curvature.
         value_bar = prev.value_bar + dot(g, x_bar - prev.x_bar)

@@ -11,6 +11,7 @@ from gradslide._support.arrays import dot, doubles, like, to_numpy
 from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
+from gradslide.losses.base import Evaluation
 from gradslide.methods.base import Context, without_conjugate
 from gradslide.methods.gossip.inner import Inner, Mixer, SlidingLoop, squares
 from gradslide.methods.gossip.state import Gradient
@@ -71,6 +72,14 @@ def set_up(
     column = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0)
     return Setup(inner, mixer, gradient, L)
+
+
+def evaluation_at(context: Context, x: Array) -> tuple[Gradient, Evaluation | None]:
+    """Evaluate the gradient as `gradient_at` does; also how to follow values where differences would be rounding."""
+    if not context.problem.loss.has_evaluation:
+        return gradient_at(context, x), None
+    found = context.oracle.evaluation(x)
+    return Gradient(x, found.gradient, dot(x, found.gradient) - found.value), found
 
 
 def gradient_at(context: Context, x: Array) -> Gradient:
