@@ -54,7 +54,7 @@ _PRACTICE = 2.0
 # Rounding may change a difference of sums by this many eps, relative to the size of its terms. Losses of up to some
 # 100,000 rows stay within it. Sums are double.
 _ROUNDING = 450.0
-_EPS = float(np.finfo(np.float64).eps)
+_EPS, _EPS_SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
 # balance="measure" measures after this many outer iterations.
 _MEASURED_AFTER = 3
 # At the end answers are mixed with this many times the mixer's reach, or until they are closer by the factor asked for,
@@ -306,7 +306,6 @@ class AutoPDS(Method[State]):
             is_guess=self.first_L is not None,
             is_expensive=tuning.balance >= _EXPENSIVE and self.L is None and self.first_L is None,
             rounding=_ROUNDING * _EPS,
-            drifts=context.problem.dtype == np.float32,
         )
         return "exact" if is_cheap else self.agreement, rules
 
@@ -359,7 +358,7 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
         if error is not None:
             magnitude = magnitude + error / (_ROUNDING * _EPS)
         elif context.problem.dtype == np.float32:
-            magnitude = magnitude * (float(np.finfo(np.float32).eps) / _EPS)
+            magnitude = magnitude * (_EPS_SINGLE / _EPS)
     else:
         # Gradients estimate the change of the value, and two of them the curvature.
         value_bar = prev.value_bar + dot(g, x_bar - prev.x_bar)
@@ -375,6 +374,9 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
         prev.value_bar + domain.r(prev.x_bar) + dot(w, prev.x_bar),
         *found.residuals,
     )
+    if context.problem.dtype == np.float32 and inner.follows_lagrangian:
+        # w sums to 0 over the agents, and its rounding errors do not: they multiply what all x_bar have in common.
+        sums = sums._replace(drift=_EPS_SINGLE * dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar)))
 
     y_bar, conjugate_bar, dual_bar = prev.averages
     averages = Averages(
@@ -396,4 +398,5 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
     )
     sliding = Sliding(found.x_before, b, found.T)
     after = replace(s, total=s.total + 1, iterate=iterate, gradient=gradient, sliding=sliding)
-    return Attempt(after, to_numpy(array_namespace(*sums).stack(list(map(doubles, sums)), axis=1)))
+    known = [doubles(each) for each in sums if each is not None]
+    return Attempt(after, to_numpy(array_namespace(*known).stack(known, axis=1)))

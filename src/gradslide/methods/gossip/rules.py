@@ -71,8 +71,6 @@ class Rules:
         True if gradients cost far more than rounds.
     rounding
         How much rounding may change a difference of sums, relative to the size of its terms.
-    drifts
-        True if the sum of all w, which is 0, is rounded visibly: in single precision.
     """
 
     finds_L: bool = True
@@ -82,7 +80,6 @@ class Rules:
     is_guess: bool = False
     is_expensive: bool = False
     rounding: float = 1e-13
-    drifts: bool = False
 
 
 # ---- L
@@ -112,25 +109,15 @@ def late_L(found: Smoothness, rules: Rules, L_r: float, *, k: int | None, delay:
 
 
 def check_restart(
-    progress: Progress,
-    inner: Inner,
-    sums: Sums[float],
-    *,
-    k: int,
-    total: int,
-    patience: int,
-    delay: int = 0,
-    drifts: bool = False,
+    progress: Progress, inner: Inner, sums: Sums[float], *, k: int, total: int, patience: int, delay: int = 0
 ) -> tuple[Progress, bool]:
-    """Apply rule (f) to the sums of iteration k of this epoch; the second result is True if they end it.
-
-    drifts: the sum of all w is rounded, which hides small changes of the Lagrangian unless both are
-    taken with the same w.
-    """
+    """Apply rule (f) to the sums of iteration k of this epoch; the second result is True if they end it."""
     if not inner.follows_lagrangian:
         return _check_residuals(progress, sums, k=k, total=total)
-    before = sums.lagrangian_before if drifts else progress.lagrangian
-    change = sums.lagrangian - before if k > 1 else 0.0
+    change = sums.lagrangian - progress.lagrangian if k > 1 else 0.0
+    if sums.drift is not None and abs(sums.lagrangian_before - progress.lagrangian) <= sums.drift:
+        # The change of w may have changed it by rounding only: with the new w at both points it is known better.
+        change = sums.lagrangian - sums.lagrangian_before if k > 1 else 0.0
     changes = (*progress.changes, change)[-3:]
     ends = k >= 2 and sums.lagrangian > sums.lagrangian_before
     if k >= patience:
@@ -252,9 +239,7 @@ def judge_exact(context: Context, setup: Setup, rules: Rules, s: State, attempt:
         L = min(max(fall * L, needed), max(L, needed)) if rules.finds_L else L
         found = found._replace(L=L, largest=max(found.largest, L_r))
     k, total = after.iterate.k, after.total
-    progress, ends = check_restart(  # (f)
-        s.progress, setup.inner, sums, k=k, total=total, patience=_PATIENCE, drifts=rules.drifts
-    )
+    progress, ends = check_restart(s.progress, setup.inner, sums, k=k, total=total, patience=_PATIENCE)  # (f)
     s = replace(after, smoothness=found, progress=progress)
     if not (ends and rules.restarts):
         return s
@@ -305,9 +290,7 @@ def learn(
         # Whatever happens from now on has another cause.
         smoothness = smoothness._replace(failed_at=0)
     smoothness = smoothness._replace(largest=max(smoothness.largest, L_r))
-    progress, ends = check_restart(
-        found.progress, inner, sums, k=k, total=total, patience=_LATE_PATIENCE, delay=delay, drifts=rules.drifts
-    )
+    progress, ends = check_restart(found.progress, inner, sums, k=k, total=total, patience=_LATE_PATIENCE, delay=delay)
     unstable_at, harmless = found.unstable_at, 0.0 if smoothness.failed_at else JUMP * abs(sums.lagrangian_before)
     if inner.follows_lagrangian and not sums.lagrangian - sums.lagrangian_before <= harmless:
         unstable_at = unstable_at or k

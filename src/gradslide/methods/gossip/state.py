@@ -290,6 +290,9 @@ class Sums(NamedTuple, Generic[Summed]):
         Squares of the residuals of the averages; of the coupling, <x_bar, C x_bar>.
     stationarity_last, coupling_residual_last
         Of the last point.
+    drift
+        How much rounding of w may change the Lagrangian from one iteration to the next: in single precision,
+        where restarts follow the Lagrangian. None elsewhere.
     """
 
     bregman: Summed
@@ -301,6 +304,7 @@ class Sums(NamedTuple, Generic[Summed]):
     coupling_residual: Summed
     stationarity_last: Summed
     coupling_residual_last: Summed
+    drift: Summed | None = None
 
 
 class Attempt(NamedTuple):
