@@ -7,6 +7,7 @@ from typing import Any
 
 import array_api_compat as compat
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, is_numpy
 from gradslide._support.deprecation import rename_hooks
@@ -36,6 +37,16 @@ class Evaluation(abc.ABC):
     x: Array
     value: Array
     gradient: Array
+
+    def rounding(self) -> Array:
+        """Return how much rounding in single precision changes the value of each agent, about.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            0 by default, in double precision.
+        """
+        return array_namespace(self.value).zeros_like(self.value)
 
     @abc.abstractmethod
     def change(self, x: Array) -> tuple[Array, Array]:

@@ -395,6 +395,14 @@ class _RowEvaluation(Evaluation):
     of_rows: Array
     slopes: Array
 
+    def rounding(self) -> Array:
+        # Of the scores, by 1/2 eps |a| |x|, in directions of their own.
+        blocks = self.loss._blocks
+        terms = abs(self.slopes).sum(axis=1) * blocks.row_lengths
+        size = lengths(self.x.reshape(self.loss.m * self.loss.outputs, blocks.p)).reshape(self.loss.m, -1)
+        half_eps = float(np.finfo(self.loss.dtype).eps) / 2
+        return half_eps * size.max(axis=1) * blocks.operator.sums(doubles(terms) ** 2) ** 0.5
+
     def change(self, x: Array) -> tuple[Array, Array]:
         loss, operator = self.loss, self.loss._blocks.operator
         moves = loss._scores(loss._checked(x) - self.x, loss._blocks)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import as_dtype, dot, doubles, dtype_of, to_numpy
+from gradslide._support.arrays import as_dtype, dot, doubles, dtype_of, lengths, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 from gradslide.losses.base import Evaluation, Loss
@@ -135,6 +135,10 @@ class _QuadraticEvaluation(Evaluation):
     """The change is <gradient, d> + 1/2 d^T Q d."""
 
     loss: Quadratic
+
+    def rounding(self) -> Array:
+        half_eps = float(np.finfo(self.loss.dtype).eps) / 2
+        return half_eps * lengths(self.x) * lengths(self.gradient - self.loss._c)
 
     def change(self, x: Array) -> tuple[Array, Array]:
         d = self.loss._checked(x) - self.x

@@ -53,6 +53,18 @@ class RowBlocks:
         return CompiledRows(self.features, self.starts, self.ends)
 
     @cached_property
+    def row_lengths(self) -> Array:
+        """|a|_2 of every row, (n,), where the features are."""
+        features = self.features
+        if isinstance(features, TorchRows):
+            return moved(self.on_host().row_lengths, features.data)
+        if is_sparse(features):
+            return np.sqrt(np.asarray(features.multiply(features).sum(axis=1)).ravel())
+        if home_of(features) is None:
+            return np.sqrt(np.einsum("ij,ij->i", features, features))
+        return compat.array_namespace(features).linalg.vector_norm(features, axis=1)
+
+    @cached_property
     def operator(self) -> RowOperator:
         """The rows as a linear operator, the fastest for their library and layout."""
         features, sizes = self.features, self.sizes

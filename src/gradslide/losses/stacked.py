@@ -164,6 +164,9 @@ class _StackedEvaluation(Evaluation):
     parts: Sequence[Evaluation]
     slices: Sequence[slice]
 
+    def rounding(self) -> Array:
+        return stack_rows([part.rounding() for part in self.parts])
+
     def change(self, x: Array) -> tuple[Array, Array]:
         found = [part.change(x[own]) for part, own in zip(self.parts, self.slices, strict=True)]
         changes, errors = zip(*found, strict=True)

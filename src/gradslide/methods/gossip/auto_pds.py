@@ -355,17 +355,18 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
         linear = dot(g, d)
         bregman = value_bar - value_under - linear
         magnitude = array_namespace(value_bar).maximum(abs(value_bar), abs(value_under)) + abs(linear)
-        if error is not None:
-            magnitude = magnitude + error / (_ROUNDING * _EPS)
-        elif context.problem.dtype == np.float32:
-            magnitude = magnitude * (_EPS_SINGLE / _EPS)
     else:
         # Gradients estimate the change of the value, and two of them the curvature.
         value_bar = prev.value_bar + dot(g, x_bar - prev.x_bar)
         d = x_under - s.gradient.x_under
         g_before = s.gradient.y + (mu * domain.grad_nu(s.gradient.x_under) if mu > 0 else 0.0)
         bregman = dot(g - g_before, d) / 2
-        magnitude = abs(dot(g, d)) + abs(dot(g_before, d))
+        magnitude, error = abs(dot(g, d)) + abs(dot(g_before, d)), None
+    is_single = context.problem.dtype == np.float32
+    if error is not None:
+        magnitude = magnitude + error / (_ROUNDING * _EPS)
+    elif is_single:
+        magnitude = magnitude * (_EPS_SINGLE / _EPS)
     sums = Sums(
         bregman,
         mixer.D[:, 0] * squares(context, d),
@@ -374,9 +375,11 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
         prev.value_bar + domain.r(prev.x_bar) + dot(w, prev.x_bar),
         *found.residuals,
     )
-    if context.problem.dtype == np.float32 and inner.follows_lagrangian:
+    if is_single and inner.follows_lagrangian:
         # w sums to 0 over the agents, and its rounding errors do not: they multiply what all x_bar have in common.
-        sums = sums._replace(drift=_EPS_SINGLE * dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar)))
+        drift = _EPS_SINGLE * dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar))
+        noise = _EPS_SINGLE * abs(value_bar) if evaluation is None else evaluation.rounding()
+        sums = sums._replace(drift=drift, noise=noise**2)
 
     y_bar, conjugate_bar, dual_bar = prev.averages
     averages = Averages(

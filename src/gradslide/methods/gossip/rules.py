@@ -119,14 +119,20 @@ def check_restart(
         # The change of w may have changed it by rounding only: with the new w at both points it is known better.
         change = sums.lagrangian - sums.lagrangian_before if k > 1 else 0.0
     changes = (*progress.changes, change)[-3:]
-    ends = k >= 2 and sums.lagrangian > sums.lagrangian_before
+    tolerance = visible_change(sums)
+    ends = k >= 2 and sums.lagrangian > sums.lagrangian_before + tolerance
     if k >= patience:
-        ends = ends or change > 0
+        ends = ends or change > tolerance
         if delay > 0 and len(changes) == 3 and change > changes[0]:
             # Look ahead over the delay.
-            ends = ends or change + delay * (change - changes[0]) / 2 > 0
+            ends = ends or change + delay * (change - changes[0]) / 2 > (1 + delay / 2) * tolerance
     error = math.sqrt(max(0.0, sums.stationarity))
     return progress._replace(lagrangian=sums.lagrangian, changes=changes, error=error), ends
+
+
+def visible_change(sums: Sums[float]) -> float:
+    """Return the least change of f that is not rounding: 0 in double precision."""
+    return math.sqrt(2 * sums.noise) if sums.noise is not None else 0.0
 
 
 def _check_residuals(progress: Progress, sums: Sums[float], *, k: int, total: int) -> tuple[Progress, bool]:
@@ -291,7 +297,9 @@ def learn(
         smoothness = smoothness._replace(failed_at=0)
     smoothness = smoothness._replace(largest=max(smoothness.largest, L_r))
     progress, ends = check_restart(found.progress, inner, sums, k=k, total=total, patience=_LATE_PATIENCE, delay=delay)
-    unstable_at, harmless = found.unstable_at, 0.0 if smoothness.failed_at else JUMP * abs(sums.lagrangian_before)
+    unstable_at, harmless = found.unstable_at, JUMP * abs(sums.lagrangian_before)
+    if smoothness.failed_at:
+        harmless = visible_change(sums)
     if inner.follows_lagrangian and not sums.lagrangian - sums.lagrangian_before <= harmless:
         unstable_at = unstable_at or k
     return Findings(smoothness, progress, found.ends or ends, unstable_at)

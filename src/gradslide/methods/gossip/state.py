@@ -293,6 +293,8 @@ class Sums(NamedTuple, Generic[Summed]):
     drift
         How much rounding of w may change the Lagrangian from one iteration to the next: in single precision,
         where restarts follow the Lagrangian. None elsewhere.
+    noise
+        The square of what rounding may change f by, there.
     """
 
     bregman: Summed
@@ -305,6 +307,7 @@ class Sums(NamedTuple, Generic[Summed]):
     stationarity_last: Summed
     coupling_residual_last: Summed
     drift: Summed | None = None
+    noise: Summed | None = None
 
 
 class Attempt(NamedTuple):
