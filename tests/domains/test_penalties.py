@@ -62,7 +62,7 @@ def test_group_shrink_is_the_dual_ball_projection(d, seed, dtype):
     bound = GroupL1(weight, labels).bind(Fit(4, d, dtype))
     x = bound.shrink(v, 1.0)
     assert x.dtype == dtype
-    assert bound.value(v).dtype == dtype
+    assert bound.value(v).dtype == np.float64
     for g, w in zip(np.unique(labels), weight, strict=True):
         inside = labels == g
         size = np.linalg.norm(v[:, inside], axis=1, keepdims=True)

@@ -1,5 +1,7 @@
 """Losses that users write: what is wrong with them is found and named."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,8 @@ def losses():
             yield gs.losses.Softmax(features, classes, agents=4)
             yield gs.losses.Linear((scale * rows[:4]).astype(dtype))
     yield gs.losses.Quadratic(np.eye(5)[None].repeat(4, 0), rows[:4])
+    mixed = [gs.losses.Logistic(rows[:20], signs[:20], agents=2), gs.losses.Huber(rows[20:], signs[20:], agents=2)]
+    yield gs.losses.stack(mixed)
     yield custom()
     yield custom(value_and_gradient=lambda x: (squares(x), x - TARGETS))
 
@@ -88,13 +92,19 @@ def test_no_false_alarm(loss):
     for seed in range(5):
         report = gs.check_loss(loss, seed=seed, points=4)
         assert report.ok, report
+        assert ("hessian" in report.passed) == loss.has_hessian
 
 
 def test_without_a_value_what_can_be_checked_is():
     loss = gs.losses.Custom(gradient=lambda x: TARGETS - x, agents=4, dimension=5)
     report = gs.check_loss(loss)
     assert [text.split(":")[0] for text in report.findings] == ["convexity"]
-    assert [text.split(":")[0] for text in report.skipped] == ["value_and_gradient", "gradient", "smoothness"]
+    assert [text.split(":")[0] for text in report.skipped] == [
+        "value_and_gradient",
+        "gradient",
+        "smoothness",
+        "hessian",
+    ]
 
 
 def test_a_point_where_the_loss_is_defined_can_be_given():
@@ -161,3 +171,96 @@ def test_classes_of_users_are_checked_too():
     assert not gs.losses.Linear(TARGETS).is_user_supplied
     with pytest.raises(gs.InputError, match=r"agent \d of Mine"):
         gs.solve(gs.Problem(Mine(4, 5, np.float64)), gs.Graph.ring(4))
+
+
+# ---- Hessians
+
+FEATURES = np.random.default_rng(7).normal(size=(4, 10, 5))
+
+
+class Curved(gs.losses.Loss):
+    """Least squares of a user's, with Hessians that may be wrong."""
+
+    def __init__(self, change=lambda hessian: hessian):
+        super().__init__(4, 5, np.float64)
+        self._change = change
+
+    def value(self, x):
+        return 0.5 * np.sum(np.einsum("irj,ij->ir", FEATURES, x - TARGETS) ** 2, axis=1)
+
+    def gradient(self, x):
+        return np.einsum("irk,irj,ij->ik", FEATURES, FEATURES, x - TARGETS)
+
+    @property
+    def has_hessian(self):
+        return True
+
+    def hessian(self, x):
+        return self._change(np.einsum("irj,irk->ijk", FEATURES, FEATURES))
+
+    def compute_smoothness(self, norm):
+        return np.linalg.eigvalsh(np.einsum("irj,irk->ijk", FEATURES, FEATURES))[:, -1]
+
+    def take_agents(self, agents):
+        raise NotImplementedError
+
+
+def changed(agent, j, k, factor=1.5):
+    def change(hessian):
+        hessian[agent, j, k] *= factor
+        return hessian
+
+    return change
+
+
+def both_changed(hessian):
+    return changed(3, 1, 2)(changed(3, 2, 1)(hessian))
+
+
+WRONG_HESSIANS = {
+    "scaled": (lambda hessian: 1.1 * hessian, r"hessian: agent \d of Curved: along a random direction coordinate \d"),
+    "not symmetric": (changed(2, 0, 3), r"hessian: the Hessian of agent 2 is not symmetric: .* row \d, column \d"),
+    "of one agent": (changed(1, 4, 4, 1.2), r"hessian: agent 1 of Curved.*Row 4, column 4 of agent 1"),
+    "of one pair of entries": (both_changed, r"hessian: agent 3 of Curved.*Row 2, column 1 of agent 3"),
+    "not semidefinite": (
+        lambda hessian: hessian - 100 * np.eye(5),
+        r"hessian: the Hessian of agent \d is not positive semidefinite: <v, H v> = -",
+    ),
+    "single precision": (lambda hessian: hessian.astype(np.float32), "hessian: Hessians must have shape .* float32"),
+    "of another shape": (lambda hessian: hessian[0], r"hessian: Hessians must have shape .* got \(5, 5\)"),
+    "not finite": (changed(2, 1, 1, np.nan), "hessian: the Hessian of agent 2 is not finite"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG_HESSIANS)
+def test_wrong_hessians_are_named(mistake):
+    change, expected = WRONG_HESSIANS[mistake]
+    report = gs.check_loss(Curved(change))
+    (finding,) = report.findings
+    assert re.match(expected, finding), finding
+    assert gs.check_loss(Curved()).ok
+
+
+def test_large_hessians_are_left_out():
+    loss = gs.losses.Linear(np.ones((2, 6000)))
+    assert "hessian: Hessians are too large" in gs.check_loss(loss, points=1).skipped
+
+
+@pytest.mark.parametrize("mistake", ["scaled", "of one agent"])
+def test_solve_refuses_a_hessian_of_a_user_that_is_not_that_of_the_gradient(mistake):
+    problem = gs.Problem(Curved(lambda hessian: 2 * WRONG_HESSIANS[mistake][0](hessian)))
+    with pytest.raises(gs.InputError, match=r"derivative of its gradient; got agent \d of Curved.*check_loss"):
+        gs.solve(problem, gs.Graph.ring(4), gs.NIDS(), stop=gs.Stop(iterations=2))
+
+
+def test_the_check_of_a_hessian_is_counted_where_it_is_a_users():
+    def counts(loss, check):
+        run = gs.solve(gs.Problem(loss), gs.Graph.ring(4), gs.NIDS(), stop=gs.Stop(iterations=3), check_loss=check)
+        return np.array([run.costs.gradients, run.costs.values, run.costs.hessians])
+
+    class Renamed(gs.losses.Quadratic):
+        """A user's, with the Hessian of the library."""
+
+    library = Renamed(np.eye(5)[None].repeat(4, 0), TARGETS)
+    assert (counts(Curved(), True) - counts(Curved(), False)).tolist() == [5, 4, 1]
+    assert (counts(library, True) - counts(library, False)).tolist() == [1, 4, 0]

@@ -69,7 +69,7 @@ def test_compiled_is_plain_to_rounding(kind, sizes, sparse, dtype):
         assert (plain.compiled, fast.compiled) == (False, True)
         x = point(plain)
         value, gradient = fast.value_and_gradient(x)
-        assert value.dtype == gradient.dtype == dtype
+        assert (value.dtype, gradient.dtype) == (np.float64, dtype)
         np.testing.assert_allclose(value, plain.value(x), **tolerance)
         np.testing.assert_allclose(gradient, plain.gradient(x), **tolerance)
         np.testing.assert_array_equal(fast.value(x), value)

@@ -71,12 +71,13 @@ class EntropySimplex(Domain):
         return safe_log(x) - self._log_center + 1
 
     def V(self, a: Array, x: Array) -> Array:
+        a, x = doubles(a), doubles(x)
         xp = array_namespace(x)
         terms = x * (safe_log(x) - safe_log(a)) - x + a
         return at_least(xp.sum(terms, axis=-1), 0)
 
     def r(self, x: Array) -> Array:
-        return array_namespace(x).zeros_like(x[:, 0])
+        return doubles(array_namespace(x).zeros_like(x[:, 0]))
 
     def prox(self, theta: Array, scale: Array | float) -> Array:
         xp = array_namespace(theta)
@@ -87,8 +88,8 @@ class EntropySimplex(Domain):
         return weight / xp.sum(weight, axis=-1, keepdims=True)
 
     def linear_minimum(self, c: Array, mu: float = 0.0) -> Array:
+        c, mu = doubles(c), float(mu)
         xp = array_namespace(c)
-        mu = float(mu)
         if mu == 0:
             return xp.min(c, axis=-1)
         exponent = self._log_center - c / mu

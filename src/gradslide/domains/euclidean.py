@@ -120,7 +120,7 @@ class Euclidean(Domain):
 
     def r(self, x: Array) -> Array:
         if self.penalty is None:
-            return array_namespace(x).zeros_like(x[:, 0])
+            return doubles(array_namespace(x).zeros_like(x[:, 0]))
         return self.penalty.value(x)
 
     def prox(self, theta: Array, scale: Array | float) -> Array:
@@ -138,7 +138,7 @@ class Euclidean(Domain):
         if mu > 0 or (self.penalty is not None and self.penalty.is_strong):
             x = self.prox(-c, mu)
             return mu * self.nu(x) + self.r(x) + array_namespace(c).vecdot(doubles(c), doubles(x))
-        return self.minimize_linear(c)
+        return doubles(self.minimize_linear(c))
 
     def beyond_penalty(self, c: Array) -> Array:
         """Return the part of c that h cannot outweigh: 0 exactly where <c, x> + h(x) >= 0 for all

@@ -22,7 +22,15 @@ from gradslide.engine.environment import Environment
 from gradslide.engine.progress import ProgressLine
 from gradslide.engine.stopping import Signal, Stop, has_grown
 from gradslide.losses import Loss
-from gradslide.losses.check import ROUGH, mismatch, slopes
+from gradslide.losses.check import (
+    ROUGH,
+    has_checkable_hessian,
+    has_own_hessian,
+    hessian_mismatch,
+    mismatch,
+    rates,
+    slopes,
+)
 from gradslide.methods.base import AnyMethod, Context, Method
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
@@ -151,7 +159,7 @@ class Run:
             with self._timed():
                 checks_loss = check_loss and problem.loss.is_user_supplied and problem.loss.has_value
                 if checks_loss and method.oracle is None and resume_from is None:
-                    _check_gradient(context)
+                    _check_derivatives(context)
                 context = replace(context, prepared=method.prepare(context))
                 self._now.state = method.init(context)
         except StreamEnded as end:
@@ -642,14 +650,21 @@ class Run:
         return False
 
 
-def _check_gradient(context: Context) -> None:
-    """Compare the gradient of a loss that is a user's code with its value, near the start."""
+def _check_derivatives(context: Context) -> None:
+    """Compare the gradient of a loss that is a user's code with its value near the start, and its Hessian if it is
+    a user's code, too, with the gradient.
+    """
     problem, oracle, loss, x0 = context.problem, context.oracle, context.problem.loss, context.x0
     move = np.random.default_rng(0).normal(size=x0.shape) / math.sqrt(problem.d)
     move *= np.maximum(1.0, np.linalg.norm(to_numpy(x0), axis=1, keepdims=True))
     direction = problem.domain.project(x0 + problem.placed(move)) - x0
     # Between two points of X, where the loss is defined.
-    found = slopes(oracle.value, oracle.gradient, x0 + direction / 2, direction, ROUGH)
-    if text := mismatch(loss, found, context.network.agents):
-        remedy = "correct it (gs.check_loss(loss) says more), or use check_loss=False"
+    middle, agents = x0 + direction / 2, context.network.agents
+    remedy = "correct it (gs.check_loss(loss) says more), or use check_loss=False"
+    if text := mismatch(loss, slopes(oracle.value, oracle.gradient, middle, direction, ROUGH), agents):
         raise InputError("the gradient of a loss must be the derivative of its value", text, remedy)
+    if not (has_own_hessian(loss) and has_checkable_hessian(loss)):
+        return
+    found = rates(oracle.gradient, oracle.hessian(middle), middle, direction, ROUGH)
+    if text := hessian_mismatch(loss, found, agents):
+        raise InputError("the Hessian of a loss must be the derivative of its gradient", text, remedy)

@@ -101,7 +101,8 @@ def solve(
     check_loss : bool
         Whether to compare the gradient of a loss that users wrote (`Custom`, `Torch`, `Jax`, own
         classes) with its value before the first outer iteration, and to refuse one that is off by
-        more than a tenth; it costs one gradient and four values, which are counted. See
+        more than a tenth; it costs one gradient and four values, which are counted. A Hessian that
+        users wrote is compared with the gradient; it costs one Hessian and four gradients. See
         `gradslide.check_loss`.
 
     Returns

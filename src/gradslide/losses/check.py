@@ -1,4 +1,6 @@
-"""Checks of losses that users write: gradients against values, convexity, smoothness, shapes."""
+"""Checks of losses that users write: gradients against values, Hessians against gradients, convexity,
+smoothness, shapes.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,6 +19,8 @@ _ROUNDINGS = 64
 _TOLERANCE = 1e-3
 # The same before a run: values and gradients of users' code may be approximations.
 ROUGH = 0.1
+# Entries of all Hessians together up to which they are checked, and columns up to which by their eigenvalues.
+_MOST_ENTRIES, _MOST_COLUMNS = 2**26, 200
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,109 @@ def mismatch(loss: Loss, found: Slopes, agents: Sequence[int]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Rates:
+    """How fast each agent's gradient changes along a direction: by differences, and by the Hessian.
+
+    Attributes
+    ----------
+    measured, claimed : ndarray, shape (m, d)
+        By differences of gradients, and Hessian times direction.
+    allowed : ndarray, shape (m,)
+        How long the difference of both may be. NaN where gradients are not finite.
+    """
+
+    measured: Array
+    claimed: Array
+    allowed: Array
+
+    @property
+    def worst(self) -> int | None:
+        """The agent whose rates differ most in terms of what is allowed; None if none differs by more."""
+        worst = int(np.argmax(self.excess))
+        return worst if self.excess[worst] > 1 else None
+
+    @property
+    def excess(self) -> Array:
+        """How far the rates differ in terms of what is allowed; 0 where gradients are not finite."""
+        with np.errstate(invalid="ignore"):
+            excess = np.linalg.norm(self.measured - self.claimed, axis=1) / self.allowed
+        return np.where(np.isfinite(excess), excess, 0.0)
+
+
+def rates(
+    gradient: Callable[[Array], Array], hessian: Array, x: Array, direction: Array, tolerance: float = _TOLERANCE
+) -> Rates:
+    """Compare Hessians with central differences of the gradient, with four gradients, six if they differ.
+
+    Parameters
+    ----------
+    gradient : callable
+        That of the loss.
+    hessian : ndarray, shape (m, d, d)
+        The Hessians at x.
+    x, direction : ndarray, shape (m, d)
+        One point and one direction per agent, as for `slopes`.
+    tolerance : float
+        The share of the rate that they may differ by in any case.
+
+    Returns
+    -------
+    Rates
+        Both rates, and what they may differ by.
+    """
+    eps = float(np.finfo(dtype_of(x)).eps)
+    claimed = np.einsum("ijk,ik->ij", to_numpy(hessian), to_numpy(doubles(direction)))
+
+    def differences(step: float) -> tuple[Array, Array]:
+        plus, minus = (to_numpy(doubles(gradient(x + sign * step * direction))) for sign in (1, -1))
+        size = np.maximum(np.linalg.norm(plus, axis=1), np.linalg.norm(minus, axis=1))
+        return (plus - minus) / (2 * step), _ROUNDINGS * eps * size / step
+
+    def compared(coarse: Array, step: float) -> Rates:
+        fine, rounding = differences(step)
+        with np.errstate(invalid="ignore"):
+            allowed = 4 * (rounding + np.linalg.norm(coarse - fine, axis=1))
+        largest = np.maximum(np.linalg.norm(fine, axis=1), np.linalg.norm(claimed, axis=1))
+        return Rates(fine, claimed, allowed + tolerance * largest + np.finfo(np.float64).tiny)
+
+    coarse, _ = differences(eps**0.25)
+    found = compared(coarse, eps**0.25 / 4)
+    if found.worst is None:
+        return found
+    # A kink of the gradient nearby would look the same: is it left behind with a smaller step?
+    closer = compared(found.measured, eps**0.25 / 32)
+    is_better = closer.excess < found.excess
+    return Rates(
+        np.where(is_better[:, None], closer.measured, found.measured),
+        claimed,
+        np.where(is_better, closer.allowed, found.allowed),
+    )
+
+
+def hessian_mismatch(loss: Loss, found: Rates, agents: Sequence[int]) -> str:
+    """Return which agent's Hessian is not that of its gradient and by how much, or an empty string."""
+    worst = found.worst
+    if worst is None:
+        return ""
+    j = int(np.argmax(np.abs(found.measured[worst] - found.claimed[worst])))
+    return (
+        f"agent {agents[worst]} of {type(loss).__name__}: along a random direction coordinate {j} of its gradient "
+        f"changes at the rate {found.measured[worst, j]:.6g}, its Hessian says {found.claimed[worst, j]:.6g}"
+    )
+
+
+def has_checkable_hessian(loss: Loss) -> bool:
+    """Return whether the loss has Hessians that are not too large to be checked."""
+    return loss.has_hessian and loss.m * loss.d**2 <= _MOST_ENTRIES
+
+
+def has_own_hessian(loss: Loss) -> bool:
+    """Return whether Hessians are a user's code."""
+    functions = (getattr(type(loss), name, None) for name in ("hessian", "row_curvatures"))
+    return any(not each.__module__.startswith("gradslide.") for each in functions if each is not None)
+
+
 def check_loss(
     loss: Loss, x: Array | None = None, *, points: int = 3, radius: float | None = None, seed: int = 0
 ) -> LossReport:
@@ -179,8 +286,10 @@ def check_loss(
     The checks: values and gradients have the right shape and precision and are finite; they are the
     same when asked for again, and when asked for together; the gradient is the derivative of the
     value, along random directions and the coordinate axes; the value is convex along random
-    segments; the gradient changes no faster than the smoothness constants say. Random points can
-    miss a defect; a defect that is found is one.
+    segments; the gradient changes no faster than the smoothness constants say. Where the loss has
+    Hessians (`has_hessian`): they have the right shape and precision, are symmetric and positive
+    semidefinite, and are the derivative of the gradient. Random points can miss a defect; a defect
+    that is found is one.
 
     Examples
     --------
@@ -235,6 +344,7 @@ class _Checker:
             "gradient": self._gradient,
             "convexity": self._convexity,
             "smoothness": self._smoothness,
+            "hessian": self._hessian,
         }
         for name, check in checks.items():
             if name != "shapes and precision" and "shapes and precision" in self._findings:
@@ -260,7 +370,9 @@ class _Checker:
             except InputError as error:
                 self._findings[name] = str(error)
                 return
-            if tuple(found.shape) != shape or dtype_of(found) != loss.dtype:
+            # Values may be in double precision where gradients are not.
+            types = (loss.dtype, np.dtype(np.float64)) if function == "value" else (loss.dtype,)
+            if tuple(found.shape) != shape or dtype_of(found) not in types:
                 self._findings[name] = (
                     f"{function} must have shape {shape} and type {loss.dtype}; "
                     f"got {tuple(found.shape)} and {dtype_of(found)}"
@@ -360,3 +472,72 @@ class _Checker:
                     f"its smoothness constant is {constants[agent]:.6g}"
                 )
                 return
+
+    def _hessian(self, name: str) -> None:
+        loss = self._loss
+        if not has_checkable_hessian(loss):
+            self._skipped[name] = "Hessians are too large" if loss.has_hessian else "the loss has no Hessians"
+            return
+        for x, direction in zip(self._points, self._directions, strict=True):
+            try:
+                hessian = loss.hessian(x)
+            except InputError as error:
+                self._findings[name] = str(error)
+                return
+            if text := self._hessian_form(hessian) or self._hessian_signs(hessian, direction):
+                self._findings[name] = text
+                return
+            if text := hessian_mismatch(loss, rates(loss.gradient, hessian, x, direction), range(loss.m)):
+                self._findings[name] = text + self._hessian_column(hessian, x)
+                return
+
+    def _hessian_form(self, hessian: Array) -> str:
+        """What is wrong with shape, precision and symmetry."""
+        m, d = self._loss.m, self._loss.d
+        shape, dtype = tuple(np.shape(hessian)), getattr(hessian, "dtype", type(hessian))
+        if shape != (m, d, d) or dtype != np.float64:
+            return f"Hessians must have shape {(m, d, d)} and type float64; got {shape} and {dtype}"
+        bad = np.flatnonzero(~np.isfinite(hessian).all(axis=(1, 2)))
+        if bad.size:
+            return f"the Hessian of agent {bad[0]} is not finite at a random point; give x inside"
+        away, size = np.abs(hessian - hessian.swapaxes(1, 2)), np.abs(hessian).max(axis=(1, 2))
+        agent = int(np.argmax(away.max(axis=(1, 2)) / (size + 1e-300)))
+        j, k = np.unravel_index(np.argmax(away[agent]), (d, d))
+        if away[agent, j, k] > _ROUNDINGS * self._eps * size[agent]:
+            entries = f"{hessian[agent, j, k]:.6g} in row {j}, column {k}, {hessian[agent, k, j]:.6g} in row {k}"
+            return f"the Hessian of agent {agent} is not symmetric: {entries}, column {j}"
+        return ""
+
+    def _hessian_signs(self, hessian: Array, direction: Array) -> str:
+        """Which agent's Hessian is not positive semidefinite."""
+        along = to_numpy(doubles(direction))
+        along = along / np.linalg.norm(along, axis=1, keepdims=True)
+        if self._loss.d <= _MOST_COLUMNS:
+            along = np.linalg.eigh(hessian)[1][:, :, 0]
+        curvature = np.einsum("ij,ijk,ik->i", along, hessian, along)
+        size = self._loss.d * np.abs(hessian).max(axis=(1, 2))
+        try:
+            # Where all of it is next to nothing, it may be what rounding left of larger terms.
+            size += self._eps * to_numpy(doubles(self._loss.smoothness(2)))
+        except InputError:
+            pass
+        agent = int(np.argmin(curvature / (size + 1e-300)))
+        if curvature[agent] >= -_ROUNDINGS * self._eps * size[agent]:
+            return ""
+        return (
+            f"the Hessian of agent {agent} is not positive semidefinite: <v, H v> = {curvature[agent]:.6g} "
+            f"along a direction v of length 1"
+        )
+
+    def _hessian_column(self, hessian: Array, x: Array) -> str:
+        """A single column says more about what to mend."""
+        loss = self._loss
+        for j in range(min(loss.d, 20)):
+            axis = self._placed(np.broadcast_to(np.eye(loss.d)[j], (loss.m, loss.d)))
+            found = rates(loss.gradient, hessian, x, axis)
+            worst = found.worst
+            if worst is not None:
+                row = int(np.argmax(np.abs(found.measured[worst] - found.claimed[worst])))
+                measured, claimed = found.measured[worst, row], found.claimed[worst, row]
+                return f". Row {row}, column {j} of agent {worst}: {measured:.6g} by differences, {claimed:.6g} given"
+        return ""
