@@ -4,6 +4,7 @@ smoothness, shapes.
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -516,11 +517,9 @@ class _Checker:
             along = np.linalg.eigh(hessian)[1][:, :, 0]
         curvature = np.einsum("ij,ijk,ik->i", along, hessian, along)
         size = self._loss.d * np.abs(hessian).max(axis=(1, 2))
-        try:
-            # Where all of it is next to nothing, it may be what rounding left of larger terms.
-            size += self._eps * to_numpy(doubles(self._loss.smoothness(2)))
-        except InputError:
-            pass
+        # Where all of it is next to nothing, it may be what rounding left of larger terms.
+        with suppress(InputError):
+            size += to_numpy(doubles(self._loss.smoothness(2)))
         agent = int(np.argmin(curvature / (size + 1e-300)))
         if curvature[agent] >= -_ROUNDINGS * self._eps * size[agent]:
             return ""
