@@ -396,20 +396,23 @@ class _RowEvaluation(Evaluation):
     slopes: Array
 
     def rounding(self) -> Array:
-        # Of the scores, by 1/2 eps |a| |x|, in directions of their own.
-        blocks = self.loss._blocks
-        terms = abs(self.slopes).sum(axis=1) * blocks.row_lengths
-        size = lengths(self.x.reshape(self.loss.m * self.loss.outputs, blocks.p)).reshape(self.loss.m, -1)
-        half_eps = float(np.finfo(self.loss.dtype).eps) / 2
-        return half_eps * size.max(axis=1) * blocks.operator.sums(doubles(terms) ** 2) ** 0.5
+        # Of the scores, by 1/2 eps |a| |x| each.
+        return float(np.finfo(self.loss.dtype).eps) / 2 * lengths(self.x) * self._size
 
     def change(self, x: Array) -> tuple[Array, Array]:
         loss, operator = self.loss, self.loss._blocks.operator
         moves = loss._scores(loss._checked(x) - self.x, loss._blocks)
         after = loss._row_values(doubles(self.scores) + doubles(moves))
         terms = abs(self.slopes * moves.reshape(self.slopes.shape)).sum(axis=1)
-        eps = _ROUNDINGS * float(np.finfo(loss.dtype).eps)
-        return operator.sums(after - self.of_rows), eps * operator.sums(doubles(terms))
+        # Of the scores of the difference, and of the gradient.
+        size = operator.sums(doubles(terms)) + lengths(x - self.x) * self._size
+        return operator.sums(after - self.of_rows), _ROUNDINGS * float(np.finfo(loss.dtype).eps) * size
+
+    @cached_property
+    def _size(self) -> Array:
+        """The root of the sum over rows of |slope|^2 |a|^2, (m,): what rounding errors are proportional to."""
+        terms = abs(self.slopes).sum(axis=1) * self.loss._blocks.row_lengths
+        return self.loss._blocks.operator.sums(doubles(terms) ** 2) ** 0.5
 
 
 @dataclass(frozen=True, eq=False)
