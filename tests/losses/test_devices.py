@@ -72,11 +72,12 @@ def points(loss, device, seed=1):
     return x, tensor(x, device)
 
 
-def check(found, expected, device):
+def check(found, expected, device, dtype=None):
+    """dtype: of the loss; its values are double in any case, and its scores are not."""
     assert isinstance(found, torch.Tensor)
     assert found.device.type == device
     assert str(found.dtype) == f"torch.{expected.dtype}"
-    tolerance = 1e-12 if expected.dtype == np.float64 else 2e-5
+    tolerance = 1e-12 if (dtype or expected.dtype) == np.float64 else 2e-5
     np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
@@ -109,7 +110,13 @@ def test_rows_on_a_device_give_what_numpy_gives(kind, sizes, sparse, dtype, devi
         x, t = points(loss, device)
         value, gradient = there.value_and_gradient(t)
         for found, expected in ((value, loss.value(x)), (gradient, loss.gradient(x))):
-            check(found, expected, device)
+            check(found, expected, device, dtype)
+        if dtype == np.float32:
+            one, other = there.evaluation(t), loss.evaluation(x)
+            check(one.gradient, gradient.cpu().numpy(), device)
+            check(one.value, other.value, device, dtype)
+            check(one.rounding(), other.rounding(), device, dtype)
+            check(one.change(t + 0.01)[0], other.change(x + np.float32(0.01))[0], device, dtype)
         assert torch.equal(there.value(t), value)
         assert torch.equal(there.gradient(t), gradient)
         for agents in ([2], [3, 0], [1, 2, 3]):
@@ -220,7 +227,7 @@ def test_tensors_are_kept_where_they_are(dtype, device):
     check(loss.gradient(x), numpy.gradient(x), device)  # a NumPy array is brought there
     merged = stack([loss.take([i]) for i in range(loss.m)])
     assert isinstance(merged, Logistic)
-    check(merged.value(t), numpy.value(x), device)
+    check(merged.value(t), numpy.value(x), device, numpy.dtype)
 
 
 def test_memory_is_shared_with_numpy_unless_it_may_not_be_written_to():

@@ -98,11 +98,11 @@ def as_dtype(x: Array, dtype: DType) -> Array:
 
 
 def doubles(x: Array) -> Array:
-    """Convert to float64."""
+    """Convert to float64; JAX has it only where it is enabled."""
     if is_numpy(x):
         return np.asarray(x, dtype=np.float64)
     xp = array_namespace(x)
-    return xp.astype(x, xp.float64, copy=False)
+    return xp.astype(x, xp.result_type(float) if compat.is_jax_array(x) else xp.float64, copy=False)
 
 
 def copied(x: Array) -> Array:

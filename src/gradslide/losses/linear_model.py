@@ -25,8 +25,8 @@ from gradslide.losses.rows import RowBlocks, chunks
 Reduction = Literal["sum", "mean"]
 # Rows of features by agent, their targets and their weights.
 Rows = tuple[RowBlocks, Array, Array | None]
-# Rounding in single precision changes a sum of terms by at most this many eps times the sum of their sizes: terms are
-# many, and their errors do not all have the same sign.
+# Rounding in single precision changes a sum of terms by at most this many eps times the root of the sum of their
+# squares: their errors do not all have the same sign.
 _ROUNDINGS = 8
 
 
@@ -196,7 +196,8 @@ class LinearModel(Loss):
         if self._compiled:
             return _CompiledEvaluation(x, *self.value_and_gradient(x), self)
         scores = self._scores(x, self._blocks)
-        of_rows, slopes = self._row_values(scores), self._row_slopes(scores)
+        slopes, scores = self._row_slopes(scores), doubles(scores)
+        of_rows = self._row_values(scores)
         value, gradient = self._blocks.operator.sums(of_rows), self._pulled(slopes, self._blocks)
         return _RowEvaluation(x, value, gradient, self, scores, of_rows, slopes)
 
@@ -387,7 +388,7 @@ class LinearModel(Loss):
 class _RowEvaluation(Evaluation):
     """Changes of values row by row, from the scores of the difference of two points.
 
-    scores, of_rows, slopes: of all rows, as `LinearModel` computes them.
+    scores, of_rows, slopes: of all rows, as `LinearModel` computes them; scores in double precision.
     """
 
     loss: LinearModel
@@ -400,13 +401,11 @@ class _RowEvaluation(Evaluation):
         return float(np.finfo(self.loss.dtype).eps) / 2 * lengths(self.x) * self._size
 
     def change(self, x: Array) -> tuple[Array, Array]:
-        loss, operator = self.loss, self.loss._blocks.operator
-        moves = loss._scores(loss._checked(x) - self.x, loss._blocks)
-        after = loss._row_values(doubles(self.scores) + doubles(moves))
-        terms = abs(self.slopes * moves.reshape(self.slopes.shape)).sum(axis=1)
-        # Of the scores of the difference, and of the gradient.
-        size = operator.sums(doubles(terms)) + lengths(x - self.x) * self._size
-        return operator.sums(after - self.of_rows), _ROUNDINGS * float(np.finfo(loss.dtype).eps) * size
+        loss, d = self.loss, self.loss._checked(x) - self.x
+        after = loss._row_values(self.scores + loss._scores(d, loss._blocks))
+        # Rounding of the scores of d, and of the gradient.
+        error = _ROUNDINGS * float(np.finfo(loss.dtype).eps) * lengths(d) * self._size
+        return loss._blocks.operator.sums(after - self.of_rows), error
 
     @cached_property
     def _size(self) -> Array:
