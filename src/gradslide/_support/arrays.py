@@ -102,7 +102,8 @@ def doubles(x: Array) -> Array:
     if is_numpy(x):
         return np.asarray(x, dtype=np.float64)
     xp = array_namespace(x)
-    return xp.astype(x, xp.result_type(float) if compat.is_jax_array(x) else xp.float64, copy=False)
+    widest = xp.result_type(float) if type(x).__module__.startswith("jax") else xp.float64
+    return xp.astype(x, widest, copy=False)
 
 
 def copied(x: Array) -> Array:
