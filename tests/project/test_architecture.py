@@ -214,5 +214,5 @@ def test_every_helper_of_the_tests_is_used():
 def test_tests_mirror_the_package():
     folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
     packages = {path.parent.relative_to(PACKAGE) for path in FILES}
-    spanning = {Path(name) for name in ("equivalence", "examples", "fuzz", "project", "theorems")}
+    spanning = {Path(name) for name in ("chaos", "equivalence", "examples", "fuzz", "project", "theorems")}
     assert sorted(map(str, folders - packages - spanning)) == []
