@@ -450,8 +450,11 @@ def _minimum(domain: Domain, c: Array, mu: float, x: Array) -> tuple[Array, Arra
     xp = array_namespace(c)
     if not (domain.euclidean and is_strong):
         least = domain.linear_minimum(c, mu)
-        size, far = lengths(x), xp.sqrt(2 * domain.distance_bound(doubles(x)))
-        return least, abs(least) + lengths(c) * (size + xp.where(xp.isfinite(far), far, size))
+        size, bound = lengths(x), domain.distance_bound(doubles(x))
+        far = xp.where(xp.isfinite(bound), xp.sqrt(2 * bound), size)
+        # mu nu is as large as the distance that it measures, however small the minimum.
+        ridge = mu * (1 + xp.where(xp.isfinite(bound), bound, size**2)) if mu > 0 else 0.0
+        return least, abs(least) + lengths(c) * (size + far) + ridge
     # With a small mu the first step is long, and its end has errors of that size; a second, short step from there
     # removes them.
     first = domain.prox(-c, mu)

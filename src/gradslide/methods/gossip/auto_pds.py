@@ -197,7 +197,7 @@ class AutoPDS(Method[State]):
         K, R = inner.first_K(mixer, balance) if self.K is None else self.K, self.R or 0.0
         if isinstance(inner, SlidingLoop) and self.R is None:
             found = defaults.estimate_R(context, gradient.y, L=L, A_norm=inner.A_norm).R
-            R = _PRACTICE * math.sqrt(max(1.0, balance)) * found
+            R = inner.limited_R(_PRACTICE * math.sqrt(max(1.0, balance)) * found, L)
         elif isinstance(inner, Own):
             R = self.R or 1.0
         tuning = Tuning(K, R, balance, is_measured=self.balance != "measure")

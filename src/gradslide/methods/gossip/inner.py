@@ -21,6 +21,8 @@ from gradslide.network.coupling import Dual
 _WORTH = 0.35
 # An inner loop of prox sliding may be this many times longer than the first one.
 _LONGEST_LOOP = 64
+# Exchanges that the first outer iteration of prox sliding may take if R was not given.
+_FIRST_LOOP = 1000
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,10 @@ class SlidingLoop(Inner):
     def is_overlong(self, s: State) -> bool:
         """Return True if the epoch must end because its inner loops have become too long."""
         return s.sliding.T > _LONGEST_LOOP * (1 + self._length(s, 1.0, s.iterate.P))
+
+    def limited_R(self, R: float, P: float) -> float:
+        """Return R, lowered if T_1 would be too long: any R is valid, and restarts find a better one."""
+        return min(R, _FIRST_LOOP * P / (math.sqrt(8) * self.A_norm)) if self.A_norm > 0 and P > 0 else R
 
     def _length(self, s: State, b: float, P: float) -> int:
         """Return T_k."""
