@@ -364,7 +364,8 @@ def make_case(seed):
         mu = float(exact(float(np.median(slope / units)) * power(rng, -6, 2), dtype))
     center = np.zeros(d)
     if where == "entropy":
-        center = np.full(d, 1 / d)
+        # In the precision of the data, which the problem has.
+        center = np.exp(np.log(np.full(d, 1 / d, dtype=dtype)).astype(LONG))
     convex = Convex(
         twin,
         set_,

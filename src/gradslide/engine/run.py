@@ -511,7 +511,8 @@ class Run:
         if at_start is None or at_start.objective is None:
             return False
         first = at_start.objective
-        scale = max(abs(first), first - min(seen), abs(seen[0] - first))
+        ridge = self._context.problem.mu * self._context.network.m
+        scale = max(abs(first), first - min(seen), abs(seen[0] - first), ridge)
         is_returning = seen[-1] - first < _RETURNING * (max(seen) - first)
         return seen[-1] - first > _DIVERGED * scale and not is_returning
 

@@ -330,7 +330,7 @@ def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
     if not inner.has_ridge:
         P, mu = P + mu * S / 2, 0.0
     b = (P + math.sqrt(P * P + 4 * L * P * S)) / (2 * L)  # (a)
-    b = b if inner.accelerates else min(b, 1.0)
+    b = min(b, inner.largest_b(s, P))
     weights = StepWeights(b, S + b, P / b)
     x_under = (S * prev.x_bar + b * prev.x) / weights.S
     evaluation = None

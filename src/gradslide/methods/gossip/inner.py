@@ -84,6 +84,10 @@ class Inner(ABC):
     ) -> InnerOutput:
         """Apply rule (b); y is the gradient of the smooth part at x_under."""
 
+    def largest_b(self, s: State, P: float) -> float:
+        """Return the largest b of the next outer iteration. A smaller one than (a) has is valid, too."""
+        return math.inf if self.accelerates else 1.0
+
     def first_K(self, mixer: Mixer, balance: float) -> int:
         """Return the first K, for gradients that are worth `balance` rounds."""
         return math.ceil(max(self.share * mixer.reach, math.sqrt(_WORTH * balance * mixer.reach))) if self.share else 1
@@ -195,6 +199,11 @@ class SlidingLoop(Inner):
     def is_overlong(self, s: State) -> bool:
         """Return True if the epoch must end because its inner loops have become too long."""
         return s.sliding.T > _LONGEST_LOOP * (1 + self._length(s, 1.0, s.iterate.P))
+
+    def largest_b(self, s: State, P: float) -> float:
+        """Return b with which the next inner loop ends the epoch: where L has fallen far it could be endless."""
+        longest = 2 * _LONGEST_LOOP * (1 + self._length(s, 1.0, s.iterate.P))
+        return longest * math.sqrt(self._theta(s) * P) / self.A_norm if self.A_norm > 0 else math.inf
 
     def limited_R(self, R: float, P: float) -> float:
         """Return R, lowered if T_1 would be too long: any R is valid, and restarts find a better one."""
