@@ -97,7 +97,8 @@ def estimate_R(
     m, gradients = network.m, to_numpy(gradients)
     squares = dot(gradients, gradients)[:, None]
     noises = np.zeros_like(squares) if variances is None else to_numpy(variances)[:, None]
-    widths = to_numpy(doubles(domain.distance_bound(context.x0)))[:, None]
+    # Where X is a point, rounding may be below 0.
+    widths = np.maximum(to_numpy(doubles(domain.distance_bound(context.x0))), 0.0)[:, None]
     sums = network.agree(np.hstack([gradients, squares, noises, widths]), "sum")
     total, (square, noise, width) = sums[:-3], map(float, sums[-3:])
     mean_part = _without_noise(float(total @ total) / m, noise / m)

@@ -8,6 +8,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.errors import require, require_number
 from gradslide._support.types import Array
+from gradslide.domains.euclidean import Euclidean
 from gradslide.graphs.mixing import MIXINGS, Mixing, require_mixing
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Method, StateT
@@ -113,14 +114,14 @@ def require_common_prox(context: Context, method: object) -> None:
 
 def is_free(context: Context) -> bool:
     """Return whether X = R^d without a penalty, nu Euclidean, for all agents."""
-    points, images = _points_and_images(context)
-    far = abs(images - points) > _ROUNDING * (1 + abs(points))
-    return not bool(reduce_constant(context.network, array_namespace(far).any(far, axis=1), "or"))
+    domain = context.domain
+    here = isinstance(domain, Euclidean) and not domain.constrained and domain.penalty is None
+    return not bool(reduce_constant(context.network, np.full(context.problem.m, not here), "or"))
 
 
 def is_common(context: Context, *, euclidean: bool = True) -> bool:
     """Return whether all agents have the same X and penalty; unless nu is Euclidean, that too."""
-    _, rows = _points_and_images(context, euclidean=euclidean)
+    rows = _images(context, euclidean=euclidean)
     both = array_namespace(rows).concat([rows, -rows], axis=1)
     most, less = np.split(reduce_constant(context.network, both, "max"), 2)
     return bool(np.all(most + less <= _ROUNDING * (1 + np.abs(most))))
@@ -137,13 +138,12 @@ def require_strongly_convex(context: Context, method: object) -> None:
     require(context.problem.mu > 0, rule, f"{context.problem.mu:g}", remedy)
 
 
-def _points_and_images(context: Context, *, euclidean: bool = True) -> tuple[Array, Array]:
-    """Return four points in a row, near and far, and each agent's prox of them, (agents, 4 d)."""
-    points, images = [], []
-    for p in np.random.default_rng(0).normal(size=(2, 1, context.problem.d)):
-        for scale in (0.1, 1e6):
-            v = context.problem.placed(np.broadcast_to(scale * p, (context.problem.m, context.problem.d)))
-            points.append(v[:1])
-            images.append(proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0))
-    xp = array_namespace(*points)
-    return xp.concat(points, axis=1), xp.concat(images, axis=1)
+def _images(context: Context, *, euclidean: bool = True) -> Array:
+    """Return each agent's prox of points near and far, in opposite directions, (agents, 6 d)."""
+    images = []
+    one, other = np.random.default_rng(0).normal(size=(2, context.problem.d))
+    # Every halfspace lacks one of each opposite pair.
+    for point in (0.1 * one, 1e6 * one, -1e6 * one, 1e6 * other, -1e6 * other, 1e12 * one):
+        v = context.problem.placed(np.broadcast_to(point, (context.problem.m, context.problem.d)))
+        images.append(proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0))
+    return array_namespace(*images).concat(images, axis=1)
