@@ -339,6 +339,7 @@ def test_other_data_at_one_site_end_all_with_the_reason(tmp_path):
     assert [code for code, _, _ in _ended_soon(files)] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_second_process_of_an_agent_is_refused_and_hurts_nobody(tmp_path):
     files = write_agents(tmp_path, stop="iterations = 3000")
     with started("agent", files[0], "--quiet") as one, started("agent", files[1], "--quiet") as other:

@@ -27,6 +27,8 @@ from gradslide.network.protocol import Network
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 
+# Arrays with one row for each agent begin with these names.
+_ROWS = ("state", "memory.environment.reach")
 # Checkpoints of which parts are kept.
 _KEPT = 2
 
@@ -321,7 +323,7 @@ def remove_old_parts(path: Path, iteration: int, rank: int, size: int) -> None:
 def merge_parts(
     files: Iterable[tuple[dict[str, Any], Mapping[str, Array]]], agents: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return one header, and the rows of these agents of the arrays of a state; other arrays are alike in all files."""
+    """Return one header, and the rows of these agents of arrays that have such; others are alike in all files."""
     place = {agent: row for row, agent in enumerate(agents)}
     meta: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
@@ -336,7 +338,7 @@ def merge_parts(
         here = [place[there[row]] for row in rows]
         filled[here] = True
         for name, array in content.items():
-            if not name.startswith("state"):
+            if not name.startswith(_ROWS):
                 arrays.setdefault(name, array)
                 continue
             if name not in arrays:

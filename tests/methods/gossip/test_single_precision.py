@@ -60,7 +60,10 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+LONG = ("softmax", "logistic", "compiled", "sparse")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in PROBLEMS])
 def test_counts_are_about_those_of_double_precision(name):
     exact, make = PROBLEMS[name](np.float64), PROBLEMS[name]
     optimum = gs.reference.reference(exact).objective

@@ -30,7 +30,7 @@ _ALIVE = 4.0
 # Seconds that an agent stays to tell neighbours why it cannot take part, or what differs.
 _TELL = 5.0
 # Seconds in which a neighbour appears that runs and waits for an agent that had finished.
-_APPEAR = 5.0
+_APPEAR = 3.0
 
 Form = tuple[Any, tuple[int, ...]]
 Judge = Callable[[Array], str]
