@@ -33,6 +33,6 @@ def read_patients(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return features, np.where([patient["malignant"] == "1" for patient in patients], 1.0, -1.0)
 
 
-def build(folder: Path) -> gs.losses.Loss:
-    """The loss of the hospital whose AGENT.toml lies in this folder."""
-    return gs.losses.Logistic(*read_patients(folder / "patients.csv"))
+def build(folder: Path) -> tuple[gs.losses.Loss, None, list[str]]:
+    """The loss of the hospital whose AGENT.toml lies in this folder, no set, and the names of the columns."""
+    return gs.losses.Logistic(*read_patients(folder / "patients.csv")), None, [*SCALES, "constant"]
