@@ -322,6 +322,7 @@ def test_neighbours_learn_why_an_agent_cannot_take_part(tmp_path):
     assert "4711" not in others[0][2] + others[1][2]
 
 
+@pytest.mark.slow
 def test_other_data_at_one_site_end_all_with_the_reason(tmp_path):
     files = write_agents(tmp_path, 3)
     assert [code for code, _, _ in all_ended(files, "--quiet")] == [0, 0, 0]

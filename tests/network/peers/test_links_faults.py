@@ -86,6 +86,7 @@ def test_agents_killed_together_go_on_from_different_checkpoints(tmp_path):
         assert_undisturbed(agents, 80)
 
 
+@pytest.mark.slow
 def test_without_what_was_cached_the_error_says_so(tmp_path):
     with Agents(tmp_path, [(0, 1)], rounds=80, pause=0.01, deadline=2.0) as agents:
         first = [agents.start(0, checkpoint_every=30), agents.start(1, checkpoint_every=10)]
