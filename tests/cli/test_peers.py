@@ -377,6 +377,7 @@ def test_columns_in_another_order_at_one_site_are_refused_by_all(tmp_path):
     assert "order of features" in ends[0][2]
 
 
+@pytest.mark.slow
 def test_without_names_of_columns_there_is_a_warning(tmp_path):
     files = write_agents(tmp_path)
     assert [code for code, _, _ in all_ended(files, "--quiet")] == [0, 0]

@@ -40,6 +40,10 @@ LOSSES = {
 }
 
 
+# Compiling takes longer than all the rest.
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("compiled")) for name in LOSSES]
+
+
 def both(name):
     return (LOSSES[name](lambda data, t=t: data.astype(t)) for t in (np.float32, np.float64))
 
@@ -50,7 +54,7 @@ def near(x, length, seed=3):
 
 
 @pytest.mark.parametrize("length", [1e-1, 1e-3, 1e-5])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_a_change_is_beyond_the_linear_part(name, length):
     single, exact = both(name)
     assert single.has_evaluation
@@ -71,7 +75,7 @@ def test_what_a_change_is_beyond_the_linear_part(name, length):
     assert (error <= 1e-5 * length * (1 + np.linalg.norm(gradient, axis=1) + N * 30)).all()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_value_is_known_to_what_it_says(name):
     single, exact = both(name)
     x = np.random.default_rng(1).normal(size=(single.m, single.d)).astype(np.float32)

@@ -60,7 +60,7 @@ PROBLEMS = {
 }
 
 
-LONG = ("softmax", "logistic", "compiled", "sparse")
+LONG = ("softmax", "logistic", "compiled", "sparse", "lasso", "hinge")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in PROBLEMS])

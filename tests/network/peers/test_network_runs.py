@@ -275,7 +275,7 @@ def test_agents_that_are_killed_at_random_lead_to_the_same(seed, tmp_path):
     assert case.found() == undisturbed(method)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("dying", [[2], [0, 1, 2, 3, 4]], ids=["one", "all"])
 @pytest.mark.parametrize("where", ENDS)
 def test_agents_that_are_killed_at_the_very_end_lead_to_the_same(where, dying, tmp_path):
