@@ -165,6 +165,18 @@ def test_agents_that_cannot_be_dialled_dial(tmp_path):
         proxy.cut()
 
 
+def test_an_agent_two_hops_away_learns_the_cause_though_its_own_deadline_is_shorter(tmp_path):
+    with Agents(tmp_path, PATH, rounds=500, pause=0.01) as agents:
+        agents.start(0, deadline=2.0)
+        agents.start(1, deadline=3.0)
+        links = agents.links(2)
+        links.open()
+        assert agents.finish() == [3, 3]
+        assert agents.error(1)["neighbour"] == "a2"
+        assert "a2" in agents.error(0)["text"]
+        links.close("test")
+
+
 def test_past_the_deadline_the_error_names_neighbour_and_round(tmp_path):
     with Agents(tmp_path, PATH, rounds=500, pause=0.01, deadline=2.0, checkpoint_every=5) as agents:
         processes = [agents.start(i) for i in range(3)]

@@ -403,8 +403,10 @@ class Links:
                 # Time in which this very process was stopped counts little.
                 left, before = left - min(now - before, _STOPPED), now
                 if left <= 0:
-                    raise timeout_error(late, thread.round, lack, seconds, self._checkpoints)
-                thread.changed.wait(min(left, _WAKE))
+                    # A neighbour that waits, too, is about to say for whom.
+                    if left <= -min(_TELL, seconds) or not any(_waits_itself(peer, now) for peer in late):
+                        raise timeout_error(late, thread.round, lack, seconds, self._checkpoints)
+                thread.changed.wait(min(left, _WAKE) if left > 0 else _WAKE)
 
     def _raise_failures(self) -> None:
         if self._thread.error is not None:
@@ -482,12 +484,20 @@ def timeout_error(late: Sequence[Peer], round: int, lack: str, seconds: float, c
     return PeerError(peer.name, round, f"{said}; {_remedy(peer, now)}, then {again}")
 
 
+def _is_alive(peer: Peer, now: float) -> bool:
+    return peer.heard is not None and peer.goodbye is None and now - peer.heard <= _ALIVE
+
+
+def _waits_itself(peer: Peer, now: float) -> bool:
+    return peer.waits and _is_alive(peer, now)
+
+
 def _known(peer: Peer, now: float) -> str:
     if peer.heard is None:
         return "never heard from"
     if peer.goodbye is not None:
         return f"it left in round {peer.at}: {short(peer.goodbye, 400) or 'it was done'}"
-    if now - peer.heard > _ALIVE:
+    if not _is_alive(peer, now):
         return f"not heard from for {now - peer.heard:.0f} s"
     return f"it is there, in round {peer.at}, and {'waits itself' if peer.waits else 'computes'}"
 
@@ -495,6 +505,6 @@ def _known(peer: Peer, now: float) -> str:
 def _remedy(peer: Peer, now: float) -> str:
     if peer.heard is None:
         return "check that it runs, its address, its key, and that it has this agent's key"
-    if peer.goodbye is None and now - peer.heard <= _ALIVE:
+    if _is_alive(peer, now):
         return "see what it does, or raise the deadline"
     return "check that it runs and can be reached"
