@@ -402,10 +402,10 @@ class Links:
                 now = time.monotonic()
                 # Time in which this very process was stopped counts little.
                 left, before = left - min(now - before, _STOPPED), now
-                if left <= 0:
-                    # A neighbour that waits, too, is about to say for whom.
-                    if left <= -min(_TELL, seconds) or not any(_waits_itself(peer, now) for peer in late):
-                        raise timeout_error(late, thread.round, lack, seconds, self._checkpoints)
+                # A neighbour that waits, too, is about to say for whom.
+                is_told = left <= -min(_TELL, seconds) or not any(_waits_itself(peer, now) for peer in late)
+                if left <= 0 and is_told:
+                    raise timeout_error(late, thread.round, lack, seconds, self._checkpoints)
                 thread.changed.wait(min(left, _WAKE) if left > 0 else _WAKE)
 
     def _raise_failures(self) -> None:
