@@ -1,4 +1,4 @@
-"""Arguments that a public call does not take: errors that suggest the right keyword."""
+"""Arguments that a public call does not take, or lacks: errors that suggest the right keyword."""
 
 import functools
 import inspect
@@ -11,10 +11,12 @@ from gradslide._support.errors import ArgumentError, nearest
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_ORDER = "_argument_order"
 
 
 class CheckedArguments:
-    """Base class whose subclasses refuse arguments that `__init__`, or a class method, does not take.
+    """Base class: `__init__` and class methods name arguments that they do not take, or lack.
 
     A dataclass gets its `__init__` after `__init_subclass__` ran, so `__new__` checks the arguments.
     `inspect.signature`, `help` and mypy see those of `__init__`.
@@ -29,11 +31,13 @@ class CheckedArguments:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if args or kwargs:
             _check(cls.__name__, cls.__init__, (None, *args), kwargs)
+        else:
+            _check_in_init(cls)
         return super().__new__(cls)
 
 
 def checked_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function: it refuses arguments that it does not take, and suggests a keyword."""
+    """Decorate a function: its errors name arguments that it does not take, or lacks."""
 
     @functools.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -43,42 +47,67 @@ def checked_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return checked
 
 
-class _Accepted(NamedTuple):
-    """Keywords, and how many arguments may be given by position, of which `self` or `cls` is hidden.
+def argument_order(text: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorate a checked function: where it lacks an argument, the error says this about their order."""
 
-    None where any will do.
+    def marked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        setattr(function, _ORDER, text)
+        return function
+
+    return marked
+
+
+class _Accepted(NamedTuple):
+    """What a function takes.
+
+    names: of arguments that may be given by position; the first is hidden if it is `self` or `cls`.
+    takes_any_number: of arguments without names. keywords: None where any will do. required: those
+    without a default.
     """
 
-    keywords: tuple[str, ...] | None
-    positions: int | None
+    names: tuple[str, ...]
     hidden: int
+    takes_any_number: bool
+    keywords: tuple[str, ...] | None
+    required: tuple[str, ...]
 
 
 @functools.cache
 def _accepted(function: Callable[..., Any]) -> _Accepted:
     if function is object.__init__:
-        return _Accepted((), 1, 1)
+        return _Accepted(("self",), 1, False, (), ())
     parameters = inspect.signature(function).parameters
+    kinds = {each.kind for each in parameters.values()}
     hidden = [name for name in parameters if name in ("self", "cls")]
-    by = {
-        kind: [each.name for each in parameters.values() if each.kind is kind]
-        for kind in (*_POSITIONAL, Parameter.VAR_POSITIONAL, Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
-    }
-    keywords = [*by[Parameter.POSITIONAL_OR_KEYWORD], *by[Parameter.KEYWORD_ONLY]]
+    named = [each for each in parameters.values() if each.kind not in _ANY and each.name not in hidden]
     return _Accepted(
-        None if by[Parameter.VAR_KEYWORD] else tuple(name for name in keywords if name not in hidden),
-        None if by[Parameter.VAR_POSITIONAL] else sum(len(by[kind]) for kind in _POSITIONAL),
-        len(hidden),
+        names=tuple(each.name for each in parameters.values() if each.kind in _POSITIONAL),
+        hidden=len(hidden),
+        takes_any_number=Parameter.VAR_POSITIONAL in kinds,
+        keywords=None
+        if Parameter.VAR_KEYWORD in kinds
+        else tuple(each.name for each in named if each.kind is not Parameter.POSITIONAL_ONLY),
+        required=tuple(each.name for each in named if each.default is Parameter.empty),
     )
 
 
+def _check_in_init(cls: type) -> None:
+    """Let `__init__` check its arguments: copies and pickles, too, call `__new__` with none."""
+    init: Callable[..., None] = cls.__init__  # type: ignore[misc]
+    if hasattr(init, "__wrapped__") or not _accepted(init).required:
+        return
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        if type(self).__init__ is checked:  # else it is called by the `__init__` of a subclass
+            _check(type(self).__name__, init, (self, *args), kwargs)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = checked  # type: ignore[misc]
+
+
 def _check(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    code = getattr(function, "__code__", None)
-    if code is not None and len(args) <= code.co_argcount:
-        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if kwargs.keys() <= set(known):
-            return  # nearly always: nothing is wrong
-    keywords, positions, hidden = _accepted(function)
+    names, hidden, takes_any_number, keywords, required = _accepted(function)
     if keywords is not None:
         for key in kwargs:
             if key not in keywords:
@@ -86,9 +115,28 @@ def _check(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwarg
                 known = f"use one of {', '.join(keywords)}" if keywords else "leave it out"
                 remedy = f"did you mean {close}=?" if close else known
                 raise ArgumentError(f"a keyword of {name} must be one of its parameters", f"{key}=", remedy)
-    if positions is not None and len(args) > positions:
-        most = positions - hidden
-        more = None if keywords is None else keywords[most:]
-        remedy = f"name the others, for example {name}({more[0]}=...)" if more else "leave the others out"
-        rule = f"{name} takes at most {most} arguments without names" if most else f"{name} takes keywords only"
-        raise ArgumentError(rule, f"{len(args) - hidden} arguments without names", remedy)
+    if len(args) > len(names) and not takes_any_number:
+        raise _surplus(name, len(args) - hidden, len(names) - hidden, keywords)
+    by_position = names[: len(args)]
+    missing = [each for each in required if each not in by_position and each not in kwargs]
+    if missing:
+        given = [*zip(by_position[hidden:], args[hidden:], strict=False), *kwargs.items()]
+        got = ", ".join(f"{type(value).__name__} as {each}" for each, value in given) or "no arguments"
+        call = ", ".join(each if each in names else f"{each}=..." for each in required)
+        order: str = getattr(function, _ORDER, "")
+        remedy = f"{order}: {name}({call})" if order else f"call it as {name}({call})"
+        *others, last = missing
+        needed = f"{', '.join(others)} and {last}" if others else last
+        raise ArgumentError(f"{name} needs {needed}", got, remedy)
+
+
+def _surplus(name: str, given: int, most: int, keywords: tuple[str, ...] | None) -> ArgumentError:
+    """The error for too many arguments without names."""
+    got = "1 argument without a name" if given == 1 else f"{given} arguments without names"
+    more = None if keywords is None else keywords[most:]
+    which = "the others" if most else "it" if given == 1 else "them"
+    remedy = f"name {which}, for example {name}({more[0]}=...)" if more else f"leave {which} out"
+    if not most:
+        return ArgumentError(f"{name} takes {'keywords only' if more else 'no arguments'}", got, remedy)
+    counted = "1 argument without a name" if most == 1 else f"{most} arguments without names"
+    return ArgumentError(f"{name} takes at most {counted}", got, remedy)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from gradslide._support.errors import InputError, unknown_name
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array, Sparse
 from gradslide.data import svmlight
 from gradslide.data.svmlight import RowsFile, look_through
@@ -130,6 +131,7 @@ class CatalogueEntry:
     path: Path | None
 
 
+@checked_arguments
 def data_directory(data_dir: Folder = None) -> Path:
     """Return the data directory.
 
@@ -155,6 +157,7 @@ def _user_cache() -> Path:
     return Path.home() / inside
 
 
+@checked_arguments
 def catalogue(data_dir: Folder = None) -> list[CatalogueEntry]:
     """Return all data sets known by name, and where each was found.
 
@@ -170,6 +173,7 @@ def catalogue(data_dir: Folder = None) -> list[CatalogueEntry]:
     return [CatalogueEntry(k.name, k.rows, k.features, find(k.name, data_dir)) for k in KNOWN.values()]
 
 
+@checked_arguments
 def find(name: str, data_dir: Folder = None) -> Path | None:
     """Return the file of a data set in the data directory, or None.
 
@@ -194,6 +198,7 @@ def find(name: str, data_dir: Folder = None) -> Path | None:
     return None
 
 
+@checked_arguments
 def get(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress: Progress = True) -> Path:
     """Return the file of a data set; download it into the data directory if it is missing.
 

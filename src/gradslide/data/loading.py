@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.data.dataset import Dataset
 from gradslide.data.libsvm import LIBSVM, DataError, Folder, Progress, get, known
@@ -12,6 +13,7 @@ from gradslide.data.misfire import misfire
 from gradslide.data.svmlight import RowsFile
 
 
+@checked_arguments
 def load(name: str, data_dir: Folder = None, *, base_url: str = LIBSVM, progress: Progress = True) -> Dataset:
     """Load a data set by name.
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gradslide._support.errors import require
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.data.dataset import Dataset
 
@@ -11,6 +12,7 @@ _WINDOW = 10  # acceleration readings that a row shows
 _POSITIVES = 0.1
 
 
+@checked_arguments
 def misfire(rows: int = 20_000, seed: int = 0) -> Dataset:
     """Simulate one drive of an engine, row by row in time.
 

@@ -6,12 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gradslide._support.errors import require, unknown_name
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.randomness import Seed, generator
 from gradslide._support.types import Array
 
 KINDS = ("contiguous", "shuffled", "dirichlet", "sorted")
 
 
+@checked_arguments
 def split(kind: str, labels: npt.ArrayLike, m: int, seed: Seed = 0, alpha: float = 0.5) -> list[Array]:
     """Split rows over agents by name.
 
@@ -54,6 +56,7 @@ def split(kind: str, labels: npt.ArrayLike, m: int, seed: Seed = 0, alpha: float
             raise unknown_name("split", kind, KINDS)
 
 
+@checked_arguments
 def split_contiguous(n: int, m: int) -> list[Array]:
     """Divide n rows in order into m blocks whose sizes differ by at most one.
 
@@ -73,6 +76,7 @@ def split_contiguous(n: int, m: int) -> list[Array]:
     return np.array_split(np.arange(n), m)
 
 
+@checked_arguments
 def split_shuffled(n: int, m: int, seed: Seed) -> list[Array]:
     """Distribute n rows at random, with sizes that differ by at most one.
 
@@ -94,6 +98,7 @@ def split_shuffled(n: int, m: int, seed: Seed) -> list[Array]:
     return [np.sort(order[block]) for block in split_contiguous(n, m)]
 
 
+@checked_arguments
 def split_by_label(labels: npt.ArrayLike, m: int, alpha: float, seed: Seed) -> list[Array]:
     """Distribute the rows of each label in random proportions, drawn from a Dirichlet distribution.
 

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, require
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array, Sparse
 from gradslide.data import svmlight
 
@@ -21,6 +22,7 @@ _COLON, _NEWLINE = b":\n"
 _IS_SPACE = np.isin(np.arange(256), list(b" \t\r\n\v\f"))
 
 
+@checked_arguments
 def read_svmlight(path: str | os.PathLike[str], features: int | None = None) -> tuple[Sparse, Array]:
     """Read features and labels from a file in svmlight format.
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.html import facts_html
-from gradslide._support.keywords import CheckedArguments
+from gradslide._support.keywords import CheckedArguments, argument_order, checked_arguments
 from gradslide._support.randomness import Seed
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs import bounded_degree, distances, spectrum, topologies
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DENSE = 1_000  # up to here the two extreme eigenvalues come from the dense spectrum
 _EXTREMES = ("laplacian_norm", "algebraic_connectivity")
 _EXACT = 2_000  # up to here the whole spectrum and all eccentricities are computed
-
+_ORDER = "the number of agents comes first"
 
 # Edges as users give them: an array (e, 2) or pairs.
 Pairs: TypeAlias = Array | Iterable[Sequence[int]]
@@ -84,6 +84,7 @@ class Graph(CheckedArguments):
     edges: Array
     weights: Array
 
+    @argument_order(_ORDER)
     def __init__(self, m: int, edges: Pairs, weights: npt.ArrayLike | None = None) -> None:
         _check_order(m, edges)
         m = count(m)
@@ -107,6 +108,7 @@ class Graph(CheckedArguments):
     # Construction
 
     @classmethod
+    @argument_order(_ORDER)
     def from_edges(cls, m: int, pairs: Pairs, weights: npt.ArrayLike | None = None) -> "Graph":
         """Build a graph from pairs of agents.
 
@@ -705,6 +707,7 @@ class Graph(CheckedArguments):
         weighted = "" if (self.weights == 1).all() else ", weighted"
         return f"Graph(m={self.m}, edges={len(self.edges)}, max_degree={self.degrees.max()}{weighted})"
 
+    @checked_arguments
     def plot(self, values: Array | None = None, *, label: str = "", title: str = "") -> "Figure":
         """Draw up to 2,000 agents.
 

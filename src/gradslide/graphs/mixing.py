@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 import scipy.sparse as sp
 
 from gradslide._support.errors import require_number, unknown_name
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Sparse
 from gradslide.graphs.graph import Graph
 
@@ -69,6 +70,7 @@ class Mixing:
 
 
 @lru_cache(maxsize=64)
+@checked_arguments
 def metropolis(graph: Graph) -> Mixing:
     """Return Metropolis weights W_ij = 1/(1 + max(deg_i, deg_j)).
 
@@ -88,6 +90,7 @@ def metropolis(graph: Graph) -> Mixing:
 
 
 @lru_cache(maxsize=64)
+@checked_arguments
 def laplacian(graph: Graph, norm: float | None = None) -> Mixing:
     """Return W = I - Lap/norm, which has no negative eigenvalue.
 
@@ -108,6 +111,7 @@ def laplacian(graph: Graph, norm: float | None = None) -> Mixing:
 
 
 @lru_cache(maxsize=64)
+@checked_arguments
 def best_constant(graph: Graph) -> Mixing:
     """Return W = I - 2 Lap/(lmax + l2), with the largest spectral gap for equal edge weights.
 
@@ -138,6 +142,7 @@ MIXINGS: dict[str, Callable[..., Mixing]] = {
 }
 
 
+@checked_arguments
 def spectral_gaps(graph: Graph) -> dict[str, float]:
     """Return the spectral gap of each mixing matrix.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradslide._support.arrays import doubles, dtype_of, on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.losses.base import Loss
 
@@ -258,6 +259,7 @@ def has_own_hessian(loss: Loss) -> bool:
     return any(not each.__module__.startswith("gradslide.") for each in functions if each is not None)
 
 
+@checked_arguments
 def check_loss(
     loss: Loss, x: Array | None = None, *, points: int = 3, radius: float | None = None, seed: int = 0
 ) -> LossReport:

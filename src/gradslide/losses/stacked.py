@@ -9,11 +9,13 @@ import numpy as np
 
 from gradslide._support.arrays import as_dtype, doubles
 from gradslide._support.errors import require
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.losses.base import Evaluation, Loss, checked_sampling
 from gradslide.losses.inputs import stack_rows
 
 
+@checked_arguments
 def stack(losses: Sequence[Loss]) -> Loss:
     """Join the agents of several losses into one loss, in order.
 

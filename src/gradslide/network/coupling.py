@@ -14,6 +14,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, is_numpy, like
 from gradslide._support.errors import unknown_name
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.network.protocol import Network
 from gradslide.problems.saddle import Saddle
@@ -299,6 +300,7 @@ class Laplacian(_NodeForm):
 COUPLINGS: dict[str, type[Incidence] | type[Laplacian]] = {"incidence": Incidence, "laplacian": Laplacian}
 
 
+@checked_arguments
 def make(name: str, network: Network) -> NetworkCoupling:
     """Return the coupling of that name over a network.
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.errors import StreamEnded, StreamError, require_number
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.oracles.base import Sampling
 from gradslide.oracles.oracle import Oracle
@@ -29,6 +30,7 @@ def moments(sample: Callable[[int], Array], samples: int) -> tuple[Array, Array]
     return mean, scatter / (samples - 1)
 
 
+@checked_arguments
 def estimate_sigma(
     problem: Problem, x: Array | None = None, *, oracle: Sampling | None = None, samples: int = 256, seed: int = 0
 ) -> float:

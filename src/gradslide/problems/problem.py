@@ -10,7 +10,7 @@ import numpy as np
 from gradslide import losses
 from gradslide._support.arrays import is_numpy, on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, raised_in, require, require_number
-from gradslide._support.keywords import CheckedArguments
+from gradslide._support.keywords import CheckedArguments, checked_arguments
 from gradslide._support.types import Array, Device
 from gradslide.domains import Domain, Free, PerAgent
 from gradslide.domains.penalties import not_a_domain
@@ -208,6 +208,7 @@ class Problem(Objective):
             )
         return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
 
+    @checked_arguments
     def to(self, device: Device) -> Self:
         """Return the same problem with its data on a PyTorch device, for repeated solves.
 
@@ -225,6 +226,7 @@ class Problem(Objective):
         vars(new).update(loss=loss, device=loss.device, domain=self.domain.to(loss.device))
         return new
 
+    @checked_arguments
     def take(self, agents: Sequence[int]) -> "Problem":
         """Return the problem of some agents, in the given order."""
         return Problem(self.loss.take(agents), self.domain.take(agents), self.mu)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
 from gradslide._support.html import rows_html
+from gradslide._support.keywords import checked_arguments
 from gradslide.results.costs import Costs, work
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ class History(Sequence[Record]):
 
         return pd.DataFrame(self.to_dict())
 
+    @checked_arguments
     def plot(self, against: str | None = None, optimum: float | None = None) -> "Figure":
         """Plot the objective (or its error) and the disagreement against a cost.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradslide._support import storage
 from gradslide._support.html import facts_html
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs, traffic, work
@@ -141,6 +142,7 @@ class Solution:
             rows_of_all=None,
         )
 
+    @checked_arguments
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to one file, atomically; `gradslide.load` reads it.
 
@@ -190,6 +192,7 @@ class Solution:
             "warnings": list(self.warnings),
         }
 
+    @checked_arguments
     def plot(self, optimum: float | None = None) -> "Figure":
         """Plot what was reached against gradients (or samples) and rounds (or products with A).
 
@@ -233,6 +236,7 @@ class Solution:
         return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"
 
 
+@checked_arguments
 def load(path: str | os.PathLike[str]) -> Solution:
     """Read a solution that `Solution.save` wrote.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gradslide._support.errors import require, require_number
+from gradslide._support.keywords import checked_arguments
 from gradslide.theory.schedules import ONE_STAGE, Row, Schedule, theorem_1, theorem_2
 
 # Candidates without progress after which a search ends.
@@ -30,6 +31,7 @@ class Bound:
     residual: float
 
 
+@checked_arguments
 def gap(first: Row, last: Row, *, V: float, U: float) -> float:
     """Return a bound on the gap Q(w_bar, w) after one stage (`eq:Qest_proof`).
 
@@ -50,6 +52,7 @@ def gap(first: Row, last: Row, *, V: float, U: float) -> float:
     return first.beta / last.S * (first.q / first.T * U + (first.eta_1 / first.T + first.p) * V)
 
 
+@checked_arguments
 def lagrangian(first: Row, last: Row, *, V: float, z: float, z_0: float = 0.0) -> float:
     """Return a bound on f(x_bar) + <z, A x_bar> - f* after one stage (Proposition 1).
 
@@ -72,6 +75,7 @@ def lagrangian(first: Row, last: Row, *, V: float, z: float, z_0: float = 0.0) -
     return gap(first, last, V=V, U=(z + z_0) ** 2 / 2)
 
 
+@checked_arguments
 def proposition_1(first: Row, last: Row, *, V: float, z_star: float, z_0: float = 0.0) -> Bound:
     """Return the bounds of Proposition 1 after one stage.
 
@@ -99,6 +103,7 @@ def proposition_1(first: Row, last: Row, *, V: float, z_star: float, z_0: float 
     )
 
 
+@checked_arguments
 def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: float = 0.0) -> float:
     """Return a bound on the sum of all f_i at the mean M of the agents, less f*.
 
@@ -127,6 +132,7 @@ def objective_at_mean(first: Row, last: Row, *, V: float, z_mean: float, z_0: fl
     return lagrangian(first, last, V=V, z=z_mean, z_0=z_0)
 
 
+@checked_arguments
 def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, mu: float = 0.0) -> Bound:
     """Return the bounds of Theorem 1 after N outer iterations of one stage.
 
@@ -158,6 +164,7 @@ def pds(N: int, *, L: float, R: float, V: float, z_star: float, A_norm: float, m
     return proposition_1(*_first_and_last(N, L=L, R=R, A_norm=A_norm, mu=mu), V=V, z_star=z_star)
 
 
+@checked_arguments
 def saddle(N: int, *, L: float, R: float, V: float, U: float, A_norm: float, mu: float = 0.0) -> float:
     """Return Theorem 3's bound on the gap Q(w_bar, w) after N outer iterations of one stage.
 
@@ -187,6 +194,7 @@ def _first_and_last(N: int, *, L: float, R: float, A_norm: float, mu: float) -> 
     return schedule.row(1), schedule.row(int(min(N, schedule.stage_length)))
 
 
+@checked_arguments
 def proposition_2(rows: Iterable[Row], *, V: float, z_star: float, variance: float) -> Bound:
     """Return bounds on the expectations of f(x_bar) - f* and ||A x_bar|| with sampled gradients.
 
@@ -215,6 +223,7 @@ def proposition_2(rows: Iterable[Row], *, V: float, z_star: float, variance: flo
     return Bound(exact.objective + noise, exact.residual + noise)
 
 
+@checked_arguments
 def sampling_error(rows: Sequence[Row], *, variance: float) -> float:
     """Return what sampling adds to bounds: sum_k beta_k m sigma^2/(p_k c_k) over sum_k beta_k.
 
@@ -233,6 +242,7 @@ def sampling_error(rows: Sequence[Row], *, variance: float) -> float:
     return math.fsum(row.beta * variance / (row.p * row.c) for row in rows) / rows[-1].S
 
 
+@checked_arguments
 def spds(
     N: int,
     *,
@@ -274,6 +284,7 @@ def spds(
     return proposition_2(map(schedule.row, range(1, N + 1)), V=V, z_star=z_star, variance=m * sigma**2)
 
 
+@checked_arguments
 def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
     """Return the outer iterations for an eps-solution in expectation, with Theorem 2's R and c.
 
@@ -307,6 +318,7 @@ def spds_N(eps: float, *, L: float, distance: float, mu: float = 0.0) -> int:
     return later[enough]
 
 
+@checked_arguments
 def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: float = 0.0) -> int:
     """Return the outer iterations that make the best use of a number of samples per agent.
 
@@ -345,6 +357,7 @@ def spds_N_for(samples: int, *, L: float, distance: float, sigma: float, mu: flo
     return best_N
 
 
+@checked_arguments
 def spds_c(sigma: float, *, m: int, distance: float) -> float:
     """Return Theorem 2's scale of the batch sizes, with the variance of all m agents.
 
@@ -367,6 +380,7 @@ def spds_c(sigma: float, *, m: int, distance: float) -> float:
     return 2 * m * sigma**2 / distance**2
 
 
+@checked_arguments
 def theory_R(*, V: float, z_star: float) -> float:
     """Return the R of Theorem 1 (`eq:R`), which balances objective and residual.
 
@@ -388,6 +402,7 @@ def theory_R(*, V: float, z_star: float) -> float:
     return (z_star + 1) / (4 * math.sqrt(V))
 
 
+@checked_arguments
 def saddle_R(*, V: float, U: float) -> float:
     """Return the R that balances the two terms of Theorem 3.
 
@@ -406,6 +421,7 @@ def saddle_R(*, V: float, U: float) -> float:
     return 1.0 if V == 0 or U == 0 else math.sqrt(U / (8 * V))
 
 
+@checked_arguments
 def iterations(eps: float, schedule: Schedule, *, V: float, z_star: float) -> int:
     """Return the first N with an eps-solution by Proposition 1; for mu > 0 within one stage.
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from gradslide._support.errors import InputError
+from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.domains import Box, EntropySimplex, Free, L2Ball, NonNegative, Simplex
 from gradslide.graphs.graph import Graph
@@ -102,6 +103,7 @@ class Reference:
         return _smallest_multiplier(graph, coupling, w)
 
 
+@checked_arguments
 def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> float:
     """Return the smallest ||z|| with A^T z = mean(g) - g_i, where g_i is the gradient of f_i at x.
 
@@ -127,6 +129,7 @@ def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> fl
     return _smallest_multiplier(graph, coupling, g.mean(axis=0) - g)
 
 
+@checked_arguments
 def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
     """Minimize sum_i f_i over the common set, by Newton's method if possible.
 

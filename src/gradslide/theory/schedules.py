@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gradslide._support.errors import require, require_number
-from gradslide._support.keywords import CheckedArguments
+from gradslide._support.keywords import CheckedArguments, checked_arguments
 
 # Beyond this growth of sqrt(beta_k) a stage gains nothing in double precision.
 _PRECISION_GROWTH = 1e8
@@ -344,6 +344,7 @@ class LinearObjective(Schedule):
         )
 
 
+@checked_arguments
 def theorem_1(*, L: float, mu: float, A_norm: float, R: float, growth: float = 64.0) -> Schedule:
     """Return the schedule of Theorem 1 for L and mu.
 
@@ -481,6 +482,7 @@ def _batch_size(c_k: float) -> int:
     return max(1, math.ceil(c_k * (1 - 1e-12)))
 
 
+@checked_arguments
 def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float) -> Sampled:
     """Return the schedule of Theorem 2.
 
@@ -526,6 +528,7 @@ def theorem_2(*, N: int, L: float, mu: float, A_norm: float, R: float, c: float)
     return schedule
 
 
+@checked_arguments
 def violations(rows: Iterable[Row], *, L: float, mu: float, A_norm: float, tolerance: float = 1e-9) -> list[str]:
     """Return the conditions of Proposition 1 that the rows of one stage violate.
 
