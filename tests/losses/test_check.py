@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from error_messages import check_message
 
 import gradslide as gs
 
@@ -131,6 +132,94 @@ def test_solve_refuses_a_gradient_that_is_not_that_of_the_value(mistake, method)
         assert "agent 2" in str(error.value)
 
 
+def spoilt(function, agent, by):
+    """The function with NaN or infinity at one agent."""
+
+    def changed(x):
+        result = function(x)
+        result[agent] = by
+        return result
+
+    return changed
+
+
+NOT_FINITE = {
+    "a gradient of NaN": ({"gradient": spoilt(lambda x: x - TARGETS, 1, np.nan)}, "agent 1.*its gradient is not fin"),
+    "an infinite gradient": ({"gradient": spoilt(lambda x: x - TARGETS, 3, np.inf)}, "agent 3.*its gradient is not f"),
+    "a value of NaN": ({"value": spoilt(squares, 2, np.nan)}, "agent 2 of Custom: its value is NaN"),
+    "an infinite value": ({"value": spoilt(squares, 2, np.inf)}, "agent 2 of Custom: its value is infinite"),
+}
+
+
+@pytest.mark.parametrize("mistake", NOT_FINITE)
+@pytest.mark.parametrize("domain", [gs.domains.Free(), gs.domains.L2Ball(10.0)])
+def test_solve_refuses_values_and_gradients_that_are_not_finite(mistake, domain):
+    functions, expected = NOT_FINITE[mistake]
+    with pytest.raises(gs.InputError, match=expected):
+        gs.solve(gs.Problem(custom(**functions), domain), gs.Graph.ring(4))
+
+
+def exponentials(factor):
+    """Values that overflow a little away from 0."""
+    rows = 3000 * np.random.default_rng(1).normal(size=(4, 9, 5))
+
+    def value(x):
+        scores = np.einsum("irj,ij->ir", rows, x)
+        return np.sum(np.exp(scores) - scores, axis=1)
+
+    def gradient(x):
+        return factor * np.einsum("irj,ir->ij", rows, np.exp(np.einsum("irj,ij->ir", rows, x)) - 1)
+
+    return gs.Problem(gs.losses.Custom(value=value, gradient=gradient, agents=4, dimension=5))
+
+
+def test_values_may_overflow_far_from_the_start():
+    """The gradient is compared nearer to it then."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert np.isinf(exponentials(1.0).loss.value(np.full((4, 5), 0.5))).any()
+        solution = gs.solve(exponentials(1.0), gs.Graph.ring(4), stop=gs.Stop(kkt=gs.Relative(1e-3), iterations=500))
+        assert solution.status is gs.Status.STATIONARY
+        with pytest.raises(gs.InputError, match=r"value has slope .*, its gradient says"):
+            gs.solve(exponentials(1.5), gs.Graph.ring(4))
+
+
+def test_values_that_are_not_finite_at_any_of_the_points_are_found():
+    """At the first one they are."""
+    seen = []
+
+    def value(x):
+        seen.append(x.copy())
+        return spoilt(squares, 1, np.nan)(x) if np.abs(x - seen[0]).max() > 0.1 else squares(x)
+
+    (finding,) = [text for text in gs.check_loss(custom(value=value)).findings if text.startswith("gradient")]
+    assert finding == "gradient: agent 1 of Custom: its value is NaN at a random point"
+
+
+def raising(x):
+    raise ZeroDivisionError("mine")
+
+
+@pytest.mark.parametrize("function", ["value", "gradient", "value_and_gradient"])
+def test_errors_in_a_users_code_are_located(function):
+    with pytest.raises(ZeroDivisionError) as caught:
+        gs.check_loss(custom(**{function: raising}))
+    assert caught.value.__notes__ == [f"raised in Custom.{function}, called by check_loss at a random point"]
+
+
+def test_errors_in_the_code_of_one_agent_name_it():
+    def squared(x):
+        return x @ x
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        gs.check_loss(custom(value=[squared, squared, raising, squared]))
+    assert caught.value.__notes__[0] == "raised in the value of agent 2"
+
+
+@pytest.mark.parametrize("x", ["a", [[1.0], [2.0, 3.0]], np.full(5, np.nan), np.full(5, 1j)])
+def test_a_point_must_hold_numbers(x):
+    check_message(lambda: gs.check_loss(custom(), x=x), ["x must"])
+
+
 def test_the_check_is_counted_and_can_be_switched_off():
     problem = gs.Problem(custom())
     stop = gs.Stop(iterations=5)
@@ -250,6 +339,12 @@ def test_large_hessians_are_left_out():
 def test_solve_refuses_a_hessian_of_a_user_that_is_not_that_of_the_gradient(mistake):
     problem = gs.Problem(Curved(lambda hessian: 2 * WRONG_HESSIANS[mistake][0](hessian)))
     with pytest.raises(gs.InputError, match=r"derivative of its gradient; got agent \d of Curved.*check_loss"):
+        gs.solve(problem, gs.Graph.ring(4), gs.NIDS(), stop=gs.Stop(iterations=2))
+
+
+def test_solve_refuses_a_hessian_of_a_user_that_is_not_finite():
+    problem = gs.Problem(Curved(WRONG_HESSIANS["not finite"][0]))
+    with pytest.raises(gs.InputError, match="got agent 2 of Curved: its Hessian is not finite at a random point"):
         gs.solve(problem, gs.Graph.ring(4), gs.NIDS(), stop=gs.Stop(iterations=2))
 
 

@@ -1,19 +1,21 @@
-"""Checks of losses that users write: gradients against values, Hessians against gradients, convexity,
-smoothness, shapes.
+"""Checks of losses that users write: gradients against values, Hessians against gradients,
+convexity, smoothness, shapes.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from gradslide._support.arrays import doubles, dtype_of, on_device, to_numpy
-from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.errors import InputError, kind_of, raised_in, require, require_number
 from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.losses.base import Loss
+from gradslide.losses.inputs import numeric_array
 
 # Rounding errors behind one value.
 _ROUNDINGS = 64
@@ -21,6 +23,8 @@ _ROUNDINGS = 64
 _TOLERANCE = 1e-3
 # The same before a run: values and gradients of users' code may be approximations.
 ROUGH = 0.1
+# How often a point where a value is infinite is exchanged for one that is 16 times as near to the start.
+_RETREATS = 3
 # Entries of all Hessians together up to which they are checked, and columns up to which by their eigenvalues.
 _MOST_ENTRIES, _MOST_COLUMNS = 2**26, 200
 
@@ -63,33 +67,52 @@ class LossReport:
 
 
 @dataclass(frozen=True)
-class Slopes:
-    """The slope of each agent's value along a direction: by differences, and by the gradient.
+class Derivatives:
+    """The derivative of each agent's function along a direction: by differences, and as claimed.
 
     Attributes
     ----------
-    measured, claimed : ndarray, shape (m,)
-        By differences of values, and <gradient, direction>.
-    allowed : ndarray, shape (m,)
-        By how much they may differ. NaN where values are not finite.
+    measured, claimed : ndarray, shape (m, k)
+        By differences of values (k = 1) or gradients (k = d), and by the gradient or the Hessian.
+    error : ndarray, shape (m,)
+        How far the measured ones may be off. NaN where the function is, infinite where it is.
+    tolerance : float
+        The share of the derivative that both may differ by in any case.
     """
 
     measured: Array
     claimed: Array
-    allowed: Array
-
-    @property
-    def worst(self) -> int | None:
-        """The agent whose slopes differ most in terms of what is allowed; None if none differs by more."""
-        worst = int(np.argmax(self.excess))
-        return worst if self.excess[worst] > 1 else None
+    error: Array
+    tolerance: float
 
     @property
     def excess(self) -> Array:
-        """How far the slopes differ in terms of what is allowed; 0 where values are not finite."""
-        with np.errstate(invalid="ignore"):
-            excess = np.abs(self.measured - self.claimed) / self.allowed
-        return np.where(np.isfinite(excess), excess, 0.0)
+        """How far both differ in terms of what is allowed, shape (m,).
+
+        It is 0 where the function is not finite: nothing can be compared there. It is infinite
+        where only the claimed derivative is not.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            allowed = self.tolerance * np.maximum(_lengths(self.measured), _lengths(self.claimed))
+            allowed += self.error + np.finfo(np.float64).tiny
+            excess = _lengths(self.measured - self.claimed) / allowed
+        return np.where(np.isfinite(self.error), np.where(np.isfinite(excess), excess, np.inf), 0.0)
+
+    @property
+    def worst(self) -> int | None:
+        """The agent with the largest excess; None if no derivatives differ by more than allowed."""
+        excess = self.excess
+        worst = int(np.argmax(excess))
+        return worst if excess[worst] > 1 else None
+
+    def replaced(self, where: Array, other: "Derivatives") -> "Derivatives":
+        """Return these derivatives with those of some agents, where (m,) is true, from others."""
+        return replace(
+            self,
+            measured=np.where(where[:, None], other.measured, self.measured),
+            claimed=np.where(where[:, None], other.claimed, self.claimed),
+            error=np.where(where, other.error, self.error),
+        )
 
 
 def slopes(
@@ -98,8 +121,11 @@ def slopes(
     x: Array,
     direction: Array,
     tolerance: float = _TOLERANCE,
-) -> Slopes:
-    """Compare gradients with central differences of the value, with four values and a gradient, six if they differ.
+) -> Derivatives:
+    """Compare gradients with central differences of the value.
+
+    This takes four values and a gradient, six values if they differ. It takes more where a value is
+    infinite, as far from the start it may be: by overflow, or as that of a barrier.
 
     Parameters
     ----------
@@ -108,88 +134,36 @@ def slopes(
     x : ndarray, shape (m, d)
         One point per agent.
     direction : ndarray, shape (m, d)
-        One direction per agent. Values are taken at points that are at most a fiftieth of it away.
+        One direction per agent. Values are taken at points that are at most a fiftieth of it away;
+        nearer and nearer to x - direction/2 where they are infinite.
     tolerance : float
         The share of the slope that they may differ by in any case.
 
     Returns
     -------
-    Slopes
-        Both slopes, and what they may differ by: differences with two steps tell their own error.
-    """
-    eps = float(np.finfo(dtype_of(x)).eps)
-    claimed = np.sum(to_numpy(doubles(gradient(x))) * to_numpy(doubles(direction)), axis=-1)
-
-    def differences(step: float) -> tuple[Array, Array]:
-        plus, minus = (to_numpy(doubles(value(x + sign * step * direction))) for sign in (1, -1))
-        return (plus - minus) / (2 * step), _ROUNDINGS * eps * np.maximum(np.abs(plus), np.abs(minus)) / step
-
-    def compared(coarse: Array, step: float) -> Slopes:
-        fine, rounding = differences(step)
-        with np.errstate(invalid="ignore"):
-            allowed = 4 * (rounding + np.abs(coarse - fine))
-        allowed += tolerance * np.maximum(np.abs(fine), np.abs(claimed)) + np.finfo(np.float64).tiny
-        return Slopes(fine, claimed, allowed)
-
-    coarse, _ = differences(eps**0.25)
-    found = compared(coarse, eps**0.25 / 4)
-    if found.worst is None:
-        return found
-    # A kink nearby would look the same: is it left behind with a smaller step?
-    closer = compared(found.measured, eps**0.25 / 32)
-    is_better = closer.excess < found.excess
-    return Slopes(
-        np.where(is_better, closer.measured, found.measured),
-        claimed,
-        np.where(is_better, closer.allowed, found.allowed),
-    )
-
-
-def mismatch(loss: Loss, found: Slopes, agents: Sequence[int]) -> str:
-    """Return which agent's gradient is not that of its value and by how much, or an empty string."""
-    worst = found.worst
-    if worst is None:
-        return ""
-    return (
-        f"agent {agents[worst]} of {type(loss).__name__}: along a random direction its value has slope "
-        f"{found.measured[worst]:.6g}, its gradient says {found.claimed[worst]:.6g}"
-    )
-
-
-@dataclass(frozen=True)
-class Rates:
-    """How fast each agent's gradient changes along a direction: by differences, and by the Hessian.
-
-    Attributes
-    ----------
-    measured, claimed : ndarray, shape (m, d)
-        By differences of gradients, and Hessian times direction.
-    allowed : ndarray, shape (m,)
-        How long the difference of both may be. NaN where gradients are not finite.
+    Derivatives
+        Both slopes, and how far those of the values may be off.
     """
 
-    measured: Array
-    claimed: Array
-    allowed: Array
+    def compared(x: Array, direction: Array) -> Derivatives:
+        claimed = np.sum(to_numpy(doubles(gradient(x))) * to_numpy(doubles(direction)), axis=1, keepdims=True)
+        return _derivatives(value, claimed, x, direction, tolerance)
 
-    @property
-    def worst(self) -> int | None:
-        """The agent whose rates differ most in terms of what is allowed; None if none differs by more."""
-        worst = int(np.argmax(self.excess))
-        return worst if self.excess[worst] > 1 else None
-
-    @property
-    def excess(self) -> Array:
-        """How far the rates differ in terms of what is allowed; 0 where gradients are not finite."""
-        with np.errstate(invalid="ignore"):
-            excess = np.linalg.norm(self.measured - self.claimed, axis=1) / self.allowed
-        return np.where(np.isfinite(excess), excess, 0.0)
+    found = compared(x, direction)
+    for _ in range(_RETREATS):
+        if not np.isinf(found.error).any():
+            break
+        x, direction = x - 15 / 32 * direction, direction / 16
+        found = found.replaced(np.isinf(found.error), compared(x, direction))
+    return found
 
 
 def rates(
     gradient: Callable[[Array], Array], hessian: Array, x: Array, direction: Array, tolerance: float = _TOLERANCE
-) -> Rates:
-    """Compare Hessians with central differences of the gradient, with four gradients, six if they differ.
+) -> Derivatives:
+    """Compare Hessians with central differences of the gradient.
+
+    This takes four gradients, six if they differ.
 
     Parameters
     ----------
@@ -198,53 +172,88 @@ def rates(
     hessian : ndarray, shape (m, d, d)
         The Hessians at x.
     x, direction : ndarray, shape (m, d)
-        One point and one direction per agent, as for `slopes`.
+        One point and one direction per agent. Gradients are taken at points that are at most a
+        fiftieth of it away.
     tolerance : float
         The share of the rate that they may differ by in any case.
 
     Returns
     -------
-    Rates
-        Both rates, and what they may differ by.
+    Derivatives
+        Both rates, and how far those of the gradients may be off.
+    """
+    claimed = np.einsum("ijk,ik->ij", to_numpy(hessian), to_numpy(doubles(direction)))
+    return _derivatives(gradient, claimed, x, direction, tolerance)
+
+
+def _derivatives(
+    function: Callable[[Array], Array], claimed: Array, x: Array, direction: Array, tolerance: float
+) -> Derivatives:
+    """Compare claimed derivatives, (m, k), with differences of a function, which tell their own
+    error: they are taken with two steps.
     """
     eps = float(np.finfo(dtype_of(x)).eps)
-    claimed = np.einsum("ijk,ik->ij", to_numpy(hessian), to_numpy(doubles(direction)))
 
     def differences(step: float) -> tuple[Array, Array]:
-        plus, minus = (to_numpy(doubles(gradient(x + sign * step * direction))) for sign in (1, -1))
-        size = np.maximum(np.linalg.norm(plus, axis=1), np.linalg.norm(minus, axis=1))
-        return (plus - minus) / (2 * step), _ROUNDINGS * eps * size / step
+        ends = [to_numpy(doubles(function(x + sign * step * direction))) for sign in (1, -1)]
+        plus, minus = (end.reshape(len(end), -1) for end in ends)
+        with np.errstate(invalid="ignore", over="ignore"):
+            rounding = _ROUNDINGS * eps * np.maximum(_lengths(plus), _lengths(minus)) / step
+            return (plus - minus) / (2 * step), rounding
 
-    def compared(coarse: Array, step: float) -> Rates:
+    def compared(coarse: Array, step: float) -> Derivatives:
         fine, rounding = differences(step)
-        with np.errstate(invalid="ignore"):
-            allowed = 4 * (rounding + np.linalg.norm(coarse - fine, axis=1))
-        largest = np.maximum(np.linalg.norm(fine, axis=1), np.linalg.norm(claimed, axis=1))
-        return Rates(fine, claimed, allowed + tolerance * largest + np.finfo(np.float64).tiny)
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.where(np.isfinite(rounding), 4 * (rounding + _lengths(coarse - fine)), rounding)
+        return Derivatives(fine, claimed, error, tolerance)
 
     coarse, _ = differences(eps**0.25)
     found = compared(coarse, eps**0.25 / 4)
     if found.worst is None:
         return found
-    # A kink of the gradient nearby would look the same: is it left behind with a smaller step?
+    # A kink nearby would look the same: is it left behind with a smaller step?
     closer = compared(found.measured, eps**0.25 / 32)
-    is_better = closer.excess < found.excess
-    return Rates(
-        np.where(is_better[:, None], closer.measured, found.measured),
-        claimed,
-        np.where(is_better, closer.allowed, found.allowed),
+    return found.replaced(closer.excess < found.excess, closer)
+
+
+def _lengths(rows: Array) -> Array:
+    """The lengths of the rows; their squares may overflow."""
+    return np.hypot.reduce(np.abs(rows), axis=1)
+
+
+def mismatch(loss: Loss, found: Derivatives, agents: Sequence[int]) -> str:
+    """Return which agent's gradient is not that of its value and by how much, or which of the two
+    is not finite, or an empty string.
+    """
+    undefined = np.flatnonzero(~np.isfinite(found.error))
+    agent = int(undefined[0]) if undefined.size else found.worst
+    if agent is None:
+        return ""
+    whose = f"agent {agents[agent]} of {type(loss).__name__}"
+    if undefined.size:
+        return f"{whose}: its value is {'NaN' if np.isnan(found.error[agent]) else 'infinite'} at a random point"
+    if not np.isfinite(found.claimed[agent]).all():
+        return f"{whose}: its gradient is not finite at a random point"
+    return (
+        f"{whose}: along a random direction its value has slope {found.measured[agent, 0]:.6g}, "
+        f"its gradient says {found.claimed[agent, 0]:.6g}"
     )
 
 
-def hessian_mismatch(loss: Loss, found: Rates, agents: Sequence[int]) -> str:
-    """Return which agent's Hessian is not that of its gradient and by how much, or an empty string."""
+def hessian_mismatch(loss: Loss, found: Derivatives, agents: Sequence[int]) -> str:
+    """Return which agent's Hessian is not that of its gradient and by how much, or is not finite,
+    or an empty string.
+    """
     worst = found.worst
     if worst is None:
         return ""
+    whose = f"agent {agents[worst]} of {type(loss).__name__}"
+    if not np.isfinite(found.claimed[worst]).all():
+        return f"{whose}: its Hessian is not finite at a random point"
     j = int(np.argmax(np.abs(found.measured[worst] - found.claimed[worst])))
     return (
-        f"agent {agents[worst]} of {type(loss).__name__}: along a random direction coordinate {j} of its gradient "
-        f"changes at the rate {found.measured[worst, j]:.6g}, its Hessian says {found.claimed[worst, j]:.6g}"
+        f"{whose}: along a random direction coordinate {j} of its gradient changes at the rate "
+        f"{found.measured[worst, j]:.6g}, its Hessian says {found.claimed[worst, j]:.6g}"
     )
 
 
@@ -309,7 +318,7 @@ def check_loss(
     if not isinstance(loss, Loss):
         raise InputError("loss must be a gradslide loss", kind_of(loss), "use gs.losses.Custom for your own")
     require_number("points", points, "3 finds most mistakes", least=1, whole=True)
-    centre = np.zeros((loss.m, loss.d)) if x is None else np.asarray(to_numpy(x), dtype=np.float64)
+    centre = np.zeros((loss.m, loss.d)) if x is None else numeric_array("x", x).astype(np.float64)
     fits = centre.shape in ((loss.d,), (loss.m, loss.d))
     require(fits, f"x must have shape ({loss.d},) or ({loss.m}, {loss.d})", centre.shape, "give one point")
     centre = np.broadcast_to(centre, (loss.m, loss.d))
@@ -344,7 +353,7 @@ class _Checker:
             "shapes and precision": self._shapes,
             "repeatable": self._repeatable,
             "value_and_gradient": self._together,
-            "gradient": self._gradient,
+            "gradient": self._derivative,
             "convexity": self._convexity,
             "smoothness": self._smoothness,
             "hessian": self._hessian,
@@ -358,18 +367,34 @@ class _Checker:
         findings = tuple(f"{name}: {text}" for name, text in self._findings.items())
         return LossReport(findings, passed, tuple(f"{name}: {why}" for name, why in self._skipped.items()))
 
+    def _ask(self, function: str, x: Array) -> Any:
+        """What a function of the loss returns; its errors say that it was called here."""
+        with raised_in(f"{type(self._loss).__name__}.{function}, called by check_loss at a random point"):
+            return getattr(self._loss, function)(x)
+
+    def _value(self, x: Array) -> Array:
+        return self._ask("value", x)
+
+    def _gradient(self, x: Array) -> Array:
+        return self._ask("gradient", x)
+
+    def _constants(self) -> Array:
+        """The smoothness constants."""
+        with raised_in(f"{type(self._loss).__name__}.smoothness, called by check_loss"):
+            return to_numpy(doubles(self._loss.smoothness(2)))
+
     def _values(self, x: Array) -> Array:
-        return to_numpy(doubles(self._loss.value(x)))
+        return to_numpy(doubles(self._value(x)))
 
     def _gradients(self, x: Array) -> Array:
-        return to_numpy(doubles(self._loss.gradient(x)))
+        return to_numpy(doubles(self._gradient(x)))
 
     def _shapes(self, name: str) -> None:
         loss = self._loss
         wanted = {"gradient": (loss.m, loss.d)} | ({"value": (loss.m,)} if loss.has_value else {})
         for function, shape in wanted.items():
             try:
-                found = getattr(loss, function)(self._points[0])
+                found = self._ask(function, self._points[0])
             except InputError as error:
                 self._findings[name] = str(error)
                 return
@@ -389,7 +414,7 @@ class _Checker:
     def _repeatable(self, name: str) -> None:
         loss, x = self._loss, self._points[0]
         for function in ("value", "gradient") if loss.has_value else ("gradient",):
-            one, other = (to_numpy(getattr(loss, function)(x)) for _ in range(2))
+            one, other = (to_numpy(self._ask(function, x)) for _ in range(2))
             away = np.abs(one - other).reshape(loss.m, -1).max(axis=1)
             agent = int(np.argmax(away))
             if away[agent] > _ROUNDINGS * self._eps * np.abs(one).max():
@@ -401,7 +426,10 @@ class _Checker:
             self._skipped[name] = "the loss has no value"
             return
         for function, found, alone in zip(
-            ("value", "gradient"), loss.value_and_gradient(x), (loss.value(x), loss.gradient(x)), strict=True
+            ("value", "gradient"),
+            self._ask("value_and_gradient", x),
+            (self._value(x), self._gradient(x)),
+            strict=True,
         ):
             away = np.abs(to_numpy(doubles(found - alone))).reshape(loss.m, -1).max(axis=1)
             agent = int(np.argmax(away))
@@ -410,26 +438,29 @@ class _Checker:
                     f"the {function} of agent {agent} differs by {away[agent]:.3g} from what `{function}` gives"
                 )
 
-    def _gradient(self, name: str) -> None:
+    def _derivative(self, name: str) -> None:
         loss = self._loss
         if not loss.has_value:
             self._skipped[name] = "the loss has no value"
             return
         for x, direction in zip(self._points, self._directions, strict=True):
-            if text := mismatch(loss, slopes(loss.value, loss.gradient, x, direction), range(loss.m)):
+            found = slopes(self._value, self._gradient, x, direction)
+            if text := mismatch(loss, found, range(loss.m)):
                 self._findings[name] = text
                 break
         else:
             return
+        if not (np.isfinite(found.error).all() and np.isfinite(found.claimed).all()):
+            return
         # Single coordinates say more about what to mend.
         for j in range(min(loss.d, 20)):
             axis = self._placed(np.broadcast_to(np.eye(loss.d)[j], (loss.m, loss.d)))
-            found = slopes(loss.value, loss.gradient, x, axis)
+            found = slopes(self._value, self._gradient, x, axis)
             worst = found.worst
             if worst is not None:
                 self._findings[name] += (
-                    f". Coordinate {j} of agent {worst}: {found.measured[worst]:.6g} by differences, "
-                    f"{found.claimed[worst]:.6g} in the gradient"
+                    f". Coordinate {j} of agent {worst}: {found.measured[worst, 0]:.6g} by differences, "
+                    f"{found.claimed[worst, 0]:.6g} in the gradient"
                 )
                 return
 
@@ -461,7 +492,7 @@ class _Checker:
 
     def _smoothness(self, name: str) -> None:
         try:
-            constants = to_numpy(doubles(self._loss.smoothness(2)))
+            constants = self._constants()
         except InputError as error:
             self._skipped[name] = str(error).split(";")[0]
             return
@@ -483,14 +514,14 @@ class _Checker:
             return
         for x, direction in zip(self._points, self._directions, strict=True):
             try:
-                hessian = loss.hessian(x)
+                hessian = self._ask("hessian", x)
             except InputError as error:
                 self._findings[name] = str(error)
                 return
             if text := self._hessian_form(hessian) or self._hessian_signs(hessian, direction):
                 self._findings[name] = text
                 return
-            if text := hessian_mismatch(loss, rates(loss.gradient, hessian, x, direction), range(loss.m)):
+            if text := hessian_mismatch(loss, rates(self._gradient, hessian, x, direction), range(loss.m)):
                 self._findings[name] = text + self._hessian_column(hessian, x)
                 return
 
@@ -521,7 +552,7 @@ class _Checker:
         size = self._loss.d * np.abs(hessian).max(axis=(1, 2))
         # Where all of it is next to nothing, it may be what rounding left of larger terms.
         with suppress(InputError):
-            size += to_numpy(doubles(self._loss.smoothness(2)))
+            size += self._constants()
         agent = int(np.argmin(curvature / (size + 1e-300)))
         if curvature[agent] >= -_ROUNDINGS * self._eps * size[agent]:
             return ""
@@ -535,7 +566,7 @@ class _Checker:
         loss = self._loss
         for j in range(min(loss.d, 20)):
             axis = self._placed(np.broadcast_to(np.eye(loss.d)[j], (loss.m, loss.d)))
-            found = rates(loss.gradient, hessian, x, axis)
+            found = rates(self._gradient, hessian, x, axis)
             worst = found.worst
             if worst is not None:
                 row = int(np.argmax(np.abs(found.measured[worst] - found.claimed[worst])))
