@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from loss_cases import KINDS, LAYOUTS, M, P, make_data, make_loss, make_quadratic, point
 from real_data import DATA
 
+import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide.losses import Huber, LeastSquares, Logistic, Quadratic, SmoothedHinge, Softmax, stack
 from gradslide.losses.rows import RowBlocks
@@ -663,3 +664,59 @@ def test_ijcnn1_constants():
     x = point(dense)
     np.testing.assert_allclose(sparse.gradient(x), dense.gradient(x), atol=1e-10)
     assert dense.value(np.zeros((100, 22))).sum() == pytest.approx(20_000 * np.log(2))
+
+
+class Ridge(gs.losses.LeastSquares):
+    """A user's class that changes what a built-in loss computes."""
+
+    def value(self, x):
+        return super().value(x) + 50 * np.sum(x**2, axis=1)
+
+    def gradient(self, x):
+        return super().gradient(x) + 100 * x
+
+
+class LogisticWithSquares(gs.losses.Logistic):
+    def curvature(self, norm):
+        return super().curvature(norm) + 2
+
+    def row_values(self, scores, targets):
+        return super().row_values(scores, targets) + scores**2
+
+    def row_slopes(self, scores, targets):
+        return super().row_slopes(scores, targets) + 2 * scores
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_class_that_overrides_value_and_gradient_inherits_nothing_that_follows_from_them(dtype):
+    rng = np.random.default_rng(0)
+    features, targets = rng.normal(size=(40, 5)).astype(dtype), rng.normal(size=40).astype(dtype)
+    ridge, x = Ridge(features, targets, agents=4), rng.normal(size=(4, 5)).astype(dtype)
+    values, gradients = ridge.value_and_gradient(x)
+    np.testing.assert_array_equal(values, ridge.value(x))
+    np.testing.assert_array_equal(gradients, ridge.gradient(x))
+    assert not ridge.has_hessian
+    assert not ridge.has_evaluation
+    assert (ridge.value_in_doubles(x.astype(np.float64)) is None) == (dtype == np.float32)
+    with pytest.raises(gs.InputError, match="needs a loss that is a sum over rows"):
+        ridge.sample_gradient(x, 2, [np.random.default_rng(i) for i in range(4)])
+    stop = gs.Stop(gap=gs.Relative(1e-3), iterations=300)
+    solution = gs.solve(gs.Problem(ridge, gs.domains.Box(-5.0, 5.0)), gs.Graph.ring(4), stop=stop)
+    exact = gs.Problem(gs.losses.LeastSquares(features, targets, agents=4), gs.domains.Box(-5.0, 5.0), mu=100.0)
+    optimum = gs.reference.reference(exact).objective
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.certificate.lower <= optimum * (1 + 1e-6)
+    assert solution.certificate.upper >= optimum * (1 - 1e-6)
+
+
+def test_a_class_with_rows_of_its_own_has_no_inherited_curvature():
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(12, 3)), np.sign(rng.normal(size=12))
+    assert not LogisticWithSquares(features, labels, agents=2).has_hessian
+
+    class Curved(LogisticWithSquares):
+        def row_curvatures(self, scores, targets):
+            return super(LogisticWithSquares, self).row_curvatures(scores, targets) + 2
+
+    assert Curved(features, labels, agents=2).has_hessian
+    assert gs.check_loss(Curved(features, labels, agents=2)).findings == ()

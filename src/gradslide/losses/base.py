@@ -66,11 +66,26 @@ class Evaluation(abc.ABC):
         """
 
 
+# Members that follow from value and gradient. A user's class that overrides these inherits none of the others from a
+# built-in loss, but what `Loss` makes of the new ones.
+_FOLLOWING = (
+    ("value_and_gradient",),
+    ("value_in_doubles",),
+    ("evaluation", "has_evaluation"),
+    ("hessian", "has_hessian"),
+    ("steps", "has_steps"),
+    ("sample_gradient",),
+    ("gradient_of_rows",),
+    ("gradient_of_samples",),
+)
+
+
 class Loss(CheckedArguments, abc.ABC):
     """The convex, smooth losses ft_1, ..., ft_m of m agents.
 
     Row i of x, of shape (m, d), belongs to agent i. A subclass implements `value`, `gradient`,
-    `compute_smoothness` and `take_agents`.
+    `compute_smoothness` and `take_agents`. A class that overrides `value` or `gradient` of a built-in
+    loss overrides Hessians and sampled gradients, too, or has none.
 
     Parameters
     ----------
@@ -94,17 +109,25 @@ class Loss(CheckedArguments, abc.ABC):
         Precision of gradients.
     has_value : bool
         Whether `value` is available; a live stream may have gradients only.
+    feature_names : sequence of str or None
+        The names of the columns of the features, if they were given with names.
     is_user_supplied : bool
         Whether value and gradient are a user's code, which `solve` checks against each other.
     """
 
     has_value = True
+    feature_names: Sequence[str] | None = None
     is_user_supplied = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if not cls.__module__.startswith("gradslide."):
             cls.is_user_supplied = True
+            own = vars(cls).keys()
+            for name, *abilities in _FOLLOWING if own & {"value", "gradient"} else ():
+                if name not in own:
+                    for each in (name, *abilities):
+                        setattr(cls, each, vars(Loss)[each])
         rename_hooks(cls, {"_smoothness": "compute_smoothness", "_take": "take_agents", "_settings": "settings"})
 
     def __init__(self, m: int, d: int, dtype: DType, home: Array | None = None) -> None:

@@ -62,8 +62,11 @@ class LinearModel(Loss):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "kernel" not in vars(cls) and {"row_values", "row_slopes"} & vars(cls).keys():
-            cls.kernel = None  # compiled code would not know another phi
+        if {"row_values", "row_slopes"} & vars(cls).keys():
+            # Neither compiled code nor inherited curvatures know another phi.
+            cls.kernel = vars(cls).get("kernel")
+            if "row_curvatures" not in vars(cls):
+                cls.row_curvatures = LinearModel.row_curvatures  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -78,6 +81,8 @@ class LinearModel(Loss):
     ) -> None:
         if reduction not in ("sum", "mean"):
             raise unknown_name("reduction", str(reduction), ("sum", "mean"))
+        columns = getattr(features, "columns", None)
+        self.feature_names = None if columns is None else [str(name) for name in columns]
         features = feature_rows(features)
         n, p = features.shape
         dtype = dtype_of(features)
@@ -186,10 +191,7 @@ class LinearModel(Loss):
 
     @property
     def has_evaluation(self) -> bool:
-        own = type(self)
-        # Whoever overrides these knows other values, or other gradients.
-        is_plain = (own.value, own.gradient, own.value_and_gradient) == _PLAIN
-        return is_plain and self.dtype == np.float32
+        return self.dtype == np.float32
 
     def evaluation(self, x: Array) -> Evaluation:
         x = self._checked(x)
@@ -424,9 +426,6 @@ class _CompiledEvaluation(Evaluation):
         eps = _ROUNDINGS * float(np.finfo(self.loss.dtype).eps)
         d = self.loss._checked(x) - self.x
         return self.loss.value(x) - self.value, eps * lengths(self.gradient) * lengths(d)
-
-
-_PLAIN = (LinearModel.value, LinearModel.gradient, LinearModel.value_and_gradient)
 
 
 def _ndim(values: Any) -> int:

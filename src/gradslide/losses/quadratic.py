@@ -82,7 +82,7 @@ class Quadratic(Loss):
 
     @property
     def has_evaluation(self) -> bool:
-        return type(self) is Quadratic and self.dtype == np.float32
+        return self.dtype == np.float32
 
     def evaluation(self, x: Array) -> Evaluation:
         x = self._checked(x)
