@@ -195,7 +195,7 @@ def test_lines_that_cross_far_away_are_not_called_infeasible(kind, domain_of_siz
 
 @pytest.mark.covering
 @pytest.mark.parametrize("method", [*METHODS.values(), gs.PDS(R=1e-3), gs.PDS(R=1e3)])
-@pytest.mark.parametrize("eps", [1e-2, 1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("eps", [1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9])
 def test_linear_programs_with_a_far_vertex_are_not_called_unbounded(eps, method):
     """max x_1 + x_2 with x_1 + eps x_2 <= 1, x >= 0 is at (0, 1/eps); likewise a row for each."""
     loss = gs.losses.Linear([-1.0, -1.0])
@@ -281,6 +281,12 @@ def simple_unbounded_problems():
         "-x1, x1 = x2": gs.LinearlyConstrained(linear([[-1.0, 0.0]]), [[1.0, -1.0]], [0.0], orthant),
         "-x1 - x2, x1 - x2 = 1": gs.LinearlyConstrained(linear([[-1.0, -1.0]]), [[1.0, -1.0]], [1.0]),
         "x1 - x2, x1 + x2 >= 1": gs.LinearlyConstrained(linear([[1.0, -1.0]]), [[1.0, 1.0]], [1.0], sense=">="),
+        "x2 - x1, x1 + x2 >= 1, half bounded": gs.LinearlyConstrained(
+            linear([[-1.0, 1.0]]), [[1.0, 1.0]], [1.0], domains.Box([0.0, -1.0], [np.inf, 1.0]), sense=">="
+        ),
+        "-x1, x2 = 1, in a half-space": gs.LinearlyConstrained(
+            linear([[-1.0, 0.0]]), [[0.0, 1.0]], [1.0], domains.Halfspace(np.array([0.0, 1.0]), 5.0)
+        ),
         "x1^2/2 - x2, x1 + x2 >= -1": gs.LinearlyConstrained(flat, [[1.0, 1.0]], [-1.0], sense=">="),
     }
 

@@ -142,9 +142,122 @@ def test_without_hessians_small_residuals_are_stationary_only():
     assert converged.kkt.error == pytest.approx(converged.objective - optimum, abs=1e-9)
 
 
-def test_an_absolute_target_on_the_residuals_is_what_was_asked_for():
-    solution = gs.solve(gs.Problem(quadratic()), gs.Graph.ring(4), stop=gs.Stop(kkt=1e-3, iterations=1000))
+@pytest.mark.parametrize("kkt", [1e-3, gs.Relative(1e-3, to=1.0)])
+def test_an_absolute_target_on_the_residuals_says_nothing_about_the_objective(kkt):
+    loss = gs.losses.Quadratic(np.eye(2)[None].repeat(4, 0), -TARGETS)
+    solution = gs.solve(gs.Problem(loss), gs.Graph.ring(4), stop=gs.Stop(kkt=kkt, iterations=1000))
+    assert solution.status is gs.Status.STATIONARY
+    assert solution.status.fulfils(has_targets=True)
+
+
+LINEAR = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+ENDLESS = {
+    "free": lambda: gs.Problem(gs.losses.Linear(LINEAR)),
+    "half-space": lambda: gs.Problem(gs.losses.Linear(LINEAR), gs.domains.Halfspace(np.ones(2), 1.0)),
+    "affine": lambda: gs.Problem(gs.losses.Linear(LINEAR + np.eye(2)[0]), gs.domains.Affine(np.ones((1, 2)), [1.0])),
+    "orthant": lambda: gs.Problem(gs.losses.Linear(-LINEAR), gs.domains.NonNegative()),
+    "custom": lambda: gs.Problem(
+        gs.losses.Custom(value=lambda x: -x[:, 0], gradient=lambda x: [-1.0, 0.0] + 0 * x, agents=4, dimension=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_objective_without_a_lower_bound_never_converges(name):
+    """Far away no step is seen, since it is lost in rounding."""
+    with pytest.warns(RuntimeWarning, match="no lower bound"):
+        solution = gs.solve(ENDLESS[name](), gs.Graph.ring(4), record_every=100)
+    assert solution.status is gs.Status.DIVERGED
+    assert "no lower bound" in solution.warnings[0]
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+def test_redundant_rows_of_an_affine_set_change_no_estimate(copies):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(400, 5)) @ np.diag([1, 30, 1e3, 0.5, 3])
+    labels = np.sign(features[:, 0] + 0.03 * features[:, 1] + 2 * rng.normal(size=400))
+    loss = gs.losses.Logistic(features, labels, agents=4)
+    one, several = (gs.Problem(loss, gs.domains.Affine(np.ones((k, 5)), np.ones(k))) for k in (1, copies))
+    best = gs.reference.reference(one).objective
+    assert gs.reference.reference(several).objective == pytest.approx(best, rel=1e-9)
+    with pytest.warns(RuntimeWarning, match="differ in scale"):
+        solution = gs.solve(several, gs.Graph.ring(4), record_every=1000)
     assert solution.status is gs.Status.CONVERGED
+    assert solution.objective <= best * (1 + 1e-4)
+    assert solution.kkt.error == pytest.approx(solution.objective - best, rel=0.1)
+
+
+def constrained(**options):
+    rng = np.random.default_rng(0)
+    loss = gs.losses.Quadratic(np.eye(4), rng.normal(size=4))
+    return gs.LinearlyConstrained(loss, rng.normal(size=(2, 4)), [5.0, -5.0], **options)
+
+
+@pytest.mark.parametrize("target", ["objective", "gap"])
+def test_an_objective_counts_only_where_linear_constraints_hold(target):
+    problem = constrained(domain=gs.domains.Box(-20.0, 20.0))
+    exact = gs.solve(problem, stop=gs.Stop(residual=1e-8, gap=1e-6, iterations=20_000))
+    assert exact.status is gs.Status.CONVERGED
+    given = (
+        {"objective": gs.Relative(1e-3, to=exact.objective)} if target == "objective" else {"gap": gs.Relative(1e-3)}
+    )
+    solution = gs.solve(problem, stop=gs.Stop(**given, iterations=5000))
+    assert solution.status is gs.Status.CONVERGED
+    last = solution.history[-1]
+    assert last.residual <= 1e-4 * last.residual_scale
+    assert solution.objective == pytest.approx(exact.objective, rel=3e-3)
+
+
+def test_an_objective_counts_only_where_agents_with_sets_of_their_own_agree():
+    loss = gs.losses.Quadratic(np.eye(2)[None].repeat(4, 0), -TARGETS)
+    low = TARGETS.mean(axis=0) + np.arange(4)[:, None] / 10
+    sets = gs.domains.PerAgent([gs.domains.Box(each, 10.0) for each in low])
+    stop = gs.Stop(objective=1e6, iterations=500)
+    solution = gs.solve(gs.Problem(loss, sets), gs.Graph.ring(4), stop=stop)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.disagreement <= 1e-2 * np.linalg.norm(solution.mean)
+
+
+@pytest.mark.parametrize("record_every", [1, 60])
+def test_divergence_does_not_depend_on_how_often_records_are_taken(record_every):
+    rng = np.random.default_rng(0)
+    loss = gs.losses.LeastSquares(rng.normal(size=(24, 3)), rng.normal(size=24), agents=4)
+    given = {"stop": gs.Stop(iterations=60), "record_every": record_every}
+    solution = gs.solve(gs.Problem(loss), gs.Graph.ring(4), gs.NIDS(step_size=3.0), **given)
+    assert solution.status is gs.Status.DIVERGED
+
+
+def test_without_values_points_that_grow_have_diverged():
+    loss = gs.losses.Custom(gradient=lambda x: x - TARGETS, agents=4, dimension=2, smoothness=1.0)
+    method = gs.NIDS(step_size=5.0)
+    short, long = (gs.solve(gs.Problem(loss), gs.Graph.ring(4), method, stop=gs.Stop(iterations=k)) for k in (5, 200))
+    assert short.status is gs.Status.ITERATION_LIMIT
+    assert long.status is gs.Status.DIVERGED
+
+
+def test_bounds_of_a_saddle_point_problem_can_contradict_each_other():
+    center = np.array([1.0, -0.5])
+    loss = gs.losses.Custom(
+        value=lambda x: ((x - center) ** 2).sum(axis=1) / 2,
+        gradient=lambda x: x - center + 1,
+        agents=1,
+        dimension=2,
+        smoothness=1.0,
+    )
+    problem = gs.Saddle(loss, np.eye(2), domain=gs.domains.Box(-2.0, 2.0), dual_domain=gs.domains.Box(-0.1, 0.1))
+    with pytest.warns(RuntimeWarning, match="is above the objective"):
+        solution = gs.solve(problem, stop=gs.Stop(iterations=300), check_loss=False)
+    assert solution.status is gs.Status.CONTRADICTORY
+
+
+def test_columns_are_named_also_without_a_network():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"age": rng.normal(size=30), "dollars": 1e6 * rng.normal(size=30)})
+    loss = gs.losses.LeastSquares(table, rng.normal(size=30))
+    problem = gs.LinearlyConstrained(loss, [[1.0, 1.0]], [1.0])
+    with pytest.warns(RuntimeWarning, match="columns dollars and age of the features differ in scale"):
+        gs.solve(problem, stop=gs.Stop(iterations=5))
 
 
 def test_a_run_on_its_way_back_has_not_diverged():

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradslide._support.arrays import on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require
-from gradslide._support.types import Array, Storable
+from gradslide._support.types import Array, DType, Storable
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
 from gradslide.engine.stopping import Checks, Relative, Stop
 from gradslide.losses import Loss
@@ -103,6 +103,10 @@ class Environment(ABC):
     @abstractmethod
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         """Return when a run ends that was not told; iterations: of the method's schedule, if it ends."""
+
+    def completed(self, stop: Stop) -> Stop:
+        """Return the targets, and feasibility where an objective says nothing without it."""
+        return stop
 
     def checks(self, stop: Stop, start: Array) -> Checks | None:
         """Return how the agents decide that targets hold, or None if observations decide; start: x_0."""
@@ -202,6 +206,13 @@ class NetworkEnvironment(Environment):
         gap, kkt = (_TOLERANCE, None) if is_provable else (None, _TOLERANCE)
         return Stop(gap=gap, kkt=kkt, disagreement=_DISAGREEMENT, iterations=_MOST_ITERATIONS)
 
+    def completed(self, stop: Stop) -> Stop:
+        is_vague = stop.objective is not None and stop.residual is None and stop.disagreement is None
+        if not is_vague or stop.kkt is not None or self.starts_feasible:
+            return stop
+        # The mean of agents with sets of their own need not be feasible.
+        return replace(stop, disagreement=_DISAGREEMENT)
+
     def checks(self, stop: Stop, start: Array) -> Checks | None:
         if not self._sees_all:
             rule = "targets that look at all agents need all of them in one run"
@@ -219,10 +230,7 @@ class NetworkEnvironment(Environment):
         return checks
 
     def is_contradictory(self, record: Record) -> bool:
-        if record.gap is None or record.objective is None:
-            return False
-        rounding = _ROUNDINGS * float(np.finfo(self._problem.dtype).eps)
-        return record.gap < -max(_CONTRADICTION, rounding) * abs(record.objective)
+        return _contradicts(record, self._problem.dtype)
 
     def dual_start(self, dual: Array) -> Array:
         shape = (self._problem.m, self._problem.d)
@@ -293,6 +301,14 @@ class SaddleEnvironment(Environment):
             gap=gap, residual=residual, iterations=iterations, gradients=_GRADIENTS, operator_products=_PRODUCTS
         )
 
+    def completed(self, stop: Stop) -> Stop:
+        is_vague = (stop.objective is not None or stop.gap is not None) and stop.residual is None
+        return replace(stop, residual=_TOLERANCE) if is_vague and self._problem.duals.is_constrained else stop
+
+    def is_contradictory(self, record: Record) -> bool:
+        # At an infeasible point the objective may well lie below the optimum.
+        return not self._problem.duals.is_constrained and _contradicts(record, self._problem.dtype)
+
     def dual_start(self, dual: Array) -> Array:
         shape = self._problem.A.shape[:1]
         rule = f"warm_start must have multipliers of shape {shape}"
@@ -302,7 +318,24 @@ class SaddleEnvironment(Environment):
     def solution_fields(
         self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
     ) -> dict[str, Any]:
-        return {"costs": costs, "dual": None if dual is None else dual[0]}
+        is_comparable = certificate is not None and not self._problem.duals.is_constrained
+        warnings = [
+            uneven_columns(self._problem.loss),
+            certificate.refutation if certificate is not None and is_comparable else "",
+        ]
+        return {
+            "costs": costs,
+            "dual": None if dual is None else dual[0],
+            "warnings": tuple(filter(None, warnings)),
+        }
+
+
+def _contradicts(record: Record, dtype: DType) -> bool:
+    """Return whether the bounds in a record leave no room for an optimum, by more than rounding."""
+    if record.gap is None or record.objective is None:
+        return False
+    rounding = _ROUNDINGS * float(np.finfo(dtype).eps)
+    return record.gap < -max(_CONTRADICTION, rounding) * abs(record.objective)
 
 
 def uneven_columns(loss: Loss) -> str:
@@ -315,8 +348,10 @@ def uneven_columns(loss: Loss) -> str:
     factor = float(scales[largest] / scales[smallest])
     if not factor > _UNEVEN:
         return ""
+    names = loss.feature_names or range(len(scales))
     return (
-        f"columns {largest} and {smallest} of the features differ in scale by a factor of {factor:.2g} (root mean "
+        f"columns {names[largest]} and {names[smallest]} of the features differ in scale by a factor of "
+        f"{factor:.2g} (root mean "
         f"squares {scales[largest]:.3g} and {scales[smallest]:.3g}): gradient methods take very long and may end far "
         "from the optimum. Divide each column by its scale; the estimators in gradslide.sklearn do so themselves"
     )

@@ -13,8 +13,12 @@ from gradslide.problems.saddle import Saddle
 _FAR = 1e6
 # Strengths kappa of the pull towards the center of nu that are tried, relative to the best guess.
 _PULLS = 4.0 ** np.arange(-6, 7)
-# A ray whose image leaves the constraints by this share of its length does so by rounding.
+# A ray whose image leaves the constraints by this share of the longest image that there is does so by rounding.
 _ROUNDING = 1e-12
+# How often parts of a ray that leave X or the constraints are taken off.
+_CORRECTIONS = 3
+# Points of X this many times as far away as the run has come show in which directions it goes on for ever.
+_BEYOND = 1e12
 # A smooth f that still falls this many gradient steps away counts as unbounded.
 _STEPS = 1e10
 
@@ -100,11 +104,11 @@ def _nearest_to_feasible(problem: Saddle, A: LinearMap, x: Array, products: int)
     return x, z
 
 
-def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
+def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual, norm: float) -> bool:
     """Return whether the objective falls along a ray in X and the constraints, 10^6 times as far as the run has come.
 
-    The ray is v = x - x_0, less its part that leaves the constraints. f must fall by more than <A v, z> for any z that
-    is 10^6 times as long as multipliers of that slope; a smooth f, 10^10 gradient steps away.
+    The ray is v = x - x_0, less its parts that leave X or the constraints. f must fall by more than <A v, z> for any z
+    that is 10^6 times as long as multipliers of that slope; a smooth f, 10^10 gradient steps away.
 
     Parameters
     ----------
@@ -116,26 +120,33 @@ def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual) -> bool:
         The iterate.
     dual : Dual
         Its multipliers.
+    norm : float
+        ||A||.
     """
     domain = problem.domain
     if domain.bounded or problem.mu > 0:
         return False
     start = domain.start()
-    ray = x - start
+    ray = _endless(problem, start, x - start)
     if not problem.duals.is_constrained:
         return _falls(problem, start, x, ray) and _falls_past_all_kinks(problem, start, x, x + _FAR * ray)
-    z, w = length(dual.s), length(dual.w)
     if not _falls(problem, start, x, ray):
         return False
-    out = problem.duals.term.escape(A.apply(ray.reshape(-1))[None])[0]
-    along = ray - least_squares(A, out).reshape(x.shape).astype(x.dtype)
-    image = A.apply(along.reshape(-1))[None]
-    stretch = length(problem.duals.term.escape(image))
-    if w == 0:
-        # No constraint has held the run so far: none may hold the ray, either.
-        return stretch <= _ROUNDING * length(image) and _falls(problem, start, x, along)
-    multiplier = max(z, length(problem.loss.gradient(x)) * z / w)
-    return _falls(problem, start, x, along, _FAR * multiplier * stretch)
+    rounding = max(_ROUNDING, 100 * float(np.finfo(problem.dtype).eps)) * norm
+    for _ in range(_CORRECTIONS):
+        out = problem.duals.term.escape(A.apply(ray.reshape(-1))[None])[0]
+        if length(out) <= rounding * length(ray):
+            break
+        ray = _endless(problem, start, ray - least_squares(A, out).reshape(x.shape).astype(x.dtype))
+    stretch = length(problem.duals.term.escape(A.apply(ray.reshape(-1))[None]))
+    z, w = length(dual.s), length(dual.w)
+    multiplier = max(z, length(problem.loss.gradient(x)) * z / w) if w > 0 else 0.0
+    return stretch <= rounding * length(ray) and _falls(problem, start, x, ray, _FAR * multiplier * stretch)
+
+
+def _endless(problem: Saddle, start: Array, ray: Array) -> Array:
+    """The ray without its parts that leave X sooner or later."""
+    return (problem.domain.project(start + _BEYOND * ray) - start) / _BEYOND
 
 
 def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.0) -> bool:

@@ -78,7 +78,7 @@ class Observer(ABC):
     def no_certificate(self, method: str) -> str:
         """Return why there is no certificate."""
 
-    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array) -> KKT | None:
+    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array, estimates_error: bool = True) -> KKT | None:
         """Return the residuals of the optimality conditions at x, if they are known; start: x_0."""
         return None
 
@@ -159,12 +159,14 @@ class NetworkObserver(Observer):
             return "the agents have sets of their own, so their mean need not be feasible: there is no upper bound"
         return f"{method} gives no certificate"
 
-    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array) -> KKT | None:
+    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array, estimates_error: bool = True) -> KKT | None:
         if not (evidence or self._evaluator.traits.is_common):
             return None
         with np.errstate(over="ignore", invalid="ignore"):
             found = self._evaluator.evaluate(x, evidence, kkt=True, start=start)
-            return None if found.kkt is None else self._evaluator.with_error(found.kkt, found.mean)
+            if found.kkt is None or not estimates_error:
+                return found.kkt
+            return self._evaluator.with_error(found.kkt, found.mean)
 
 
 class AgreedObserver(Observer):
@@ -187,7 +189,7 @@ class AgreedObserver(Observer):
     def no_certificate(self, method: str) -> str:
         return "the agents did not agree on a gap: ask for one with Stop(gap=...)"
 
-    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array) -> KKT | None:
+    def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array, estimates_error: bool = True) -> KKT | None:
         return None if self.checks is None or self.checks.last is None else self.checks.last.kkt
 
 
@@ -275,7 +277,7 @@ class SaddleObserver(Observer):
             return None
         if last.residual is not None and last.residual > _NEARLY_FEASIBLE * last.residual_scale:
             return None
-        unbounded = any(is_unbounded(self._problem, self._counted, x, each.dual) for each in evidence[:1])
+        unbounded = any(is_unbounded(self._problem, self._counted, x, each.dual, self._norm) for each in evidence[:1])
         return Status.UNBOUNDED if unbounded else None
 
     @staticmethod

@@ -45,6 +45,8 @@ from gradslide.theory.certificates import DualEvidence
 _COMPARISON_GROWTH = 0.1
 # An objective that ends above that at the start by this many times its size there has diverged.
 _DIVERGED = 1e6
+# Values this many times as large as at the start are beyond all measure.
+_ABSURD = 1e20
 # It is on its way back below this share of the largest rise.
 _RETURNING = 1e-3
 # The share of a limited time that observations may take.
@@ -199,7 +201,10 @@ class Run:
         fixes_iterations = self._method.fixes_iterations
         self._schedule_end = self._method.iterations(self._now.state) if fixes_iterations else None
         stop = self._given_stop
-        self._stop = self._environment.default_stop(self._method, self._schedule_end) if stop is None else stop
+        if stop is None:
+            self._stop = self._environment.default_stop(self._method, self._schedule_end)
+        else:
+            self._stop = self._environment.completed(stop)
         self._checks = self._environment.checks(self._stop, self._context.x0)
 
     def _resume(self, found: Snapshot) -> None:
@@ -404,7 +409,7 @@ class Run:
                 self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
             if now.records and self._reached(now.records[-1]):
                 self.status = self._success()
-        if self.status in LIMITS and self._environment.starts_feasible and self._has_diverged(now.records):
+        if self.status in LIMITS and self._has_diverged(now.records):
             self.status = Status.DIVERGED
             return
         if finishes:
@@ -439,8 +444,15 @@ class Run:
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
         kkt = None
         if (reason or self._stop.kkt is not None) and self._is_complete and method.oracle is None:
-            kkt = observer.kkt(x, evidence, context.x0)
+            checked = None if self._checks is None or self._checks.last is None else self._checks.last.kkt
+            is_estimated = checked is not None and checked.error is not None and self._checks_are_current
+            kkt = observer.kkt(x, evidence, context.x0, estimates_error=not is_estimated)
+            if kkt is not None and checked is not None and is_estimated:
+                # The last exchanges leave the mean where it was.
+                kkt = replace(kkt, error=checked.error, objective=checked.objective)
         fields = self._environment.solution_fields(x, dual, now.costs, context.x0, method.name, certificate)
+        if self.status is Status.DIVERGED and (fall := self._fall()):
+            fields["warnings"] = (*fields["warnings"], fall)
         if fields["dual"] is not None:
             fields["dual"] = fields["dual"].astype(context.problem.dtype)
         return Solution(
@@ -503,18 +515,38 @@ class Run:
         return self._observing <= _OBSERVING_SHARE * max(self._stop.seconds / 2, time.perf_counter() - self._started)
 
     def _has_diverged(self, records: Sequence[Record]) -> bool:
-        """Whether the objective ended far above its start, compared with its size there and its best decrease."""
-        seen = [record.objective for record in records if record.objective is not None]
-        if not seen or records[-1].objective is None:
+        """Whether the objective ended far above its start, compared with its size there and its best decrease.
+
+        Where constraints may raise it, or it is not known: whether anything has grown beyond all measure.
+        """
+        if not records:
             return False
         at_start = self._environment.observer.metrics(self._context.x0, -math.inf)
-        if at_start is None or at_start.objective is None:
+        if at_start is None:
             return False
-        first = at_start.objective
+        last, first = records[-1], at_start.objective
+        if first is None or last.objective is None or not self._environment.starts_feasible:
+            sizes = [(getattr(last, name), getattr(at_start, name)) for name in ("objective", "residual", "mean_norm")]
+            return any(abs(now or 0.0) > _ABSURD * (1 + abs(start or 0.0)) for now, start in sizes)
+        seen = [record.objective for record in records if record.objective is not None]
         ridge = self._context.problem.mu * self._context.network.m
-        scale = max(abs(first), first - min(seen), abs(seen[0] - first), ridge)
+        scale = max(abs(first), first - min(seen), ridge)
+        if records[0].iteration == 1:
+            scale = max(scale, abs(seen[0] - first))
         is_returning = seen[-1] - first < _RETURNING * (max(seen) - first)
         return seen[-1] - first > _DIVERGED * scale and not is_returning
+
+    def _fall(self) -> str:
+        """Return a warning that the problem may be unbounded, if the objective fell while values grew."""
+        seen = [record.objective for record in self._now.records if record.objective is not None]
+        if not (seen and seen[-1] < 0 and -seen[-1] > _ABSURD * (1 + abs(seen[0]))):
+            return ""
+        return f"the objective fell to {seen[-1]:.3g}: it seems to have no lower bound on the set"
+
+    @property
+    def _checks_are_current(self) -> bool:
+        """Whether the last check was taken in this iteration."""
+        return self._checks is not None and self._checks.iteration == self._now.iteration
 
     @property
     def _observes_targets(self) -> bool:

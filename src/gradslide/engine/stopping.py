@@ -139,7 +139,11 @@ class Stop(CheckedArguments):
 
     Targets alone may never be reached: give a limit as well. A run that reaches targets on
     feasibility alone (residual, disagreement) ends as `Status.FEASIBLE`: such a point need not be
-    optimal.
+    optimal. An objective says little about a point that is not feasible: where there are linear
+    constraints, objective or gap without residual also need a relative residual of 1e-4; where
+    agents have sets of their own, an objective alone also needs a relative disagreement of 1e-2.
+    A run whose only target on optimality is an absolute kkt, or one with ``to=``, ends as
+    `Status.STATIONARY`.
 
     Examples
     --------
@@ -205,14 +209,14 @@ class Stop(CheckedArguments):
         Returns
         -------
         Status
-            `FEASIBLE` if no target concerns the objective, `STATIONARY` if kkt alone does, relative
-            to the start, and the error of the objective is not known; else `CONVERGED`.
+            `FEASIBLE` if no target concerns the objective, `STATIONARY` if kkt alone does and the
+            error of the objective was not estimated; else `CONVERGED`.
         """
         if self.objective is not None or self.gap is not None:
             return Status.CONVERGED
         if self.kkt is None:
             return Status.FEASIBLE
-        is_known = not self.estimates_error or (kkt is not None and kkt.error is not None)
+        is_known = self.estimates_error and kkt is not None and kkt.error is not None
         return Status.CONVERGED if is_known else Status.STATIONARY
 
     @property

@@ -26,6 +26,8 @@ _STEPS, _POLISH_EVERY = 1000, 20
 _EXACT = 1e-8
 # The minimum over other sets than intervals is taken as exact if it is missed by at most this share of the decrease.
 _NEARLY = 1e-2
+# A step longer than this goes along a direction without any curvature: the model has no minimum.
+_ENDLESS = 1e60
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,7 @@ def minimize_model(
     # A model that is nearly flat somewhere has its minimum very far away.
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(one, Free) and one.penalty is None:
-            step = _newton_step(g, H)
-            return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
+            return _after(x, _newton_step(g, H), g, H)
         if isinstance(one, Affine | Halfspace):
             return _on_plane(x, g, H, one)
         if isinstance(one, L2Ball) and one.penalty is None:
@@ -110,6 +111,13 @@ def _newton_step(g: Array, H: Array) -> Array:
     return cast(Array, -(vectors @ (along / np.maximum(values, flat))) / scale)
 
 
+def _after(x: Array, step: Array, g: Array, H: Array) -> ModelMinimum:
+    """The minimum at the end of a step; the decrease is infinite if there is none."""
+    decrease = -float(g @ step + step @ H @ step / 2)
+    is_endless = math.isnan(decrease) or not np.max(np.abs(step), initial=0.0) < _ENDLESS
+    return ModelMinimum(x + step, math.inf if is_endless else max(0.0, decrease))
+
+
 def _gain(g: Array, H: Array, reach: Array) -> float:
     """At least max of -<g, s> - s'Hs/2, where s is at most ten times `reach` in flat directions."""
     root = np.sqrt(np.maximum(np.diag(H), 0.0))
@@ -126,14 +134,15 @@ def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> Model
         step = _newton_step(g, H)
         short = float(np.ravel(domain.b)[0]) - float(normals[0] @ x)
         if float(normals[0] @ step) <= short:
-            return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
+            return _after(x, step, g, H)
         first = normals[0] * (short / float(normals[0] @ normals[0]))
     else:
         normals = np.asarray(domain.A, dtype=np.float64)[0]
+        normals = normals[normals.any(axis=1)]  # redundant rows are 0
         first = np.zeros(len(x))
     basis = np.linalg.qr(normals.T, mode="complete")[0][:, len(normals) :]
     step = first + basis @ _newton_step(basis.T @ (g + H @ first), basis.T @ H @ basis)
-    return ModelMinimum(x + step, max(0.0, -float(g @ step + step @ H @ step / 2)))
+    return _after(x, step, g, H)
 
 
 def _in_ball(x: Array, g: Array, H: Array, domain: L2Ball) -> ModelMinimum:
@@ -156,7 +165,7 @@ def _in_ball(x: Array, g: Array, H: Array, domain: L2Ball) -> ModelMinimum:
         v = -vectors @ (along / np.maximum(values + high, 1e-300))
         u = origin + v * min(1.0, radius / max(float(np.linalg.norm(v)), 1e-300))
         step = u - x
-    return ModelMinimum(u, max(0.0, -float(g @ step + step @ H @ step / 2)))
+    return _after(x, step, g, H)
 
 
 def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> ModelMinimum:

@@ -19,7 +19,7 @@ from gradslide._support.errors import InputError, require, require_number, unkno
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.network import Network
-from gradslide.results.status import Status
+from gradslide.results.status import REACHED
 from gradslide.sklearn.fitting import LinearFit, PenalizedLoss, fit_linear
 from gradslide.sklearn.refinement import Tolerance
 from gradslide.sklearn.scaling import AgreedSums, ColumnStatistics
@@ -71,7 +71,7 @@ class DecentralizedLinearModel(BaseEstimator):  # type: ignore[misc]
         self.graph_ = sites.network.graph
         self.setup_costs_ = sums.costs
         self.n_iter_ = solution.history[-1].iteration
-        if solution.status is not Status.CONVERGED:
+        if solution.status not in REACHED:
             warnings.warn(
                 f"the sites stopped before they had the optimum: {solution.status.value}; raise max_iter or tol, or "
                 "penalise more",

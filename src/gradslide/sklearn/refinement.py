@@ -28,7 +28,7 @@ from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.solution import Solution
-from gradslide.results.status import Status
+from gradslide.results.status import REACHED, Status
 
 # Below this, five terms of the series are more accurate than the difference.
 _SMALL = 1e-2
@@ -157,7 +157,7 @@ def solve_refined(
 
     found = run(problem, max(tolerance.tol, _BY_VALUES), tolerance.max_iter)
     tol = _BY_VALUES
-    while tolerance.tol < tol and found.status is Status.CONVERGED:
+    while tolerance.tol < tol and found.status in REACHED:
         left = tolerance.max_iter - found.history[-1].iteration
         if left <= 0:
             return replace(found, status=Status.ITERATION_LIMIT)
@@ -179,7 +179,7 @@ def _is_better(more: Solution, found: Solution) -> bool:
     """Whether the later run improved the answer: one that did not converge may have moved away."""
     if more.kkt is None or found.kkt is None or not np.all(np.isfinite(more.x)):
         return False
-    return more.status is Status.CONVERGED or more.kkt.stationarity <= found.kkt.stationarity
+    return more.status in REACHED or more.kkt.stationarity <= found.kkt.stationarity
 
 
 def _kept_answer(found: Solution, more: Solution) -> Solution:

@@ -428,10 +428,13 @@ def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, 
 
 
 def stationarity_part(problem: Objective | Piece, x: Array, slope: Array) -> Array:
-    """Return |x_i - argmin over X_i of mu nu + r + <slope_i, .> + V(x_i, .)|^2, shape (agents,)."""
+    """Return |x_i - argmin over X_i of mu nu + r + <slope_i, .> + V(x_i, .)|^2, shape (agents,).
+
+    Rounding of x_i is added: very far away no step is seen, however large the slope.
+    """
     x = doubles(x)
     step = x - problem.domain.prox(problem.domain.grad_nu(x) - slope, problem.mu + 1.0)
-    return dot(step, step)
+    return dot(step, step) + _EPS**2 * dot(x, x)
 
 
 def feasible(problem: Objective, mean: Array) -> Array:
