@@ -108,3 +108,33 @@ def test_a_problem_without_a_minimizer_is_refused():
     )
     with pytest.raises(gs.InputError, match="minimizer exists"):
         reference(gs.Problem(loss), iterations=50)
+
+
+RAW = np.random.default_rng(0).normal(size=(200, 4)) @ np.diag([1.0, 50.0, 8e3, 0.4])
+LABELS = np.sign(RAW @ [1.0, 0.02, 1e-4, 1.0] + 2 * np.random.default_rng(1).normal(size=200))
+
+
+def without_hessians(features):
+    logistic = gs.losses.Logistic(features, LABELS, agents=4)
+    given = {"agents": 4, "dimension": features.shape[1]}
+    return logistic, gs.losses.Custom(value=logistic.value, gradient=logistic.gradient, **given)
+
+
+@pytest.mark.parametrize("label", ["free", "box", "l1 penalty"])
+def test_losses_without_hessians_and_with_wild_columns(label):
+    built_in, custom = (gs.Problem(loss, DOMAINS[label](4)) for loss in without_hessians(RAW))
+    expected, found = reference(built_in), reference(custom)
+    assert found.objective == pytest.approx(expected.objective, rel=1e-8)
+    assert found.error <= 1e-8 * expected.objective
+
+
+def test_what_is_not_proved_is_refused_or_said():
+    """More columns than Newton's method takes without Hessians."""
+    wide = np.hstack([RAW, np.random.default_rng(2).normal(size=(200, 250))])
+    _, custom = without_hessians(wide)
+    with pytest.raises(gs.InputError, match=r"a lower bound .* below it"):
+        reference(gs.Problem(custom, gs.domains.Box(-1.0, 1.0)), iterations=200)
+    tall = gs.losses.Custom(value=lambda x: (x**2).sum(axis=1), gradient=lambda x: 2 * x, agents=1, dimension=250)
+    with pytest.warns(RuntimeWarning, match="accuracy of this reference optimum is not known"):
+        assert reference(gs.Problem(tall)).error is None
+    assert reference(gs.Problem(tall, gs.domains.L2Ball(1.0))).error == pytest.approx(0.0, abs=1e-9)

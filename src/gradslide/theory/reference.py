@@ -4,6 +4,7 @@ They serve to measure errors and to compute the R of the theory. Methods never u
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,6 +23,10 @@ _DENSE = 2_000
 # Columns up to which Newton's method is used, its steps, and the shares of the objective at which it stops, and that
 # its model may still gain.
 _NEWTON, _NEWTON_STEPS, _NEGLIGIBLE, _TRUSTED = 1000, 100, 1e-14, 1e-7
+# Columns up to which a loss without Hessians gets them from differences of gradients.
+_DIFFERENCES = 200
+# The share of the objective by which it may be above a lower bound.
+_PROVED = 1e-6
 # Prox-gradient steps before Newton's method is tried.
 _WARM_UP = 100
 # Iterates of this size are diverging.
@@ -42,8 +47,9 @@ class Reference:
         The length of a prox-gradient step at x*.
     error : float or None
         An estimate of objective - f*, which does not depend on the units of the columns: what the
-        quadratic model at x still gains. None if the loss has no Hessians, or more than 1,000
-        columns.
+        quadratic model at x still gains, or the distance from a lower bound. None if neither is
+        known: X is unbounded, mu = 0, and there are more than 200 columns (1,000 for losses with
+        Hessians). Badly scaled columns may then lead to a wrong optimum.
     """
 
     x: Array
@@ -133,8 +139,10 @@ def multiplier_at(problem: Problem, graph: Graph, coupling: str, x: Array) -> fl
 def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20_000) -> Reference:
     """Minimize sum_i f_i over the common set, by Newton's method if possible.
 
-    That is, if the loss has Hessians and at most 1,000 columns, and nu is Euclidean; columns of any
-    scale are harmless then. Else by L-BFGS (X = R^d, no penalty) and restarted FISTA.
+    That is, if nu is Euclidean and there are at most 1,000 columns (200 for losses without Hessians,
+    which get them from differences of gradients); columns of any scale are harmless then. Else by
+    L-BFGS (X = R^d, no penalty) and restarted FISTA, and a lower bound proves the accuracy if there
+    is one.
 
     Parameters
     ----------
@@ -156,6 +164,11 @@ def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20
     InputError
         If the agents have different domains, or no optimum was found.
 
+    Warns
+    -----
+    RuntimeWarning
+        If nothing is known about the accuracy (`Reference.error` is None).
+
     Examples
     --------
     >>> import gradslide as gs
@@ -170,7 +183,8 @@ def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20
         return reference(Problem(problem.loss, Simplex()), tolerance=tolerance, iterations=iterations)
     pooled = _Pooled(problem)
     x = pooled.start()
-    has_newton = problem.loss.has_hessian and problem.d <= _NEWTON and can_model(domain)
+    columns = _NEWTON if problem.loss.has_hessian else _DIFFERENCES
+    has_newton = problem.d <= columns and can_model(domain)
     if has_newton:
         x, _ = _fista(pooled, x, tolerance, min(_WARM_UP, iterations), momentum=True)
         found = _by_newton(pooled, x)
@@ -198,7 +212,18 @@ def reference(problem: Problem, *, tolerance: float = 1e-9, iterations: int = 20
             f"a point {far:.2g} away whose last step was {stationarity:.2g} long",
             "check that a minimizer exists, for example give a set or mu > 0",
         )
-    return Reference(x=x, objective=pooled.objective(x), stationarity=stationarity)
+    objective = pooled.objective(x)
+    gap = objective - pooled.lower_bound(x) if problem.has_lower_bound else None
+    if gap is not None and gap > max(_PROVED, 1e2 * float(np.finfo(problem.dtype).eps)) * abs(objective):
+        raise InputError(
+            f"a reference optimum must be found within {iterations:,} iterations",
+            f"an objective of {objective:.6g}, and a lower bound {gap:.2g} below it",
+            "scale the columns, or raise iterations",
+        )
+    if gap is None:
+        text = "the accuracy of this reference optimum is not known: X is unbounded, mu = 0, and Newton's method needs "
+        warnings.warn(text + f"at most {columns} columns; got {problem.d}", RuntimeWarning, stacklevel=2)
+    return Reference(x=x, objective=objective, stationarity=stationarity, error=gap)
 
 
 def _require_common(problem: Problem) -> None:
@@ -264,8 +289,21 @@ class _Pooled:
         return minimize_model(x, gradient, self.hessian(x), problem.domain, problem.mu, problem.m, damping)
 
     def hessian(self, x: Array) -> Array:
-        """Return the Hessian of sum_i ft_i."""
-        return cast(Array, np.sum(self._problem.loss.hessian(self._all(x)), axis=0))
+        """Return the Hessian of sum_i ft_i, by differences of gradients if the loss has none."""
+        if self._problem.loss.has_hessian:
+            return cast(Array, np.sum(self._problem.loss.hessian(self._all(x)), axis=0))
+        found = np.empty((len(x), len(x)))
+        for j, apart in enumerate(np.cbrt(float(np.finfo(self.dtype).eps)) * np.maximum(1.0, abs(x))):
+            move = np.where(np.arange(len(x)) == j, apart, 0.0)
+            found[j] = (self.value_and_gradient(x + move)[1] - self.value_and_gradient(x - move)[1]) / (2 * apart)
+        return (found + found.T) / 2
+
+    def lower_bound(self, x: Array) -> float:
+        """Return a lower bound on the optimum, from the gradient at x."""
+        value, gradient = self.value_and_gradient(x)
+        problem = self._problem
+        least = float(problem.domain.linear_minimum(self._all(gradient / problem.m), problem.mu)[0])
+        return value - float(gradient @ x) + problem.m * least
 
     def distance(self, x: Array, u: Array) -> float:
         return float(self._problem.domain.V(self._all(x), self._all(u))[0])
