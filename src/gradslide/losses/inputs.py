@@ -13,6 +13,9 @@ from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array, DType
 from gradslide.losses.devices import Features, TorchRows
 
+# Types of columns that may hold numbers that are not stored as such: of pandas and of Polars.
+_TEXT = ("object", "str", "string")
+
 
 def working_dtype(dtype: DType) -> np.dtype[Any]:
     """Return float32 for float32, and float64 for everything else."""
@@ -105,12 +108,13 @@ def stack_rows(parts: Sequence[Features]) -> Features:
 def per_row(name: str, values: Any, n: int, remedy: str = "convert them to float") -> Array:
     """Return values as n finite numbers, one per row of the features."""
     array = numeric_array(name, values, remedy=remedy)
-    require(
-        array.shape == (n,),
-        f"{name} must be 1-D with one entry per row of features, {n} in all",
-        f"shape {array.shape}",
-        "give one for each row, as a flat array: labels.ravel()",
-    )
+    if array.shape != (n,):
+        rule, remedy = f"{name} must be 1-D with one entry per row of features, {n} in all", "give one for each row"
+        if _is_frame(values) and len(values.columns):
+            remedy = f"choose a column: {name}[{values.columns[0]!r}]"
+        elif array.size == n:
+            remedy += f", as a flat array: np.ravel({name})"
+        raise InputError(rule, f"shape {array.shape}", remedy)
     return array
 
 
@@ -160,13 +164,20 @@ def _is_frame(values: Any) -> bool:
 
 def _numbers_of(frame: Any, columns: Sequence[str]) -> Array:
     """The numbers of a DataFrame; refuse columns that hold none. Missing ones are NaN."""
-    kinds = list(frame.dtypes)
-    wrong = [column for column, kind in zip(columns, kinds, strict=True) if not _is_number(kind)]
+    kinds, array = list(frame.dtypes), np.asarray(frame)
+    wrong = [j for j, kind in enumerate(kinds) if not _is_number(kind)]
     if wrong:
-        types = dict.fromkeys(str(kind) for kind in kinds if not _is_number(kind))
+        numbers = [j for j in wrong if str(kinds[j]).lower() in _TEXT and _can_be_floats(array[:, j])]
+        named = [j for j in wrong if j not in numbers] or numbers
+        types = dict.fromkeys(str(kinds[j]) for j in named)
+        got = f"{_listed([columns[j] for j in named])} of type {', '.join(types)}"
+        convert = "features.astype(float)" if hasattr(frame, "astype") else "a cast to float"
         remedy = "encode them as numbers, for example with pandas.get_dummies, or leave them out"
-        raise InputError("features must hold real numbers", f"{_listed(wrong)} of type {', '.join(types)}", remedy)
-    array = np.asarray(frame)
+        if named is numbers:
+            got, remedy = f"{got} that can be converted", f"convert them with {convert}"
+        elif numbers:
+            remedy = f"{remedy}, after {_listed([columns[j] for j in numbers])} became float"
+        raise InputError("features must hold real numbers", got, remedy)
     # Columns of different kinds, or of kinds with missing values of their own.
     return array if array.dtype.kind != "O" else frame.to_numpy(dtype=np.float64, na_value=np.nan)
 
