@@ -7,8 +7,8 @@ class Status(Enum):
     """How a run ended; the value says it in words.
 
     Reaching the targets (`CONVERGED`; `STATIONARY` or `FEASIBLE` if they say less about the
-    objective), doing all iterations of a schedule (`COMPLETED`), reaching a limit (``*_LIMIT``), being stopped, and
-    failing are different statuses.
+    objective), doing all iterations of a schedule (`COMPLETED`), reaching a limit (``*_LIMIT``),
+    being stopped, and failing are different statuses.
 
     Examples
     --------
@@ -37,16 +37,17 @@ class Status(Enum):
     DIVERGED = "values grew out of all bounds; this is the last output that was finite"
 
     def fulfils(self, has_targets: bool) -> bool:
-        """Return whether a run did what was asked: reached its targets, or its limit if it had none.
+        """Return whether a run did what was asked: reached its targets, or its end if it had none.
+
+        The end is a limit, that of a stream, or where the callback asked to stop. A run that found
+        no answer, failed or was interrupted did not do it.
 
         Parameters
         ----------
         has_targets : bool
             Whether the run had targets.
         """
-        if has_targets:
-            return self in REACHED
-        return self not in (Status.DIVERGED, Status.CONTRADICTORY, Status.INTERRUPTED)
+        return self in (REACHED if has_targets else ENDS)
 
     @property
     def short(self) -> str:
