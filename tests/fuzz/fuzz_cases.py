@@ -1,6 +1,6 @@
 """Seed -> one problem for the fuzzer: as gradslide takes it, and as the independent solver does."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -177,6 +177,24 @@ def make_rows(rng, kind, m, dtype, notes):
     return loss, rows, np.tile(units, classes)
 
 
+def doubled(loss):
+    """Twice a loss with rows, by a class that a user would derive from the built-in one."""
+    kind = type(loss)
+
+    class Doubled(kind):
+        def value(self, x):
+            return 2 * kind.value(self, x)
+
+        def gradient(self, x):
+            return 2 * kind.gradient(self, x)
+
+        def compute_smoothness(self, norm):
+            return 2 * kind.compute_smoothness(self, norm)
+
+    loss.__class__ = Doubled
+    return loss
+
+
 def custom(A, y, blocks, dtype):
     """Least squares as a user would write it."""
     parts = [(A[block], y[block]) for block in blocks]
@@ -265,7 +283,11 @@ def make_domain(rng, kind, m, d, units, slope, dtype, notes):
         k = int(rng.integers(1, max(2, d // 2 + 1)))
         A = np.eye(d)[:k] if dtype == np.float32 else rng.normal(size=(k, d)) / units
         b = exact(A @ (rng.normal(size=d) * units), dtype)
-        return domains.Affine(A, b), Domain(A=A, b=b)
+        copies = 1 + k % 3
+        notes.append(f"{copies - 1} redundant rows")
+        return domains.Affine(np.vstack([A, *[A[:1]] * (copies - 1)]), np.append(b, [b[0]] * (copies - 1))), Domain(
+            A=A, b=b
+        )
     if kind == "l1 penalty":
         return domains.Free(penalty=gs.L1(weight)), Domain(l1_weight=m * weight.astype(LONG))
     if kind == "elastic net":
@@ -321,7 +343,7 @@ def make_method(rng, kind, notes):
         coupling = str(rng.choice(["incidence", "laplacian"]))
         notes.append(coupling)
         return gs.PDS(coupling=coupling), "PDS", False
-    if drawn < 0.88 and kind not in ("quadratic", "linear", "custom"):
+    if drawn < 0.88 and kind not in ("quadratic", "linear", "custom") and "derived class" not in notes:
         return gs.SPDS(samples=int(rng.integers(50, 500)), seed=int(rng.integers(100))), "SPDS", True
     name = str(rng.choice(BASELINES))
     return getattr(gs, name)(), name, True
@@ -350,6 +372,9 @@ def make_case(seed):
         loss, twin, units = make_quadratic(rng, m, dtype, notes, linear=kind == "linear")
     else:
         loss, twin, units = make_rows(rng, kind, m, dtype, notes)
+        if kind != "custom" and seed % 10 == 0:
+            loss, twin = doubled(loss), replace(twin, weights=2 * twin.weights)
+            notes.append("derived class")
     d = loss.d
     diagonal = twin.diagonal()
     slope = np.maximum(diagonal * units, np.abs(twin.gradient(np.zeros(d, LONG))).astype(float)) / m
@@ -388,7 +413,9 @@ def make_case(seed):
             notes.append("far start" if start < 0.1 else "start")
     tolerance = power(rng, -6, -2)
     limit = int(rng.choice([20, 60, 150, 300]))
-    stop = {"iterations": limit}
+    is_endless = kind == "linear" and mu == 0 and not set_.bounded and name in ("default", "AutoPDS")
+    # Long enough to reach points so far away that steps are lost in rounding.
+    stop = {"iterations": 20_000 if is_endless else limit}
     is_relative = True
     proves = name in ("default", "AutoPDS", "PDS", "CondatVu")
     has_gap = (set_.bounded or mu > 0 or is_strong) and where != "per agent"

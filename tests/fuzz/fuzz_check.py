@@ -164,7 +164,8 @@ def stop_for(case: Case, truth: Truth) -> gs.Stop:
         if target == "constrained gap":
             wanted["gap"] = gs.Relative(case.tolerance)
     if case.kind == "network":
-        wanted["rounds"], wanted["gradients"] = 10_000, 5_000
+        if wanted["iterations"] <= 5_000:
+            wanted["rounds"], wanted["gradients"] = 10_000, 5_000
         if case.method == "SPDS":
             del wanted["iterations"]
     else:
@@ -175,12 +176,12 @@ def stop_for(case: Case, truth: Truth) -> gs.Stop:
 def check(case: Case, solution: gs.Solution, truth: Truth) -> list:
     """Return what the solution claims that is not so: (kind, what) for each."""
     found = check_program(case, solution, truth) if case.convex is None else check_network(case, solution, truth)
-    return [*found, *check_warnings(solution)]
+    return [*found, *check_warnings(solution, truth)]
 
 
-def check_warnings(solution):
-    """Warnings of lost messages where none were, or of bounds that contradict each other."""
-    known = ("differ in scale", DRIFT)
+def check_warnings(solution, truth):
+    """Warnings of lost messages where none were, of bounds that contradict each other, or of an unbounded problem."""
+    known = ("differ in scale", DRIFT, *(["no lower bound"] if truth.status == "unbounded" else []))
     return [("false warning", text) for text in solution.warnings if not any(each in text for each in known)]
 
 
