@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from gradslide._support.errors import InputError
 from gradslide.network.peers.keys import KeyPair, public_text, raw
 
 # Clocks of sites may differ: a key is valid as long as it is listed.
@@ -58,13 +59,24 @@ def _load_own(context: ssl.SSLContext, own: KeyPair) -> None:
     certificate = _certificate(public, key, _name("gradslide agent"), _key_name(public), is_anchor=False)
     password = secrets.token_hex(32)
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
-    handle, path = tempfile.mkstemp(suffix=".pem")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(certificate + encrypted)
+        handle, path = tempfile.mkstemp(suffix=".pem")
+    except OSError as error:
+        raise _no_temporary_file(error) from None
+    try:
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(certificate + encrypted)
+        except OSError as error:
+            raise _no_temporary_file(error) from None
         context.load_cert_chain(path, password=password)
     finally:
         os.unlink(path)
+
+
+def _no_temporary_file(error: OSError) -> InputError:
+    rule = "an agent needs a folder for temporary files that can be written to"
+    return InputError(rule, error.strerror or str(error), "make room, or name another one in TMPDIR")
 
 
 def _trust_anchor(key: str) -> str:
