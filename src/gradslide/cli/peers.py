@@ -78,7 +78,7 @@ def agent(
     from gradslide.experiments.agent.run import LOG, checkpoint_of, facts, running_agent, to_json, write_agent
     from gradslide.experiments.agent.spec import read_agent
     from gradslide.experiments.tables import facts_table
-    from gradslide.network.peers.errors import PeerError
+    from gradslide.network.peers.errors import LinksEnded, PeerError
     from gradslide.network.peers.network import Diverged
 
     parsed = read_agent(spec)
@@ -104,7 +104,7 @@ def agent(
     except BuilderFailed as error:
         print(f"{error.report}error: {error}", file=sys.stderr)
         raise typer.Exit(USER_ERROR) from None
-    except (PeerError, Diverged) as error:
+    except (PeerError, LinksEnded, Diverged) as error:
         print(f"error: {error}", file=sys.stderr)
         kept = checkpoint_of(parsed)
         if kept is not None and kept.exists():

@@ -3,15 +3,17 @@
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 
 import numpy as np
 import pytest
-from peers_processes import Agents, wait_until
+from peers_processes import Agents, undisturbed, wait_until
 
 from gradslide._support.errors import InputError
-from gradslide.network.peers.errors import PeerError, SettingsDiffer
+from gradslide.network.peers.connection import Connection
+from gradslide.network.peers.errors import LinksEnded, PeerError, SettingsDiffer
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.rejection_log import RejectionLog
@@ -189,7 +191,8 @@ def test_who_computes_for_long_is_told_from_who_is_gone(tmp_path):
 
 def test_who_waits_itself_is_said_to(tmp_path):
     with Agents(tmp_path, [(0, 1), (1, 2)]) as agents:
-        a, b, c = opened(agents, deadline=1.5)
+        a, b, c = (agents.links(i, deadline=seconds) for i, seconds in enumerate((1.5, 5.0, 1.5)))
+        assert together(a.open, b.open, c.open) == [None] * 3
         received = {"a0": ONE["a0"], "a2": ONE["a0"]}
         x = np.zeros(1)
 
@@ -306,10 +309,98 @@ def test_an_error_in_the_thread_reaches_the_agent(tmp_path):
             raise ZeroDivisionError
 
         a._thread._tick = fail
-        with pytest.raises(RuntimeError, match="thread of the links has ended"):
+        with pytest.raises(LinksEnded, match=r"thread of the links has ended \(ZeroDivisionError"):
             a.exchange({"a1": np.zeros(1)}, {"a1": ONE["a1"]})
         a.close()
         b.close("test")
+
+
+def test_nothing_is_sent_once_the_thread_has_ended(tmp_path, monkeypatch):
+    """Sockets are closed with the lock held, and not used afterwards."""
+    is_guarded, close = [], Sockets.close
+
+    def guarded_close(self):
+        taken = []
+        other = threading.Thread(target=lambda: taken.append(a._thread.changed.acquire(blocking=False)))
+        other.start()
+        other.join()
+        is_guarded.append(taken == [False])
+        close(self)
+
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+        monkeypatch.setattr(Sockets, "close", guarded_close)
+        a._thread._tick = lambda: 1 / 0
+        wait_until(lambda: not a._thread._thread.is_alive(), 10, "the thread to end")
+        assert is_guarded == [True]
+        assert not a._thread._sockets.send("a1", b"frame")
+        a._thread.send_arrays = lambda: pytest.fail("something was sent")
+        with pytest.raises(LinksEnded):
+            a.exchange({"a1": np.zeros(1)}, {"a1": ONE["a1"]})
+        a.close()
+        b.close("test")
+
+
+def test_an_error_of_one_connection_ends_that_connection_alone(tmp_path, monkeypatch, caplog):
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+
+        def fail(self):
+            raise ZeroDivisionError("odd")
+
+        monkeypatch.setattr(Connection, "shake_hands", fail)
+        with (
+            caplog.at_level(logging.WARNING, "gradslide.peers"),
+            socket.create_connection(("127.0.0.1", int(agents.addresses[0].rpartition(":")[2]))) as other,
+        ):
+            other.sendall(b"x")
+            wait_until(lambda: "its connection failed (ZeroDivisionError: odd)" in caplog.text, 10, "the loss")
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
+
+
+def test_a_second_process_of_an_agent_is_refused_and_told(tmp_path, caplog):
+    """Neither a good one nor one that fails takes the place of the first; nor one of another run."""
+    with Agents(tmp_path, PAIR) as agents, caplog.at_level(logging.WARNING, "gradslide.peers"):
+        agents.silent = {1}
+        a, b = opened(agents)
+        one_round(a, b)
+        with pytest.raises(PeerError, match=r"a0: it refuses this process: another process with this agent's key"):
+            agents.links(1).open()
+        assert "neighbour a1: rejected: another process with its key" in caplog.text
+        agents.links(1).fail("its builder failed")
+        with pytest.raises(SettingsDiffer, match="run id"):
+            agents.links(1, run_id="other").open()
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
+
+
+@pytest.mark.slow
+def test_a_first_process_that_hangs_is_replaced_and_told(tmp_path):
+    with Agents(tmp_path, PAIR, rounds=500, pause=0.02, checkpoint_every=5) as agents:
+        agents.silent = {1}
+        other, first = agents.start(0), agents.start(1)
+        agents.wait_for_round(1, 12)
+        os.kill(first.pid, signal.SIGSTOP)
+        second = agents.start(1)
+        agents.wait_for_round(0, 20)
+        os.kill(first.pid, signal.SIGCONT)
+        assert agents.finish(first) == [3]
+        assert "another process with this agent's key takes part already" in agents.error(1)["text"]
+        assert agents.finish(other, second) == [0, 0]
+        for i, x in enumerate(undisturbed(PAIR, 500)):
+            np.testing.assert_array_equal(agents.result(i), x)
+
+
+def test_without_a_place_for_temporary_files_there_is_an_input_error(tmp_path, monkeypatch):
+    def fail(*unused, **ignored):
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    with Agents(tmp_path, PAIR) as agents:
+        links = agents.links(0)
+        monkeypatch.setattr("tempfile.mkstemp", fail)
+        with pytest.raises(InputError, match=r"an agent needs a folder for temporary files.*No usable temporary"):
+            links.open()
 
 
 def test_a_taken_address_is_an_input_error(tmp_path):

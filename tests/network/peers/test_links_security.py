@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from peers_processes import SIZE, Agents, Injector, Partner, Proxy, drift, memory, mix, undisturbed, wait_until
@@ -20,6 +21,7 @@ from gradslide.network.peers import tls, wire
 from gradslide.network.peers.errors import PeerError
 from gradslide.network.peers.handshake import Handshake
 from gradslide.network.peers.keys import make_key_pair, raw
+from gradslide.network.peers.sockets import Sockets
 from gradslide.network.peers.tls import tls_context
 from gradslide.network.peers.wire import HEADER_SIZE, Kind, Message
 
@@ -81,7 +83,50 @@ def load_signed(context, folder, *, signer, holder):
     context.load_cert_chain(folder / "signed.pem")
 
 
-def test_an_agent_that_is_not_listed_is_told_so(tmp_path):
+# Of a certificate that OpenSSL accepts, and that is no strict DER, or of an unknown version.
+ODD = {
+    "boolean": (b"\x01\x01\xff\x04", b"\x01\x01\x01\x04"),
+    "version": (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_neighbours_certificate_that_cannot_be_read_ends_its_connection_alone(tmp_path, odd):
+    with Agents(tmp_path, PAIR) as agents:
+        partner = Partner(agents, 20)
+        context = tls_context(agents.keys[1], [agents.keys[0].public], server=False)
+        load_odd(context, tmp_path, agents.keys[1], *ODD[odd])
+
+        def inject(round):
+            if round == 10:
+                intruder = Injector(agents.keys[1], agents.addresses[0], agents.keys[0].public, context)
+                with pytest.raises(OSError, match=r"hung up|reset|EOF|closed|Broken pipe"):
+                    wait_until(lambda: intruder.send(partner.frame(round=round)), 10, "the refusal")
+                intruder.close()
+
+        partner.run(inject)
+        assert "unknown sender: rejected: its certificate cannot be read" in agents.log(0)
+
+
+def load_odd(context, folder, holder, old, new):
+    """Let a context present a certificate of the holder in which some bytes differ, with a signature that fits."""
+    key = Ed25519PrivateKey.from_private_bytes(raw(holder.secret))
+    public = key.public_key()
+    pem = tls._certificate(public, key, tls._name("gradslide agent"), tls._key_name(public), is_anchor=False)
+    certificate = x509.load_pem_x509_certificate(pem)
+    signed = certificate.tbs_certificate_bytes
+    changed = signed.replace(old, new, 1)
+    assert changed != signed
+    whole = certificate.public_bytes(Encoding.DER).replace(signed, changed)
+    der = whole[: -len(certificate.signature)] + key.sign(changed)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "odd.pem").write_bytes(ssl.DER_cert_to_PEM_cert(der).encode() + secret)
+    context.load_cert_chain(folder / "odd.pem")
+
+
+def test_an_agent_that_is_not_listed_is_told_so_and_dials_less_and_less_often(tmp_path, monkeypatch):
+    dialled, dial = [], Sockets._dial
+    monkeypatch.setattr(Sockets, "_dial", lambda self, *line: dialled.append(line) or dial(self, *line))
     with Agents(tmp_path, PAIR) as agents:
         agents.start(0, deadline=2.5)
         agents.keys[1] = stranger(tmp_path)
@@ -89,6 +134,7 @@ def test_an_agent_that_is_not_listed_is_told_so(tmp_path):
             agents.links(1, deadline=2.0).open()
         assert agents.finish() == [3]
         assert "unknown sender: rejected: its key is not that of a neighbour" in agents.log(0)
+    assert 1 <= len(dialled) <= 7, "after 0.1, 0.2, 0.4, 0.8 and 1.6 s"
 
 
 def test_a_server_with_the_wrong_key_is_not_talked_to(tmp_path):

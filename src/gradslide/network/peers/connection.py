@@ -38,6 +38,8 @@ class Connection:
         The public key of the other side, once TLS has verified it.
     adopted : bool
         Whether a good message came over it.
+    session : bytes
+        The start of the other side's process that sent it.
     heard, sent, began : float
         When something arrived last, was sent last, and when it was made.
     wants_write : bool
@@ -55,6 +57,7 @@ class Connection:
         self.dialled = dialled
         self.key = ""
         self.adopted = False
+        self.session = b""
         self.began = self.heard = self.sent = time.monotonic()
         self.wants_write = False
         self.has_more = False
@@ -79,7 +82,11 @@ class Connection:
             return False
         except (OSError, ValueError) as error:
             raise ConnectionLost(_handshake_reason(error)) from None
-        self.key = public_key_of(self._tls.getpeercert(binary_form=True) or b"")
+        try:
+            self.key = public_key_of(self._tls.getpeercert(binary_form=True) or b"")
+        except Exception:
+            # What OpenSSL has verified need not be strict DER; the parser raises errors of several kinds.
+            raise ConnectionLost("its certificate cannot be read") from None
         self.heard = time.monotonic()
         return True
 

@@ -30,6 +30,10 @@ class PeerError(RuntimeError):
         return f"neighbour {self.neighbour}: {self.reason}"
 
 
+class LinksEnded(RuntimeError):
+    """The run cannot go on because the thread that sends and receives has failed."""
+
+
 class SettingsDiffer(PeerError):
     """A neighbour was started for another run. `differences`: name -> (here, there)."""
 

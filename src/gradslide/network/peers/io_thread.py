@@ -1,10 +1,12 @@
 """The thread that owns the sockets, and sends and receives while the agent computes."""
 
+import math
 import os
 import threading
 import time
+from dataclasses import replace
 
-from gradslide.network.peers.errors import describe, short
+from gradslide.network.peers.errors import Differences, describe, short
 from gradslide.network.peers.handshake import Handshake, read_handshake
 from gradslide.network.peers.peer import AGAIN, KNOWN, MUTUAL, UNKNOWN, WAITING, Peer
 from gradslide.network.peers.rejection_log import RejectionLog
@@ -13,6 +15,8 @@ from gradslide.network.peers.wire import SESSION_SIZE, Kind, Message, Rejected, 
 
 _HANDSHAKE_EVERY, _STATUS_EVERY, _ASK_EVERY, _BYE_EVERY = 0.2, 1.0, 0.25, 0.5
 _POLL = 0.1
+# What a second process with the key of an agent is told.
+ANOTHER_PROCESS = "another process with its key"
 
 
 class IOThread:
@@ -28,7 +32,7 @@ class IOThread:
     round : int
         The agent's round.
     waiting : bool
-        Whether it waits for arrays of that round.
+        Whether it waits for arrays of that round, or for neighbours that have not appeared.
     covered : int or None
         Its checkpoint covers all rounds before; None if it writes none.
     goodbye : str or None
@@ -111,7 +115,8 @@ class IOThread:
             with self.changed:
                 self.rejections.close()
                 self.changed.notify_all()
-            self._sockets.close()
+                # With the lock: the agent may be about to send.
+                self._sockets.close()
 
     def _handle(self, arrival: Arrival) -> None:
         peer, now = self.peers[arrival.name], time.monotonic()
@@ -121,16 +126,19 @@ class IOThread:
             return
         try:
             message = decode(arrival.frame, peer.incoming, self._size_limit)
+            if message.session != peer.session and self._has_live_session(peer):
+                self._refuse(peer, message, arrival, now)
+                return
             if message.kind is Kind.HANDSHAKE:
-                new = self._sockets.adopt(arrival)
+                new = self._sockets.adopt(arrival, message.session)
                 self._answer_handshake(peer, message, read_handshake(message.content), now)
             elif peer.stage == UNKNOWN:
                 # It takes this agent for the one before its restart: the handshake goes back the way this came.
-                self._sockets.adopt(arrival)
+                self._sockets.adopt(arrival, message.session)
                 return
             else:
                 self._require_session(peer, message, now)
-                new = self._sockets.adopt(arrival)
+                new = self._sockets.adopt(arrival, message.session)
                 peer.stage = MUTUAL
                 self._react(peer, message)
             peer.heard = now
@@ -139,8 +147,35 @@ class IOThread:
         except Rejected as rejected:
             self.report(peer.name, str(rejected))
 
+    def _has_live_session(self, peer: Peer) -> bool:
+        """Whether the process of a neighbour that counts is there, and does not leave before the end."""
+        return not peer.goodbye and self._sockets.hears(peer.name, peer.session)
+
+    def _refuse(self, peer: Peer, message: Message, arrival: Arrival, now: float) -> None:
+        """A second process with the key of a neighbour that is there must not take its place.
+
+        It is told so; or what differs, if it is one of another run.
+        """
+        own = Handshake(self._run_id, self._settings, message.session, self.covered)
+        differences: Differences = {}
+        if is_handshake := message.kind is Kind.HANDSHAKE:
+            differences = own.differences(read_handshake(message.content))
+        if now - peer.refusal_sent >= _HANDSHAKE_EVERY:
+            peer.refusal_sent = now
+            answer = own if differences else replace(own, failure=ANOTHER_PROCESS)
+            frame = encode(Message(Kind.HANDSHAKE, self._session, self.round, content=answer.text()), peer.outgoing)
+            self._sockets.reply(arrival, frame)
+        if not is_handshake:
+            raise _of_another_start(message)
+        reason = ANOTHER_PROCESS + (f": {describe(differences)}" if differences else "")
+        if peer.trouble != reason:
+            self.report(peer.name, reason)
+
     def _answer_handshake(self, peer: Peer, message: Message, handshake: Handshake, now: float) -> None:
         peer.offered, peer.echoes = message.session, handshake.echo == self._session
+        is_refused = handshake.failure == ANOTHER_PROCESS and peer.echoes
+        peer.refused_since = min(peer.refused_since, now) if is_refused else math.inf
+        peer.refused_for = now - peer.refused_since
         if handshake.failure or self._failure_for(peer):
             self._note_failure(peer, handshake)
             if now - peer.handshake_sent >= _HANDSHAKE_EVERY:
@@ -165,8 +200,8 @@ class IOThread:
 
     def _note_failure(self, peer: Peer, handshake: Handshake) -> None:
         """It cannot take part: before the run has begun this ends it, later it is waited for."""
-        if handshake.run != self._run_id or self.failure:
-            return  # that is known, or nothing to this run
+        if handshake.run != self._run_id or self.failure or handshake.failure == ANOTHER_PROCESS:
+            return  # that is known, or nothing to this run, or may pass
         reason = f"it cannot take part: {short(handshake.failure, 400)}"
         if peer.trouble != reason:
             self.report(peer.name, reason)
@@ -180,7 +215,7 @@ class IOThread:
         peer.offered = message.session
         if now - peer.handshake_sent >= _HANDSHAKE_EVERY:
             self._send_handshake(peer, now)
-        raise Rejected(f"a {message.kind.name} of another start of its process")
+        raise _of_another_start(message)
 
     def _react(self, peer: Peer, message: Message) -> None:
         if message.kind is Kind.DATA:
@@ -256,3 +291,7 @@ class IOThread:
         need = 0 if kind is Kind.ACK else peer.lacks(self.round)
         message = Message(kind, self._session, round, need, flags, content)
         return self._sockets.send(peer.name, encode(message, peer.outgoing))
+
+
+def _of_another_start(message: Message) -> Rejected:
+    return Rejected(f"a {message.kind.name} of another start of its process")

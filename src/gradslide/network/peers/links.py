@@ -10,7 +10,7 @@ import numpy as np
 
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array, DType
-from gradslide.network.peers.errors import PeerError, SettingsDiffer, short
+from gradslide.network.peers.errors import LinksEnded, PeerError, SettingsDiffer, short
 from gradslide.network.peers.handshake import require_transmittable
 from gradslide.network.peers.io_thread import IOThread
 from gradslide.network.peers.keys import KeyPair
@@ -31,6 +31,8 @@ _ALIVE = 4.0
 _TELL = 5.0
 # Seconds in which a neighbour appears that runs and waits for an agent that had finished.
 _APPEAR = 3.0
+# Seconds after which a neighbour has noticed that an earlier process of this agent is gone.
+_REFUSED = 4.0
 
 Form = tuple[Any, tuple[int, ...]]
 Judge = Callable[[Array], str]
@@ -97,6 +99,7 @@ class Links:
         self._warned: set[str] = set()
         self._opened, self._opened_at = False, -math.inf
         self._has_met, self._has_begun = False, False
+        self._meet, self._meets_until = self._deadline, -math.inf
         peers = {}
         for each in neighbours:
             edge = edge_between(run_id, settings, own.public, each.public_key)
@@ -152,16 +155,22 @@ class Links:
         """Wait for the handshake of every neighbour. Does nothing the second time."""
         if self._has_met:
             return
+        self._meet = self._deadline if deadline is None else deadline
+        self._thread.waiting = True
         try:
-            self._wait(self._shook_hands, self._deadline if deadline is None else deadline, "no handshake came")
+            self._wait(self._shook_hands, self._meet, "no handshake came")
             self._has_met = True
             self._thread.has_begun = self._has_begun
+            if self.round > 0:
+                self._meets_until = time.monotonic() + self._meet
         except BaseException as error:
-            reason = str(error) or type(error).__name__
+            reason = _reason(error)
             if any(peer.failure or peer.differences for peer in self._thread.peers.values()):
                 self.fail(reason)
             self.close(reason)
             raise
+        finally:
+            self._thread.waiting = False
 
     def begin(self) -> None:
         """The first outer iteration begins: from now on, neighbours that fail are waited for."""
@@ -247,6 +256,7 @@ class Links:
         )
         arrays = {name: self._sendable(name, array) for name, array in outgoing.items()}
         with thread.changed:
+            self._raise_failures()
             now = time.monotonic()
             for name, peer in thread.peers.items():
                 peer.outbox.put(thread.round, thread.array_frame(peer, thread.round, arrays[name]))
@@ -258,7 +268,9 @@ class Links:
             thread.send_arrays()
         self._warn_of_overflow()
         try:
-            self._wait(lambda peer: self._arrived(peer, wanted[peer.name]), self._deadline, "nothing arrived")
+            # Until the first outer iteration neighbours may wait for others that have not appeared.
+            seconds = self._deadline if self._has_begun else max(self._deadline, self._meet)
+            self._wait(lambda peer: self._arrived(peer, wanted[peer.name]), seconds, "nothing arrived")
             with thread.changed:
                 arrived = {name: peer.inbox.pop(thread.round) for name, peer in thread.peers.items()}
                 thread.round += 1
@@ -388,10 +400,14 @@ class Links:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self.close(str(error) or type(error).__name__ if error is not None else "")
+        self.close("" if error is None else _reason(error))
 
     def _wait(self, ready: Callable[[Peer], bool], seconds: float, lack: str) -> None:
-        """Until all neighbours are ready. Wakes up often enough for Ctrl-C."""
+        """Until all neighbours are ready. Wakes up often enough for Ctrl-C.
+
+        A neighbour that waits, too, has a few seconds more to say for whom. If all agents were
+        started again it may wait for one that has not appeared: then it has as long as that one.
+        """
         thread, left, before = self._thread, seconds, time.monotonic()
         with thread.changed:
             while True:
@@ -402,18 +418,22 @@ class Links:
                 now = time.monotonic()
                 # Time in which this very process was stopped counts little.
                 left, before = left - min(now - before, _STOPPED), now
-                # A neighbour that waits, too, is about to say for whom.
-                is_told = left <= -min(_TELL, seconds) or not any(_waits_itself(peer, now) for peer in late)
-                if left <= 0 and is_told:
+                is_over = left <= -min(_TELL, seconds) and now >= self._meets_until
+                if left <= 0 and (is_over or not any(_waits_itself(peer, now) for peer in late)):
                     raise timeout_error(late, thread.round, lack, seconds, self._checkpoints)
                 thread.changed.wait(min(left, _WAKE) if left > 0 else _WAKE)
 
     def _raise_failures(self) -> None:
-        if self._thread.error is not None:
-            raise RuntimeError("the thread of the links has ended") from self._thread.error
+        if (error := self._thread.error) is not None:
+            self._log.error("the thread of the links has ended", exc_info=error)
+            said = f"the thread of the links has ended ({type(error).__name__}: {error})"
+            raise LinksEnded(f"{said}; start this agent again, and report this as a bug") from error
         for peer in self._thread.peers.values():
             if peer.failure:
                 raise PeerError(peer.name, self.round, peer.failure)
+            if peer.refused_for > _REFUSED:
+                reason = "another process with this agent's key takes part already; end one of the two"
+                raise PeerError(peer.name, self.round, f"it refuses this process: {reason}")
 
     def _shook_hands(self, peer: Peer) -> bool:
         if peer.differences is not None:
@@ -482,6 +502,13 @@ def timeout_error(late: Sequence[Peer], round: int, lack: str, seconds: float, c
     said += f"; {others} too" if others else ""
     again = "start this agent again: it goes on from its checkpoint" if checkpoints else "start all agents again"
     return PeerError(peer.name, round, f"{said}; {_remedy(peer, now)}, then {again}")
+
+
+def _reason(error: BaseException) -> str:
+    """What neighbours are told when an error ends the links."""
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted from the keyboard"
+    return str(error) or type(error).__name__
 
 
 def _is_alive(peer: Peer, now: float) -> bool:

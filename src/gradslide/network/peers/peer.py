@@ -91,6 +91,9 @@ class Peer:
         How far this agent's checkpoint reaches, as the neighbour was told.
     inbox : dict of int to array
         Arrays of the current round and the one after it, not more.
+    refused_since, refused_for : float
+        Since when, and for how many seconds, it refuses this process, because another one with the
+        same key takes part.
     """
 
     name: str
@@ -110,6 +113,8 @@ class Peer:
     goodbye: str | None = None
     differences: Differences | None = None
     failure: str = ""
+    refused_since: float = math.inf
+    refused_for: float = 0.0
     trouble: str = ""
     inbox: dict[int, Array] = field(default_factory=dict)
     # Rounds before these come again for a good reason: the neighbour goes through them anew, or was asked to.
@@ -117,6 +122,7 @@ class Peer:
     asks_again: bool = False
     tells: bool = False
     handshake_sent: float = -math.inf
+    refusal_sent: float = -math.inf
     status_sent: float = -math.inf
     ask_at: float = math.inf
     ask_gap: float = _FIRST_ASK

@@ -23,6 +23,8 @@ _FIRST_GAP, _LONGEST_GAP = 0.1, 2.0
 _MOST_UNKNOWN, _MOST_OF_ONE = 64, 4
 _ALIVE_EVERY, _CHECK_EVERY = 1.0, 0.1
 _LINGER = 2.0
+# Seconds after which a neighbour may be gone that has an open connection: it would have sent something.
+_HEARD = 2.0
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class _Line:
 class Sockets:
     """Sends to and receives from neighbours by name.
 
-    The sender of a frame is known from the key of the connection alone. One thread calls `wait`
-    and `close`, all others hold a lock, except for `wake`.
+    The sender of a frame is known from the key of the connection alone. One thread calls `wait`.
+    All other calls need a lock, except for `wake`.
 
     Parameters
     ----------
@@ -143,6 +145,9 @@ class Sockets:
                 yield from self._advance(connection, ready.get(connection, 0))
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
+            except Exception as error:
+                # Whatever one connection does ends that connection, and nothing else.
+                self._lose(connection, f"its connection failed ({type(error).__name__}: {error})")
         now = time.monotonic()
         if now - self._checked_at >= _CHECK_EVERY:
             self._checked_at = now
@@ -178,34 +183,53 @@ class Sockets:
                 self._lose(known[0], "")
         elif name != connection.dialled:
             raise ConnectionLost(f"neighbour {name} answers at its address")
-        else:
-            self._lines[name].gap, self._lines[name].trouble = _FIRST_GAP, ""
         return name
 
-    def adopt(self, arrival: Arrival) -> bool:
-        """Answer the neighbour on the connection this arrived on; return whether it is new."""
+    def adopt(self, arrival: Arrival, session: bytes) -> bool:
+        """Answer the neighbour, in this session, on the connection this arrived on; return whether it is new."""
         connection = arrival.connection
+        connection.session = session
         known = self._known[arrival.name]
         if connection in known and known[-1] is not connection:
             known.remove(connection)
             known.append(connection)
         new, connection.adopted = not connection.adopted, True
+        if new and connection.dialled is not None:
+            # Only now it is known that the other side accepts this agent's key.
+            line = self._lines[connection.dialled]
+            line.gap, line.trouble = _FIRST_GAP, ""
         return new
+
+    def hears(self, name: str, session: bytes) -> bool:
+        """Whether a session of the neighbour has an open connection, and was heard on it just now."""
+        since = time.monotonic() - _HEARD
+        return any(each.session == session and each.heard > since for each in self._of(name) if each.adopted)
 
     def send(self, name: str, frame: bytes) -> bool:
         """Whether there was a connection that took it; it may still break before the frame is
         through.
         """
+        if self._is_closed:
+            return False
+        usable = (each for each in self._of(name) if each.adopted or (each.dialled and each.key))
+        return any(self._sent(connection, frame) for connection in usable)
+
+    def reply(self, arrival: Arrival, frame: bytes) -> None:
+        """Send on the connection this arrived on, which need not be adopted."""
+        self._sent(arrival.connection, frame)
+
+    def _of(self, name: str) -> Iterator[Connection]:
+        """The connections of a neighbour, the best first."""
         line = self._lines.get(name)
-        dialled = [line.connection] if line is not None and line.connection is not None else []
-        for connection in (*dialled, *reversed(self._known[name])):
-            if connection.adopted or (connection.dialled and connection.key):
-                taken = connection.send(frame)
-                if connection.wants_write or connection.broken is not None:
-                    self.wake()
-                if taken:
-                    return True
-        return False
+        if line is not None and line.connection is not None:
+            yield line.connection
+        yield from reversed(self._known[name])
+
+    def _sent(self, connection: Connection, frame: bytes) -> bool:
+        taken = connection.send(frame)
+        if connection.wants_write or connection.broken is not None:
+            self.wake()
+        return taken
 
     # Connections come and go
 
@@ -224,7 +248,7 @@ class Sockets:
         context = self._server_context if dialled is None else self._client_context
         try:
             connection = Connection(connected, context, dialled, self._size_limit)
-        except OSError:  # it broke at once
+        except (OSError, ValueError):  # it broke at once
             connected.close()
             return []
         self._selector.register(connection, _READ)

@@ -18,7 +18,7 @@ from gradslide.experiments.agent.run import running_agent, write_agent
 from gradslide.experiments.agent.spec import read_agent
 from gradslide.experiments.per_agent import Frames
 from gradslide.experiments.run import Listener
-from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.errors import LinksEnded, PeerError
 from gradslide.network.peers.network import Diverged
 from gradslide.results.history import Record
 
@@ -37,7 +37,7 @@ def main(path: Path) -> int:
     except Diverged as error:
         print(f"error: {error}", file=sys.stderr)
         return DIVERGED
-    except PeerError as error:
+    except (PeerError, LinksEnded) as error:
         print(f"error: {error}", file=sys.stderr)
         return LEFT_ALONE
     except KeyboardInterrupt:
