@@ -7,6 +7,7 @@ import signal
 import stat
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from agent_folders import all_ended, started, write_agents
 from specs import exit_code
 
 import gradslide as gs
+from gradslide.network.peers.errors import LinksEnded
 from gradslide.network.peers.keys import read_secret
 
 
@@ -113,6 +115,19 @@ def test_an_error_in_the_builder_is_shown_with_the_users_lines(tmp_path, capsys)
     assert "NameError" in (tmp_path / "a" / "results" / "agent.log").read_text()
 
 
+def test_a_failure_of_the_links_is_one_line(tmp_path, monkeypatch, capsys):
+    (file, _) = write_agents(tmp_path)
+
+    @contextmanager
+    def fail(*given, **named):
+        raise LinksEnded("the thread of the links has ended (ZeroDivisionError: odd)")
+        yield
+
+    monkeypatch.setattr("gradslide.experiments.agent.run.running_agent", fail)
+    assert exit_code("agent", file) == 2
+    assert capsys.readouterr().err == "error: the thread of the links has ended (ZeroDivisionError: odd)\n"
+
+
 # Real runs
 
 
@@ -203,6 +218,7 @@ def test_another_run_starts_anew_and_the_old_checkpoint_is_set_aside(tmp_path):
         assert (folder / "checkpoint.1.npz").exists()
         assert "the checkpoint of run trial is kept as checkpoint.1.npz" in (folder / "agent.log").read_text()
         assert json.loads((folder / "result.json").read_text())["run"] == "second trial"
+        assert not (folder / "checkpoint.run").exists(), "the checkpoint itself says of which run it is"
 
 
 def _solutions(files, *options):
@@ -333,8 +349,8 @@ def test_other_data_at_one_site_end_all_with_the_reason(tmp_path):
     (mistake, _, said), *others = _ended_soon(files)
     assert (mistake, [code for code, _, _ in others]) == (1, [2, 2])
     assert "must belong to this run" in said
-    assert "neighbour a: it cannot take part: checkpoint" in others[0][2]
-    assert "neighbour a: it cannot take part: checkpoint" in others[1][2]
+    assert "neighbour a: it cannot take part: its checkpoint does not fit this run" in others[0][2]
+    assert "neighbour a: it cannot take part: its checkpoint does not fit this run" in others[1][2]
     # As it was, all go on.
     builder.write_text(builder.read_text().replace("[0.5, 1.0]), gs", "[0.0, 1.0]), gs"))
     assert [code for code, _, _ in _ended_soon(files)] == [0, 0, 0]
@@ -355,6 +371,24 @@ def test_a_second_process_of_an_agent_is_refused_and_hurts_nobody(tmp_path):
         assert "listen must be a free address" in said
         ends = [process.communicate(timeout=60) for process in (one, other)]
         assert [one.returncode, other.returncode] == [0, 0], ends
+
+
+@pytest.mark.slow
+def test_a_second_process_of_an_agent_that_does_not_listen_is_refused_by_its_neighbours(tmp_path):
+    files = write_agents(tmp_path, stop="iterations = 20000")
+    files[0].write_text(re.sub("listen = .*", "", files[0].read_text()))
+    files[1].write_text(re.sub("address = .*", "", files[1].read_text()))
+    with started("agent", files[0], "--quiet") as one, started("agent", files[1], "--quiet") as other:
+        log = tmp_path / "a" / "results" / "agent.log"
+        _wait_for(lambda: log.exists() and "knows the network" in log.read_text())
+        ((code, _, said),) = all_ended(files[:1], "--quiet", "--out", str(tmp_path / "elsewhere"))
+        assert code == 2
+        assert "error: neighbour b: it refuses this process: another process with this agent's key" in said
+        assert one.poll() is other.poll() is None, "the run was to go on meanwhile"
+        assert "another process with its key" in (tmp_path / "b" / "results" / "agent.log").read_text()
+        one.send_signal(signal.SIGINT)
+        ends = [process.communicate(timeout=60) for process in (one, other)]
+        assert [one.returncode, other.returncode] == [2, 2], ends
 
 
 def test_a_finished_run_needs_no_neighbour_to_be_shown_again(tmp_path):

@@ -336,7 +336,28 @@ def test_names_of_columns_may_come_from_the_builder(folder):
         made(folder, problem=FEATURES.replace('"age", "smoker"', '"smoker", "age"'))
 
 
-@pytest.mark.parametrize("names", ["[1, 2]", '["age", "age"]', '"age"'])
+def test_names_of_columns_must_fit_the_data(folder):
+    """Whoever states them. A loss of several classes has as many coefficients of each column."""
+    rule = r"features must name every column: their number must be d = 2, or divide it for several classes; got 3 names"
+    with pytest.raises(InputError, match=rule):
+        made(folder, problem=FEATURES.replace('"smoker"', '"smoker", "weight"'))
+    (folder / "mine.py").write_text(BUILDER.replace("[1.0, 1.0])", "[1.0, 1.0]), None, ['a', 'b', 'c']"))
+    with pytest.raises(InputError, match=rule):
+        made(folder)
+    (folder / "mine.py").write_text(
+        "import gradslide as gs\n\ndef build():\n    return gs.losses.Softmax([[1.0, 2.0]], [1], classes=3)\n"
+    )
+    assert made(folder, problem=FEATURES).features == ("age", "smoker")
+
+
+def test_there_is_a_warning_unless_the_builder_found_the_names_in_the_data(folder):
+    assert "no names of features were stated" in made(folder).feature_warning
+    assert "in the file were not checked against the data" in made(folder, problem=FEATURES).feature_warning
+    (folder / "mine.py").write_text(BUILDER.replace("[1.0, 1.0])", "[1.0, 1.0]), None, ['age', 'smoker']"))
+    assert made(folder).feature_warning == made(folder, problem=FEATURES).feature_warning == ""
+
+
+@pytest.mark.parametrize("names", ["[1, 2]", '["age", "age"]', '"age"', "[]"])
 def test_names_of_columns_are_different_texts(folder, names):
     with pytest.raises(InputError, match="features"):
         made(folder, problem=f'builder = "mine.py:build"\nfeatures = {names}')

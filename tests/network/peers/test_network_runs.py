@@ -1,13 +1,21 @@
 """Runs among peers: the same as in the simulation, whatever ends them, and whoever is killed on the way."""
 
+import os
+import signal
+import threading
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from peers_agents import ENDS, GRAPH, Agent, Town, all_well, logistic, together
+from peers_agents import ENDS, GRAPH, SECONDS, Agent, Town, all_well, logistic, together
 
 import gradslide as gs
+from gradslide._support import storage
 from gradslide._support.errors import InputError
 from gradslide.network.peers.errors import PeerError
-from gradslide.network.peers.network import Diverged
+from gradslide.network.peers.network import Diverged, public_reason
+from gradslide.network.peers.rounds import Owner, Rounds
 
 FIVE = gs.Graph.from_edges(5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)])
 SMALL = gs.Graph.path(3)
@@ -120,7 +128,7 @@ def test_the_signal_of_one_ends_all_at_the_same_iteration(status):
 # Checkpoints
 
 
-def resumed(folder, iterations, method=None, network=True, **given):
+def resumed(folder, iterations, method=None, network=True, options=lambda i: {}, **given):
     """Three agents that write checkpoints, or go on from them."""
 
     def path(i):
@@ -131,7 +139,7 @@ def resumed(folder, iterations, method=None, network=True, **given):
         chosen = gs.AutoPDS(agreement="late", balance=0.1) if method is None else method
         return gs.solve(logistic(SMALL).take([i]), net, chosen, stop=stop, checkpoint=path(i), **given)
 
-    return together(SMALL, act, lambda i: {"checkpoint": path(i) if network else None, "deadline": 3.0})
+    return together(SMALL, act, lambda i: {"checkpoint": path(i) if network else None, "deadline": 3.0, **options(i)})
 
 
 def test_a_run_that_all_resume_is_the_same_to_the_bit(tmp_path):
@@ -167,6 +175,111 @@ def test_a_network_cannot_go_back_to_its_own_checkpoint(tmp_path):
             gs.solve(logistic(SMALL).take([i]), net, gs.NIDS(), stop=stop, **given)
 
     all_well(together(SMALL, act, lambda i: {"checkpoint": tmp_path / f"{i}.npz"}))
+
+
+def is_anew(solutions, folder, iterations):
+    """Whether the runs are those of agents that never had a checkpoint."""
+    anew = all_well(resumed(folder, iterations))
+    return [numbers(each) for each in solutions] == [numbers(each) for each in anew]
+
+
+def forget_owner(saved):
+    """What a checkpoint holds, as former releases wrote it: it does not say whose it is."""
+    if isinstance(saved, dict) and "items" in saved:
+        return {"items": [[key, forget_owner(each)] for key, each in saved["items"] if key != "owner"]}
+    return saved
+
+
+def test_a_checkpoint_of_another_run_or_of_nobody_knows_who_is_set_aside(tmp_path):
+    first = all_well(resumed(tmp_path, 4))
+    kept = (tmp_path / "agent-0.npz").read_bytes()
+    net = Town.on(SMALL).peers(0, checkpoint=tmp_path / "agent-0.npz", run_id="second")
+    assert (tmp_path / "agent-0.npz").read_bytes() == kept, "nothing is renamed before the network connects"
+    net.close()
+
+    second = all_well(resumed(tmp_path, 4, options=lambda i: {"run_id": "second"}))
+    assert [each.costs.seconds for each in second] != [each.costs.seconds for each in first], "it was computed anew"
+    assert is_anew(second, tmp_path / "new", 4)
+    for i in range(SMALL.m):
+        assert (tmp_path / f"agent-{i}.1.npz").exists()
+        assert (tmp_path / f"agent-{i}.1.end.npz").exists()
+    assert (tmp_path / "agent-0.1.npz").read_bytes() == kept
+
+    for i in range(SMALL.m):
+        meta, arrays = storage.read(tmp_path / f"agent-{i}.npz", *storage.CHECKPOINT)
+        meta["memory"] = forget_owner(meta["memory"])
+        meta = {name: each for name, each in meta.items() if name not in ("kind", "version")}
+        storage.write(tmp_path / f"agent-{i}.npz", *storage.CHECKPOINT, meta, arrays)
+    third = all_well(resumed(tmp_path, 6, options=lambda i: {"run_id": "second"}))
+    assert is_anew(third, tmp_path / "new again", 6)
+    assert (tmp_path / "agent-0.2.npz").exists()
+
+
+def test_a_checkpoint_of_other_keys_is_set_aside(tmp_path, caplog):
+    all_well(resumed(tmp_path, 3))
+    path, here = tmp_path / "agent-0.npz", Owner("test", "one", ("other",))
+    with caplog.at_level("INFO", "gradslide.peers"):
+        Rounds(SimpleNamespace(open=lambda **given: None), path, 1.0, here).connect()
+    assert "the checkpoint of run test with other keys is kept as agent-0.1.npz; run test starts anew" in caplog.text
+    assert not path.exists()
+
+
+def late(i, seconds=2.5):
+    """The last agent comes later than others wait for a message."""
+    time.sleep(seconds if i == 2 else 0.0)
+    return {"deadline": 1.0, "meet": 20.0}
+
+
+def test_agents_far_from_one_that_comes_late_wait_for_it_too(tmp_path):
+    """At the first start, and when all go on from their checkpoints."""
+    all_well(resumed(tmp_path, 4, options=late))
+    assert all_well(resumed(tmp_path, 8, options=late))[0].history[-1].iteration == 8
+
+
+def test_all_learn_which_agent_never_came():
+    town, errors = Town.on(SMALL), {}
+
+    def live(i):
+        try:
+            with town.peers(i, deadline=1.0, meet=3.0) as net:
+                net.session.connect()
+        except PeerError as error:
+            errors[i] = error
+
+    threads = [threading.Thread(target=live, args=(i,)) for i in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert errors[1].neighbour == "agent 2"
+    assert "no handshake came" in str(errors[1])
+    assert errors[0].neighbour == "agent 1"
+    assert "it left in round 0: neighbour agent 2: no handshake came" in str(errors[0])
+
+
+def test_ctrl_c_before_the_first_outer_iteration_ends_nobody_else():
+    """The agent may be started again."""
+    town, results = Town.on(SMALL), {}
+
+    def live(i):
+        try:
+            with town.peers(i) as net:
+                net.session.connect()
+                results[i] = net.m
+        except Exception as error:
+            results[i] = error
+
+    others = [threading.Thread(target=live, args=(i,)) for i in (0, 1)]
+    others[1].start()
+    # Agent 0 is not there yet: agent 1 does not answer.
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), town.peers(2) as net:
+        net.session.connect()
+    others[0].start()
+    live(2)
+    for thread in others:
+        thread.join(SECONDS)
+    assert results == dict.fromkeys(range(3), 3)
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path):
@@ -366,6 +479,32 @@ def test_what_is_not_finite_is_never_sent():
     assert isinstance(results[1], PeerError)
     assert results[1].neighbour == "agent 0"
     assert "diverged" in str(results[1])
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("checkpoint run must belong to this run", "its checkpoint does not fit this run"),
+        ("/home/ann/run.npz must be a gradslide checkpoint file", "its checkpoint does not fit this run"),
+        ("checkpoint.npz must be a gradslide checkpoint file", "its checkpoint does not fit this run"),
+        (r"the builder C:\ann\site must return a loss", "its input needs a correction"),
+        ("the builder site.py:build must return a loss", "its input needs a correction"),
+        ("OPAPC needs mu > 0", "OPAPC needs mu > 0"),
+        (
+            "diameter must bound the number of hops; 1.5 is wrong",
+            "diameter must bound the number of hops; 1.5 is wrong",
+        ),
+    ],
+)
+def test_neighbours_learn_no_paths(rule, told):
+    assert public_reason(InputError(rule, "/home/ann", "see /home/ann")) == told
+
+
+def test_no_rule_about_checkpoints_names_the_file(tmp_path):
+    all_well(resumed(tmp_path, 3))
+    for error in resumed(tmp_path, 5, method=gs.PDS()):
+        assert isinstance(error, InputError | PeerError)
+        assert str(tmp_path) not in public_reason(error)
 
 
 def test_neighbours_learn_no_more_of_an_error_than_its_kind():

@@ -18,6 +18,15 @@ from gradslide.network.peers.keys import KeyPair, read_public, read_secret
 from gradslide.network.peers.neighbour import Neighbour, require_neighbours
 from gradslide.problems.problem import Problem
 
+_NO_FEATURES = (
+    "no names of features were stated: a site with its columns in another order would spoil the answer unnoticed; "
+    "state them, alike for all agents, with features = [...] under [problem], or as the third result of the builder"
+)
+_UNCHECKED_FEATURES = (
+    "the names of features in the file were not checked against the data: a site with its columns in another order "
+    "would spoil the answer unnoticed; let the builder return them as its third result, as it finds them in the data"
+)
+
 
 @dataclass(frozen=True)
 class Place:
@@ -38,7 +47,7 @@ def build_place(spec: AgentSpec) -> Place:
 @dataclass(frozen=True)
 class Agent:
     """settings: what all agents must have alike, for neighbours to compare. features: the names of
-    the columns, if they are stated.
+    the columns, if they are stated. feature_warning: what is wrong with them, if anything is.
     """
 
     problem: Problem
@@ -46,6 +55,7 @@ class Agent:
     stop: Stop | None
     settings: dict[str, str]
     features: tuple[str, ...] | None
+    feature_warning: str
 
 
 def build_agent(spec: AgentSpec) -> Agent:
@@ -54,7 +64,11 @@ def build_agent(spec: AgentSpec) -> Agent:
     made = built(spec.builder, spec.folder)
     problem = Problem(made.loss, made.domain, spec.mu)
     features = _common_features(spec.features, made.features)
-    return Agent(problem, method, stop, {**_settings(problem, method, stop), **_feature_settings(features)}, features)
+    if features is not None:
+        _require_columns(features, problem.d)
+    settings = {**_settings(problem, method, stop), **_feature_settings(features)}
+    warning = "" if made.features is not None else _NO_FEATURES if features is None else _UNCHECKED_FEATURES
+    return Agent(problem, method, stop, settings, features, warning)
 
 
 def _common_features(said: tuple[str, ...] | None, found: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -65,6 +79,12 @@ def _common_features(said: tuple[str, ...] | None, found: tuple[str, ...] | None
         rule = "the builder's features must be those of the spec, in the same order"
         raise InputError(rule, got, "put the columns in the order of the spec")
     return said if said is not None else found
+
+
+def _require_columns(features: tuple[str, ...], d: int) -> None:
+    """Refuse names that cannot be those of all columns. Losses of several classes have d = classes x columns."""
+    rule = f"features must name every column: their number must be d = {d}, or divide it for several classes"
+    require(d % len(features) == 0, rule, f"{len(features)} names", "name all columns, a constant one too")
 
 
 def _feature_settings(features: tuple[str, ...] | None) -> dict[str, str]:

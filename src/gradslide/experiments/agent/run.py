@@ -5,7 +5,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from gradslide.experiments.tables import Table, columns
 from gradslide.graphs.graph import Graph
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.network import Peers, public_reason
-from gradslide.network.peers.rounds import ending_path
+from gradslide.network.peers.rounds import set_aside
 from gradslide.results.solution import Solution, solution_facts
 
 # Not on Windows.
@@ -32,11 +31,6 @@ LOG = "agent.log"
 LOCK = "agent.lock"
 CHECKPOINT = "checkpoint.npz"
 SOLUTION = "solution.npz"
-
-_NO_FEATURES = (
-    "no names of features were stated: a site with its columns in another order would spoil the answer unnoticed; "
-    "state them, alike for all agents, with features = [...] under [problem], or as the third result of the builder"
-)
 
 _log = logging.getLogger("gradslide.agent")
 
@@ -111,8 +105,9 @@ def running_agent(
         place = build_place(spec)
         with _failures_told(spec, place):
             agent = build_agent(spec)
-            if checkpoint is not None:
-                _claim(checkpoint, spec.run, resume)
+            if checkpoint is not None and checkpoint.exists() and not resume:
+                aside = set_aside(checkpoint)
+                _log.info("the former checkpoint is kept as %s; run %s starts anew", aside.name, spec.run)
             network = Peers(
                 place.own,
                 spec.listen,
@@ -139,8 +134,8 @@ def running_agent(
                 checkpoint_seconds=spec.output.checkpoint_seconds,
                 resume=resume,
             )
-            if agent.features is None:
-                solution = replace(solution, warnings=(*solution.warnings, _NO_FEATURES))
+            if agent.feature_warning:
+                solution = replace(solution, warnings=(*solution.warnings, agent.feature_warning))
             told = solution.status.value, solution.costs.rounds, solution.costs.control_rounds, solution.costs.seconds
             _log.info("agent %s ends: %s; %d rounds and %d of control in %.2f s", spec.name, *told)
             for warning in solution.warnings:
@@ -176,19 +171,6 @@ def _failures_told(spec: AgentSpec, place: Place) -> Iterator[None]:
         links = Links(place.own, spec.listen, place.neighbours, run_id=spec.run, settings={}, deadline=spec.deadline)
         links.fail(reason)
         raise
-
-
-def _claim(checkpoint: Path, run: str, resume: bool) -> None:
-    """Set a checkpoint of another run aside, or any if none is to be resumed; note whose the next one is."""
-    owner = checkpoint.with_suffix(".run")
-    before = owner.read_text(encoding="utf-8") if owner.exists() else run
-    if checkpoint.exists() and (before != run or not resume):
-        aside = next(path for number in count(1) if not (path := checkpoint.with_suffix(f".{number}.npz")).exists())
-        checkpoint.rename(aside)
-        if ending_path(checkpoint).exists():
-            ending_path(checkpoint).rename(ending_path(aside))
-        _log.info("the checkpoint of run %s is kept as %s; run %s starts anew", before, aside.name, run)
-    storage.write_atomically(owner, run.encode())
 
 
 @contextmanager

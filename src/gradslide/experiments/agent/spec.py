@@ -119,6 +119,7 @@ def feature_names(features: Iterable[Any]) -> tuple[str, ...]:
     """The names of columns as a tuple, if they are different texts."""
     names = tuple(features)
     rule, remedy = "features must be the names of the columns, in their order", 'for example ["age", "smoker"]'
+    require(bool(names), rule, "none", remedy)
     require(all(isinstance(name, str) for name in names), rule, names, remedy)
     twice = [name for name, count in Counter(names).items() if count > 1]
     require(not twice, rule, f"{', '.join(twice)} twice", remedy)

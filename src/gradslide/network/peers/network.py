@@ -1,5 +1,6 @@
 """One agent in a process of its own, that knows its neighbours and what they tell it."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NoReturn, Self, cast
@@ -19,10 +20,13 @@ from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.piggyback import PendingReduction, Piggyback, PiggybackState
-from gradslide.network.peers.rounds import Position, Purpose, Rounds, RoundsState, finite, unlimited
+from gradslide.network.peers.rounds import Owner, Position, Purpose, Rounds, RoundsState, finite, unlimited
 from gradslide.network.peers.topology import Topology, discover
 from gradslide.network.protocol import Compute, Done, Reduction
 from gradslide.network.renamed import RenamedMembers
+
+# A rule that names a file of this machine, which is nobody else's business.
+_FILE = re.compile(r"^checkpoint |[/\\]|\w\.(npz|py|toml|csv|json|secret|public)\b")
 
 
 class _Saved(RoundsState):
@@ -40,7 +44,11 @@ def public_reason(error: BaseException) -> str:
     """What neighbours may know of an error: more might say something about data that must stay here."""
     if isinstance(error, PeerError | Diverged):
         return str(error)
-    return error.rule if isinstance(error, InputError) else type(error).__name__
+    if not isinstance(error, InputError):
+        return type(error).__name__
+    if not _FILE.search(error.rule):
+        return error.rule
+    return "its checkpoint does not fit this run" if "checkpoint" in error.rule else "its input needs a correction"
 
 
 class Peers(CheckedArguments, RenamedMembers):
@@ -71,7 +79,8 @@ class Peers(CheckedArguments, RenamedMembers):
         Seconds that neighbours may take to appear, which may depend on people who start them.
     checkpoint : path, optional
         The path that `solve` is given, too. An agent that was killed and is started again goes on
-        from it, while the others wait.
+        from it, while the others wait. A checkpoint of another `run_id`, or of other keys, is
+        renamed (`run.npz` to `run.1.npz`) by `connect`, and the run starts anew.
     exact_norm : bool
         Use the largest eigenvalue of the Laplacian, which the centre of the graph computes and
         broadcasts; otherwise the largest sum of degrees over a link.
@@ -119,7 +128,7 @@ class Peers(CheckedArguments, RenamedMembers):
         self._own = own.public
         self._neighbours = {neighbour.public_key: neighbour.name for neighbour in neighbours}
         self._diameter, self._exact_norm = int(diameter), bool(exact_norm)
-        self._rounds = Rounds(links, path, meet)
+        self._rounds = Rounds(links, path, meet, Owner(run_id, own.public, tuple(sorted(self._neighbours))))
         self._connected: tuple[Topology, CostModel] | None = None
         self._piggyback = Piggyback()
         self._norm: float | None = None
@@ -132,9 +141,11 @@ class Peers(CheckedArguments, RenamedMembers):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KeyboardInterrupt) and not self._rounds.is_open:
-            return  # it may be started again before the others have met
-        self.close("" if error is None else public_reason(error))
+        if isinstance(error, KeyboardInterrupt):
+            # It may be started again, also before the first outer iteration.
+            self._rounds.close("it was interrupted from the keyboard", may_return=True)
+        else:
+            self.close("" if error is None else public_reason(error))
 
     def finish(self, seconds: float) -> list[str]:
         """Tell neighbours that this agent has finished, and wait until they have.

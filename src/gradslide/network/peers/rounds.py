@@ -1,10 +1,12 @@
 """Rounds of exchanges: messages carry positions, and the first are recorded for a restart."""
 
+import logging
 import secrets
 import warnings
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypedDict, cast
 
@@ -20,6 +22,8 @@ from gradslide.network.peers.links import Judge, Links
 # Links carry finite numbers only. The largest ones stand for the others.
 _INFINITY = float(np.finfo(np.float64).max)
 _NAN = float(np.nextafter(_INFINITY, 0.0))
+
+_log = logging.getLogger("gradslide.peers")
 
 
 class Purpose(IntEnum):
@@ -95,14 +99,19 @@ class Rounds:
     ----------
     links : Links
     checkpoint : Path, optional
-        Where the checkpoint of this agent is, or will be.
+        Where the checkpoint of this agent is, or will be. One of another run, or of other keys, is
+        set aside by `connect`.
     meet : float
         Seconds to wait for neighbours to appear.
+    owner : Owner, optional
+        Whose checkpoints to go on from.
     """
 
-    def __init__(self, links: Links, checkpoint: Path | None, meet: float) -> None:
+    def __init__(self, links: Links, checkpoint: Path | None, meet: float, owner: "Owner | None" = None) -> None:
         self._links, self._meet = links, meet
         self._checkpoint = checkpoint
+        self._owner = Owner() if owner is None else owner
+        self._other: Owner | None = None
         self.is_open = False
         self._has_begun = False
         self._setup: list[dict[str, Array]] = []
@@ -117,8 +126,12 @@ class Rounds:
         self._repeated: deque[dict[str, Array]] = deque()
         self._start = secrets.token_hex(8)
         if checkpoint is not None and checkpoint.exists():
-            self._found = _network_state(checkpoint)
-            self._start = self._found.get("start", self._start)
+            found = _network_state(checkpoint)
+            if (other := Owner.of(found)) != self._owner:
+                self._other = other
+                return
+            self._found = found
+            self._start = found["start"]
             self._found_ending = _read_ending(checkpoint, self._start, self._found["round"])
             self._setup = _by_round(unpacked(self._found["setup"]))
             self._replayed, self._is_recording = 0, False
@@ -126,6 +139,11 @@ class Rounds:
     def connect(self) -> None:
         """Open the links, unless the setup is replayed: then `resume` does."""
         if self._replayed is None and not self.is_open:
+            if self._other is not None and self._checkpoint is not None:
+                aside = set_aside(self._checkpoint)
+                text = "the checkpoint of %s is kept as %s; run %s starts anew"
+                _log.info(text, self._other.described(self._owner), aside.name, self._owner.run)
+                self._other = None
             self.is_open = True
             self._links.open(deadline=self._meet)
 
@@ -184,7 +202,8 @@ class Rounds:
 
     def _other_run(self, got: str) -> InputError:
         remedy = "give solve the same method and that checkpoint, or remove the file"
-        return InputError(f"a run must go on from {self._checkpoint} as it was begun", got, remedy)
+        rule = "a run must go on from its checkpoint as it was begun"
+        return InputError(rule, f"{got} ({self._checkpoint})", remedy)
 
     def mark_common(self) -> None:
         """What arrived until now is part of the setup of every run over these links."""
@@ -215,7 +234,13 @@ class Rounds:
         setup = {name: {round: each[name] for round, each in enumerate(self._setup)} for name in names}
         self._saved_round = self._links.round
         cached = packed(self._links.cached())
-        return {"start": self._start, "round": self._saved_round, "setup": packed(setup), "cached": cached}
+        return {
+            "owner": self._owner,
+            "start": self._start,
+            "round": self._saved_round,
+            "setup": packed(setup),
+            "cached": cached,
+        }
 
     def resume(self, state: "RoundsState") -> None:
         """Open the links, and go on from the round of a checkpoint.
@@ -249,15 +274,47 @@ class Rounds:
             self._ending = None
         return self._links.finish(seconds)
 
-    def close(self, reason: str) -> None:
-        """Leave. Before the first outer iteration all neighbours must leave, too, and learn why."""
+    def close(self, reason: str, *, may_return: bool = False) -> None:
+        """Leave. Before the first outer iteration all neighbours must leave, too, and learn why.
+
+        may_return: they wait, since this agent may be started again.
+        """
         if not reason:
             self.finish(0.0)
             self._links.close(deadline=self._meet)
-        elif self._has_begun and self.is_open:
+        elif may_return or (self._has_begun and self.is_open):
             self._links.close(reason)
         else:
             self._links.fail(reason)
+
+
+class Owner(NamedTuple):
+    """Whose checkpoint it is.
+
+    Attributes
+    ----------
+    run : str
+        The name of the run.
+    own : str
+        The public key of the agent.
+    neighbours : tuple of str
+        Those of its neighbours, sorted.
+    """
+
+    run: str = ""
+    own: str = ""
+    neighbours: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, state: "RoundsState") -> "Owner":
+        """Of a checkpoint; former releases did not say."""
+        return cls(*state.get("owner", ()))
+
+    def described(self, here: "Owner") -> str:
+        """What it is of, in contrast to this agent in this run."""
+        if not self.run:
+            return "an unknown run"
+        return f"run {self.run}" + (" with other keys" if self.run == here.run else "")
 
 
 # A name, and its rounds, lengths and numbers, see `packed`.
@@ -267,10 +324,11 @@ Packed: TypeAlias = tuple[str, Array, Array, Array]
 class RoundsState(TypedDict):
     """What a checkpoint holds of the rounds.
 
-    The name of the run's first start, the last round, the messages of the setup, and those to send
-    again.
+    Whose it is, the name of the run's first start, the last round, the messages of the setup, and
+    those to send again.
     """
 
+    owner: tuple[str, str, tuple[str, ...]]
     start: str
     round: int
     setup: list[Packed]
@@ -281,9 +339,19 @@ def _network_state(checkpoint: Path) -> RoundsState:
     """What `PeersSession.checkpoint` returned when the checkpoint was written."""
     state = checkpoint_memory(checkpoint)
     found = state["environment"]["network"]
-    rule = f"checkpoint {checkpoint} must be one of an agent among peers"
-    require(isinstance(found, dict) and "setup" in found, rule, "that of another network", "give another path")
+    rule, got = "a checkpoint must be one of an agent among peers", f"that of another network in {checkpoint}"
+    require(isinstance(found, dict) and "setup" in found, rule, got, "give another path")
     return cast(RoundsState, found)
+
+
+def set_aside(checkpoint: Path) -> Path:
+    """Rename a checkpoint, and the end of its run, and return where it is kept now. Nothing is overwritten."""
+    free = (checkpoint.with_suffix(f".{number}.npz") for number in count(1))
+    aside = next(path for path in free if not path.exists() and not ending_path(path).exists())
+    checkpoint.rename(aside)
+    if ending_path(checkpoint).exists():
+        ending_path(checkpoint).rename(ending_path(aside))
+    return aside
 
 
 _ENDING = ("ending", 1)
