@@ -1,6 +1,8 @@
 """Every byte between agents may be damaged: nobody dies, and the answer is the same to the bit."""
 
 import random
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
@@ -40,9 +42,13 @@ def once(kind, direction, chunk):
 
 
 def at_random(seed, share):
-    """Faults in this share of all chunks, in any connection."""
-    noise = random.Random(seed)
-    return lambda connection, where, number: noise.choice(FAULTS) if noise.random() < share else None
+    """Faults in this share of all chunks, in any connection. Which ones does not depend on who is first."""
+
+    def fault(*chunk):
+        noise = random.Random(f"{seed} {chunk}")
+        return noise.choice(FAULTS) if noise.random() < share else None
+
+    return fault
 
 
 def all_of(cases, folder, at_a_time=6):
@@ -77,3 +83,64 @@ def test_a_few_faults(tmp_path):
     """Without those that take seconds to notice."""
     cases = [([once(kind, direction, 3)], [0]) for kind in ("flip", "duplicate", "cut") for direction in (0, 1)]
     assert all_of(cases, tmp_path) == len(cases)
+
+
+# The proxy itself
+
+
+@pytest.fixture
+def server():
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        listening.settimeout(10)
+        yield listening
+
+
+def address_of(server):
+    return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def connected(proxy, server):
+    near = socket.create_connection(("127.0.0.1", proxy.port), timeout=10)
+    far, _ = server.accept()
+    far.settimeout(10)
+    return near, far
+
+
+def test_a_closed_proxy_accepts_nobody_and_leaves_nothing(server):
+    before = set(threading.enumerate())
+    proxy = FaultyProxy(address_of(server), once("flip", TO_SERVER, 99))
+    near, far = connected(proxy, server)
+    proxy.close()
+    with near, far:
+        assert (near.recv(1), far.recv(1)) == (b"", b"")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=10)
+    assert set(threading.enumerate()) <= before
+    # Its address is free again.
+    proxy.listen()
+    proxy.close()
+
+
+def test_a_proxy_passes_on_the_end_of_one_direction_alone(server):
+    with closing(FaultyProxy(address_of(server), once("flip", TO_SERVER, 99))) as proxy:
+        near, far = connected(proxy, server)
+        with near, far:
+            near.sendall(b"question")
+            near.shutdown(socket.SHUT_WR)
+            asked = b"".join(iter(lambda: far.recv(100), b""))
+            far.sendall(b"answer")
+            assert (asked, near.recv(100)) == (b"question", b"answer")
+
+
+@pytest.mark.parametrize("fault", ["flip", "truncate"])
+def test_what_a_fault_does_follows_from_the_seed(server, fault):
+    seen = []
+    for seed in (1, 1, 2):
+        with closing(FaultyProxy(address_of(server), once(fault, TO_SERVER, 0), seed)) as proxy:
+            near, far = connected(proxy, server)
+            with near, far:
+                near.sendall(bytes(1000))
+                near.shutdown(socket.SHUT_WR)
+                seen.append(b"".join(iter(lambda far=far: far.recv(2000), b"")))
+            assert proxy.injected[fault] == 1
+    assert seen[0] == seen[1] != seen[2]

@@ -12,12 +12,12 @@ import os
 import socket
 import ssl
 import sys
-import threading
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+from faulty_proxy import Relay
 
 from gradslide.network.peers import wire
 from gradslide.network.peers.errors import PeerError
@@ -146,61 +146,31 @@ def wait_until(condition, seconds, what):
         time.sleep(0.01)
 
 
-class Proxy:
+class Proxy(Relay):
     """Passes TCP on to an address; can be cut (connections end, new ones are refused) and mended. `seen`: all bytes."""
 
     def __init__(self, target):
-        self._target = int(target.rsplit(":", 1)[1])
-        self.port = int(free_addresses(1)[0].rpartition(":")[2])
-        self.address = f"tcp://127.0.0.1:{self.port}"
         self.seen = bytearray()
-        self._open = []
         self._swallowing = set()
-        self.mend()
+        super().__init__(target)
 
     def mend(self):
-        self._server = socket.create_server(("127.0.0.1", self.port))
-        threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
+        self.listen()
 
     def cut(self):
-        for each in (self._server, *self._open):
-            for end in (lambda one: one.shutdown(socket.SHUT_RDWR), lambda one: one.close()):
-                try:
-                    end(each)
-                except OSError:
-                    continue
-        self._open.clear()
+        self.close()
 
     def swallow(self):
         """From now on the connections there are pass nothing on; new ones do."""
-        self._swallowing.update(self._open)
+        with self._lock:
+            self._swallowing.update(self._open)
 
-    def _accept(self, server):
-        while True:
-            try:
-                near, _ = server.accept()
-            except OSError:
-                return
-            try:
-                far = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:
-                near.close()
-                continue
-            self._open += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
-
-    def _pass_on(self, source, sink):
-        try:
-            while data := source.recv(65536):
-                self.seen += data
-                if source not in self._swallowing:
-                    sink.sendall(data)
-        except OSError:
-            pass
-        finally:
-            for each in (source, sink):
-                each.close()
+    def parts_of(self, data, number, direction, chunk):
+        with self._lock:
+            self.seen += data
+            is_passed = number not in self._swallowing
+        if is_passed:
+            yield data
 
 
 class Injector:
