@@ -150,6 +150,30 @@ def test_an_absolute_target_on_the_residuals_says_nothing_about_the_objective(kk
     assert solution.status.fulfils(has_targets=True)
 
 
+@pytest.mark.parametrize("domain", [gs.domains.Free(), gs.domains.Box(-5000.0, 5000.0)], ids=["free", "box"])
+@pytest.mark.parametrize(("far", "shift"), [(1000.0, 50.0), (100.0, 5.0), (0.0, 0.0)])
+def test_a_shift_that_is_small_at_the_start_is_found_at_the_answer(far, shift, domain):
+    centers = np.random.default_rng(0).normal(size=(4, 3)) * 5 + far
+    loss = gs.losses.Custom(
+        value=lambda x: ((x - centers) ** 2).sum(axis=1) / 2,
+        gradient=lambda x: x - centers + shift,
+        agents=4,
+        dimension=3,
+    )
+    optimum = float(np.sum((centers - centers.mean(axis=0)) ** 2) / 2)
+    run = lambda **given: gs.solve(gs.Problem(loss, domain), gs.Graph.ring(4), **given)  # noqa: E731
+    if shift:
+        with pytest.warns(RuntimeWarning, match="contradict each other at the answer"):
+            solution = run()
+        assert solution.objective > 2 * optimum
+        assert solution.status is gs.Status.CONTRADICTORY
+        assert run(check_loss=False).status in (gs.Status.CONVERGED, gs.Status.STATIONARY)
+    else:
+        solution = run()
+        assert solution.status in (gs.Status.CONVERGED, gs.Status.STATIONARY)
+        assert solution.objective == pytest.approx(optimum, rel=1e-3)
+
+
 LINEAR = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 ENDLESS = {
     "free": lambda: gs.Problem(gs.losses.Linear(LINEAR)),

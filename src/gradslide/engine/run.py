@@ -29,6 +29,7 @@ from gradslide.losses.check import (
     hessian_mismatch,
     mismatch,
     rates,
+    slope_errors,
     slopes,
 )
 from gradslide.methods.base import AnyMethod, Context, Method
@@ -49,6 +50,9 @@ _DIVERGED = 1e6
 _ABSURD = 1e20
 # It is on its way back below this share of the largest rise.
 _RETURNING = 1e-3
+# Random directions in which gradients of user code are compared with values at the answer, and the multiple of the
+# target by which the answer must be off to be doubtful.
+_DIRECTIONS, _DOUBTFUL = 2, 10.0
 # The share of a limited time that observations may take.
 _OBSERVING_SHARE = 0.2
 # Outer iterations before the first search for signs that there is no solution.
@@ -140,6 +144,7 @@ class Run:
         self._started, self._earlier, self._observing = started, 0.0, 0.0
         self._lower, self._finish_factor, self._ended_by = -math.inf, 1.0, ""
         self._is_complete, self._asked_to_stop = False, False
+        self._checks_loss, self._doubt = check_loss and method.oracle is None, ""
         self._attempted = 0
         self.status: Status | None = None
         self._found_limit: Status | None = None
@@ -159,8 +164,8 @@ class Run:
         environment.oracle.is_blank = resume_from is not None
         try:
             with self._timed():
-                checks_loss = check_loss and problem.loss.is_user_supplied and problem.loss.has_value
-                if checks_loss and method.oracle is None and resume_from is None:
+                is_checkable = problem.loss.is_user_supplied and problem.loss.has_value
+                if self._checks_loss and is_checkable and resume_from is None:
                     _check_derivatives(context)
                 context = replace(context, prepared=method.prepare(context))
                 self._now.state = method.init(context)
@@ -412,6 +417,10 @@ class Run:
         if self.status in LIMITS and self._has_diverged(now.records):
             self.status = Status.DIVERGED
             return
+        if self._checks is not None and self.status in (Status.CONVERGED, Status.STATIONARY):
+            with self._timed():
+                self._doubt = self._doubt_at_answer()
+            self.status = Status.CONTRADICTORY if self._doubt else self.status
         if finishes:
             self._is_complete = False
             with self._timed():
@@ -453,6 +462,8 @@ class Run:
         fields = self._environment.solution_fields(x, dual, now.costs, context.x0, method.name, certificate)
         if self.status is Status.DIVERGED and (fall := self._fall()):
             fields["warnings"] = (*fields["warnings"], fall)
+        if self._doubt:
+            fields["warnings"] = (*fields["warnings"], self._doubt)
         if fields["dual"] is not None:
             fields["dual"] = fields["dual"].astype(context.problem.dtype)
         return Solution(
@@ -513,6 +524,42 @@ class Run:
             return True
         assert self._stop.seconds is not None
         return self._observing <= _OBSERVING_SHARE * max(self._stop.seconds / 2, time.perf_counter() - self._started)
+
+    def _doubt_at_answer(self) -> str:
+        """Return why values contradict gradients of user code at the answer, if they do so by what targets forbid.
+
+        Near the start a wrong gradient may look right: a small shift matters only where true gradients cancel.
+        """
+        context, problem, session = self._context, self._context.problem, self._context.network.session
+        if not (
+            session.sees_all and self._environment.starts_feasible and problem.loss.has_value and self._now.records
+        ):
+            return ""
+        is_checked = np.full((len(context.x0), 1), self._checks_loss and problem.loss.is_user_supplied)
+        if not bool(session.observe(is_checked, "or")[0]):
+            return ""
+        x = to_numpy(self._outputs()[self._output])
+        mean = session.observe(np.asarray(x, dtype=np.float64), "sum") / context.network.m
+        objective = self._now.records[-1].objective or 0.0
+        stack = array_namespace(context.x0).broadcast_to
+        start = problem.domain.project(problem.placed(mean[None]))
+        at = stack(start, x.shape)
+        gradient = context.oracle.gradient(at)
+        for seed in range(_DIRECTIONS):
+            move = np.random.default_rng(seed).normal(size=problem.d) * max(1.0, float(np.linalg.norm(mean)))
+            direction = stack(problem.domain.project(start + problem.placed(move[None])) - start, x.shape)
+            rows = slope_errors(context.oracle.value, context.oracle.gradient, gradient, at, direction)
+            missed, error, curvature = session.observe(rows, "sum").tolist()
+            excess = max(0.0, abs(missed) - 2 * error)
+            # A random direction shows one in d of what all of them would gain.
+            gain = problem.d * excess**2 / (2 * curvature) if curvature > 0 else math.inf if excess > 0 else 0.0
+            if gain > _DOUBTFUL * self._stop.accuracy(objective):
+                return (
+                    f"values and gradients of {type(problem.loss).__name__} contradict each other at the answer: along "
+                    f"a random direction the objective has slope {missed:.3g} more than its gradient says, so that it "
+                    f"may be {gain:.2g} above the optimum. gs.check_loss(loss, x) finds out"
+                )
+        return ""
 
     def _has_diverged(self, records: Sequence[Record]) -> bool:
         """Whether the objective ended far above its start, compared with its size there and its best decrease.

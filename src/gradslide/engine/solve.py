@@ -102,8 +102,10 @@ def solve(
         Whether to compare the gradient of a loss that users wrote (`Custom`, `Torch`, `Jax`, own
         classes) with its value before the first outer iteration, and to refuse one that is off by
         more than a tenth; it costs one gradient and four values, which are counted. A Hessian that
-        users wrote is compared with the gradient; it costs one Hessian and four gradients. See
-        `gradslide.check_loss`.
+        users wrote is compared with the gradient; it costs one Hessian and four gradients. Where
+        targets on gap or kkt hold, gradients are compared with values once more at the answer, which
+        costs up to three gradients and twelve values: if they differ by what the targets forbid, the
+        run ends as `Status.CONTRADICTORY` (not between peers). See `gradslide.check_loss`.
 
     Returns
     -------

@@ -229,6 +229,26 @@ class Stop(CheckedArguments):
         is_relative = isinstance(self.kkt, Relative) and self.kkt.to is None
         return is_relative and self.gap is None and self.objective is None
 
+    def accuracy(self, objective: float) -> float:
+        """Return the error of the objective that the targets on optimality allow.
+
+        Parameters
+        ----------
+        objective : float
+            The objective at the answer.
+
+        Returns
+        -------
+        float
+            Infinite if an absolute kkt is all that was asked for.
+        """
+        allowed = math.inf
+        if isinstance(self.kkt, Relative):
+            allowed = self.kkt.value * abs(objective)
+        if isinstance(self.gap, Relative):
+            return min(allowed, self.gap.value * abs(objective if self.gap.to is None else self.gap.to))
+        return allowed if self.gap is None else min(allowed, self.gap)
+
     def check(self, problem: Problem | Saddle, method: AnyMethod) -> None:
         """Refuse targets that this problem and method cannot measure, and limits that they never spend.
 

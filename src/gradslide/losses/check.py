@@ -158,6 +158,36 @@ def slopes(
     return found
 
 
+def slope_errors(
+    value: Callable[[Array], Array], gradient: Callable[[Array], Array], here: Array, x: Array, direction: Array
+) -> Array:
+    """Return how far slopes that gradients claim are off along a direction, and the curvature there.
+
+    This takes four to six values and a gradient.
+
+    Parameters
+    ----------
+    value, gradient : callable
+        Those of the loss.
+    here : ndarray, shape (m, d)
+        The gradients at x.
+    x, direction : ndarray, shape (m, d)
+        One point and one direction per agent.
+
+    Returns
+    -------
+    ndarray, shape (m, 3)
+        The measured slope less the claimed one, how far the measured one may be off, and the second
+        derivative along the direction, by a difference of gradients.
+    """
+    step = float(np.finfo(dtype_of(x)).eps) ** 0.25
+    here, there = (to_numpy(doubles(each)) for each in (here, gradient(x + step * direction)))
+    along = to_numpy(doubles(direction))
+    found = _derivatives(value, np.sum(here * along, axis=1, keepdims=True), x, direction, 0.0)
+    curvature = np.sum((there - here) * along, axis=1) / step
+    return np.stack([found.measured[:, 0] - found.claimed[:, 0], found.error, curvature], axis=1)
+
+
 def rates(
     gradient: Callable[[Array], Array], hessian: Array, x: Array, direction: Array, tolerance: float = _TOLERANCE
 ) -> Derivatives:

@@ -33,7 +33,7 @@ class Status(Enum):
     STREAM_FAILED = "a stream of samples failed; this is what had been reached"
     INFEASIBLE = "the residual does not fall: no feasible point is near, the constraints contradict each other"
     UNBOUNDED = "the objective falls without end along a direction that the constraints allow"
-    CONTRADICTORY = "the bounds contradict each other: the loss is not convex, or its gradient is not that of its value"
+    CONTRADICTORY = "values, gradients or bounds contradict each other: the loss is not convex, or its gradient wrong"
     DIVERGED = "values grew out of all bounds; this is the last output that was finite"
 
     def fulfils(self, has_targets: bool) -> bool:
