@@ -104,7 +104,7 @@ def solve(
         more than a tenth; it costs one gradient and four values, which are counted. A Hessian that
         users wrote is compared with the gradient; it costs one Hessian and four gradients. Where
         targets on gap or kkt hold, gradients are compared with values once more at the answer, which
-        costs up to three gradients and twelve values: if they differ by what the targets forbid, the
+        costs up to four gradients and four values: if they differ by what the targets forbid, the
         run ends as `Status.CONTRADICTORY` (not between peers). See `gradslide.check_loss`.
 
     Returns

@@ -158,34 +158,40 @@ def slopes(
     return found
 
 
-def slope_errors(
-    value: Callable[[Array], Array], gradient: Callable[[Array], Array], here: Array, x: Array, direction: Array
+def missed_slopes(
+    value: Callable[[Array], Array], gradient: Callable[[Array], Array], x: Array, direction: Array
 ) -> Array:
-    """Return how far slopes that gradients claim are off along a direction, and the curvature there.
+    """Return by how much values contradict gradients along a direction, and the curvature there.
 
-    This takes four to six values and a gradient.
+    The slope of a convex function between two points lies between those at its ends. So kinks nearby
+    contradict nothing. This takes two values and two gradients.
 
     Parameters
     ----------
     value, gradient : callable
         Those of the loss.
-    here : ndarray, shape (m, d)
-        The gradients at x.
     x, direction : ndarray, shape (m, d)
         One point and one direction per agent.
 
     Returns
     -------
-    ndarray, shape (m, 3)
-        The measured slope less the claimed one, how far the measured one may be off, and the second
-        derivative along the direction, by a difference of gradients.
+    ndarray, shape (m, 2)
+        How far the slope of the values is from those that the gradients claim, beyond rounding, and
+        the second derivative along the direction, by a difference of gradients. Both are 0 where
+        values or gradients are not finite.
     """
-    step = float(np.finfo(dtype_of(x)).eps) ** 0.25
-    here, there = (to_numpy(doubles(each)) for each in (here, gradient(x + step * direction)))
-    along = to_numpy(doubles(direction))
-    found = _derivatives(value, np.sum(here * along, axis=1, keepdims=True), x, direction, 0.0)
-    curvature = np.sum((there - here) * along, axis=1) / step
-    return np.stack([found.measured[:, 0] - found.claimed[:, 0], found.error, curvature], axis=1)
+    eps = float(np.finfo(dtype_of(x)).eps)
+    step, along = eps**0.25, to_numpy(doubles(direction))
+    ends = [x - step * direction, x + step * direction]
+    before, after = (to_numpy(doubles(value(end))) for end in ends)
+    with np.errstate(invalid="ignore", over="ignore"):
+        claimed = np.sort([np.sum(to_numpy(doubles(gradient(end))) * along, axis=1) for end in ends], axis=0)
+        measured = (after - before) / (2 * step)
+        rounding = _ROUNDINGS * eps * np.maximum(np.abs(before), np.abs(after)) / step
+        missed = np.where(measured > claimed[1] + rounding, measured - claimed[1] - rounding, 0.0)
+        missed = np.where(measured < claimed[0] - rounding, measured - claimed[0] + rounding, missed)
+        found = np.stack([missed, (claimed[1] - claimed[0]) / (2 * step)], axis=1)
+    return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
 
 
 def rates(
