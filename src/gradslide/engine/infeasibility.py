@@ -15,6 +15,8 @@ _FAR = 1e6
 _PULLS = 4.0 ** np.arange(-6, 7)
 # A ray whose image leaves the constraints by this share of the longest image that there is does so by rounding.
 _ROUNDING = 1e-12
+# A ray this much shorter than the way that the run has come is rounding.
+_NOTHING = 1e-9
 # How often parts of a ray that leave X or the constraints are taken off.
 _CORRECTIONS = 3
 # Points of X this many times as far away as the run has come show in which directions it goes on for ever.
@@ -152,13 +154,15 @@ def _endless(problem: Saddle, start: Array, ray: Array) -> Array:
 def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.0) -> bool:
     """Whether X contains the ray, and f still falls far out on it, by more than `held`."""
     domain, far = problem.domain, x + _FAR * ray
-    if not np.any(ray) or not bool(np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))):
+    if length(ray) <= _NOTHING * length(x - start) or not bool(
+        np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))
+    ):
         return False
     L = float(np.max(problem.smoothness()))
     if L > 0 and L * length(far - start) < _STEPS * length(problem.loss.gradient(start)):
         return False
     gradient = problem.loss.gradient(far)
-    penalty = total(domain.r(far)) * length(ray) / length(far - x)
+    penalty = total(domain.r(far)) / _FAR
     return float(np.vdot(gradient, ray)) + penalty + held < -1e-6 * length(gradient) * length(ray)
 
 

@@ -566,13 +566,17 @@ class Run:
         """
         if not records:
             return False
+        last, names = records[-1], ("objective", "residual", "mean_norm")
+        is_comparable = last.objective is not None and self._environment.starts_feasible
+        if not (is_comparable or any(abs(getattr(last, name) or 0.0) > _ABSURD for name in names)):
+            return False
         at_start = self._environment.observer.metrics(self._context.x0, -math.inf)
         if at_start is None:
             return False
-        last, first = records[-1], at_start.objective
-        if first is None or last.objective is None or not self._environment.starts_feasible:
-            sizes = [(getattr(last, name), getattr(at_start, name)) for name in ("objective", "residual", "mean_norm")]
-            return any(abs(now or 0.0) > _ABSURD * (1 + abs(start or 0.0)) for now, start in sizes)
+        if not is_comparable or at_start.objective is None:
+            sizes = [(getattr(last, name) or 0.0, getattr(at_start, name) or 0.0) for name in names]
+            return any(abs(now) > _ABSURD * (1 + abs(start)) for now, start in sizes)
+        first = at_start.objective
         seen = [record.objective for record in records if record.objective is not None]
         ridge = self._context.problem.mu * self._context.network.m
         scale = max(abs(first), first - min(seen), ridge)
