@@ -47,6 +47,13 @@ class _Free(CostModel):
     def __init__(self) -> None:
         return
 
+    @property
+    def sum_rounds(self) -> int:
+        return 0
+
+    def relay_floats(self, up: int, down: int) -> int:
+        return 0
+
     def control_rounds(self, reduction: str) -> int:
         return 0
 

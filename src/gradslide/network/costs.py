@@ -57,7 +57,7 @@ class CostModel:
         int
             Control rounds of `Network.agree`; exchanges until a piggybacked reduction completes.
         """
-        return 2 * self.graph.radius_center()[1] if reduction == "sum" else self.graph.diameter_bound
+        return self.sum_rounds if reduction == "sum" else self.graph.diameter_bound
 
     def exchange_floats(self, v: Array, encoding: Compressor | None = None) -> int:
         """Return the floats of one exchange of v.
@@ -94,6 +94,34 @@ class CostModel:
         """
         messages = self.sum_messages if reduction == "sum" else self.control_rounds(reduction) * self.messages
         return messages * math.prod(np.shape(values)[1:])
+
+    @property
+    def sum_rounds(self) -> int:
+        """Exchanges of an exact sum: up the tree, and down.
+
+        Returns
+        -------
+        int
+            Rounds of `Network.total` and `Network.relay`.
+        """
+        return 2 * self.graph.radius_center()[1]
+
+    def relay_floats(self, up: int, down: int) -> int:
+        """Return the floats of an exact sum, of which every agent but the root sends one up.
+
+        Parameters
+        ----------
+        up : int
+            Numbers in a partial sum.
+        down : int
+            Numbers in the answer.
+
+        Returns
+        -------
+        int
+            Floats that the counted agents send.
+        """
+        return (self.sum_messages - self.broadcast_messages) * up + self.broadcast_messages * down
 
     @property
     def survey_rounds(self) -> int:

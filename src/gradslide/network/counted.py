@@ -1,5 +1,6 @@
 """Counts what passes over a network."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +9,7 @@ from gradslide._support.arrays import to_numpy
 from gradslide._support.types import Array, Sparse
 from gradslide.network.clock import Timeline
 from gradslide.network.compressors import Compressor
-from gradslide.network.protocol import Compute, Done, Network, Reduction
+from gradslide.network.protocol import Answer, Compute, Done, Network, Reduction
 from gradslide.network.wrapper import Wrapper
 from gradslide.results.costs import Costs
 
@@ -84,6 +85,41 @@ class Counted(Wrapper):
         values = to_numpy(values)
         self._control(self.costs.control_rounds(reduction), values.nbytes / len(values))
         return self._network.agree(values, reduction)
+
+    def total(self, values: Array) -> Array:
+        numbers = math.prod(np.shape(values)[1:])
+        started = self._count_sum(numbers, numbers)
+        result = self._network.total(values)
+        self._pace_of_sum(self._spent.now() - started)
+        return result
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        started, solving = self._count_sum(math.prod(np.shape(values)[1:]), size), 0.0
+
+        def timed(total: Array) -> Array:
+            nonlocal solving
+            since = self._spent.now()
+            answer = solve(total)
+            solving = self._spent.now() - since
+            return answer
+
+        result = self._network.relay(values, timed, size)
+        self._pace_of_sum(self._spent.now() - started - solving)
+        return result
+
+    def _count_sum(self, up: int, down: int) -> float:
+        """Enter an exact sum, and return the time before it."""
+        started, rounds = self._spent.now(), self.costs.sum_rounds
+        self._spent.rounds += rounds
+        self._spent.floats_sent += self.costs.relay_floats(up, down)
+        if self._timeline is not None:
+            for numbers in (up, down):
+                self._timeline.exchange(numbers * _DOUBLE, rounds // 2)
+        return started
+
+    def _pace_of_sum(self, seconds: float) -> None:
+        self._spent.pace.exchanges += self.costs.sum_rounds
+        self._spent.pace.exchange_seconds += seconds if self.m > 1 else 0.0
 
     def start_reduce(self, values: Array, reduction: Reduction) -> None:
         self._spent.floats_sent += self.costs.reduce_floats(values, reduction)

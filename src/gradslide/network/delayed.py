@@ -6,7 +6,7 @@ from gradslide._support.errors import require_number
 from gradslide._support.types import Array, Sparse
 from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
-from gradslide.network.protocol import Compute, Network, Reduction
+from gradslide.network.protocol import Answer, Compute, Network, Reduction
 from gradslide.network.wrapper import Wrapper
 
 
@@ -38,6 +38,14 @@ class Delayed(Wrapper):
     def agree(self, values: Array, reduction: Reduction) -> Array:
         time.sleep(self._seconds * self.costs.control_rounds(reduction))
         return super().agree(values, reduction)
+
+    def total(self, values: Array) -> Array:
+        time.sleep(self._seconds * self.costs.sum_rounds)
+        return super().total(values)
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        time.sleep(self._seconds * self.costs.sum_rounds)
+        return super().relay(values, solve, size)
 
     def survey(self, values: Array, compute: Compute) -> Array:
         time.sleep(self._seconds * self.costs.survey_rounds)

@@ -13,10 +13,10 @@ from gradslide._support.types import Array, Sparse, Storable
 from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel
-from gradslide.network.protocol import Done, Network, Reduction
+from gradslide.network.protocol import Answer, Done, Network, Reduction
 from gradslide.network.renamed import RenamedMembers
 
-_FINAL = ("combine", "batch", "start_reduce", "completed")
+_FINAL = ("combine", "batch", "total", "start_reduce", "completed")
 
 
 class _Pending(NamedTuple):
@@ -40,6 +40,7 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
     """
 
     is_local: ClassVar[bool] = False
+    is_reliable: ClassVar[bool] = True
     costs: CostModel
 
     def __init_subclass__(cls) -> None:
@@ -63,6 +64,13 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
             raise NotImplementedError("exchanges are done one by one here")
         self._exchanges += exchanges
         return compute()
+
+    def total(self, values: Array) -> Array:
+        self._exchanges += self.costs.sum_rounds
+        return self.agree(to_numpy(values).astype(np.float64, copy=False), "sum")
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        return solve(self.total(values))
 
     def start_reduce(self, values: Array, reduction: Reduction) -> None:
         values = to_numpy(values)

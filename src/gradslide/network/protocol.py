@@ -16,6 +16,8 @@ Reduction = Literal["max", "or", "sum"]
 # From the graph and the values of all agents, one row each, to numbers that all must know.
 Compute = Callable[[Graph, Array], Array]
 Done = TypeVar("Done")
+# From the sum over all agents to the answer that all must know.
+Answer = Callable[[Array], Array]
 
 
 class Network(Protocol):
@@ -38,6 +40,8 @@ class Network(Protocol):
     is_local : bool
         Whether all agents live in this process and hear exactly what their neighbours sent. Several
         exchanges may then be done as one compiled computation, with `batch`.
+    is_reliable : bool
+        Whether every message arrives as it was sent, which `total` and `relay` need.
     costs : CostModel
         Rounds and floats that each operation costs.
     session : Session
@@ -67,6 +71,11 @@ class Network(Protocol):
     @property
     def is_local(self) -> bool:
         """Whether all agents live in this process and hear exactly what their neighbours sent."""
+        ...
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether every message arrives as it was sent, which `total` and `relay` need."""
         ...
 
     @property
@@ -135,6 +144,52 @@ class Network(Protocol):
         -------
         array of the shape of one row
             A NumPy array, the same bits for all agents.
+        """
+        ...
+
+    def total(self, values: Array) -> Array:
+        """Return the exact sum over all agents, the same bits for all of them. Costs rounds.
+
+        It goes up the tree and down again: `costs.sum_rounds` exchanges of vectors.
+
+        Parameters
+        ----------
+        values : array of shape (rows, ...)
+            One row for each agent here, or fewer that are sums over several of them already.
+
+        Returns
+        -------
+        array of the shape of one row
+            A NumPy array in double precision.
+
+        Raises
+        ------
+        InputError
+            If messages may be lost or changed on this network.
+        """
+        ...
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        """Sum up the tree, let its root compute an answer, and send that down. Costs rounds.
+
+        Parameters
+        ----------
+        values : array of shape (rows, ...)
+            As for `total`.
+        solve : callable
+            From the sum to the answer. It is called where the root lives, and nowhere else.
+        size : int
+            How many numbers the answer has.
+
+        Returns
+        -------
+        array of shape (size,)
+            The answer in double precision, the same bits for all agents.
+
+        Raises
+        ------
+        InputError
+            If messages may be lost or changed on this network.
         """
         ...
 

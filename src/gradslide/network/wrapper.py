@@ -10,7 +10,7 @@ from gradslide._support.types import Array, Sparse, Storable
 from gradslide.graphs.graph import Graph, as_graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.local import Local
-from gradslide.network.protocol import Compute, Done, Network, Reduction, Session
+from gradslide.network.protocol import Answer, Compute, Done, Network, Reduction, Session
 from gradslide.network.renamed import RenamedMembers
 
 
@@ -38,6 +38,7 @@ class Wrapper(CheckedArguments, RenamedMembers):
         self.graph, self.m, self.agents = self._network.graph, self._network.m, self._network.agents
         self.laplacian = self._network.laplacian
         self.costs = self._network.costs
+        self.is_reliable = self._network.is_reliable
 
     @property
     def session(self) -> Session:
@@ -55,6 +56,12 @@ class Wrapper(CheckedArguments, RenamedMembers):
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
         return self._network.agree(values, reduction)
+
+    def total(self, values: Array) -> Array:
+        return self._network.total(values)
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        return self._network.relay(values, solve, size)
 
     def start_reduce(self, values: Array, reduction: Reduction) -> None:
         self._network.start_reduce(values, reduction)

@@ -1,15 +1,15 @@
 """What all faults share: seeded randomness by exchange, and state."""
 
 import zlib
-from typing import cast
+from typing import NoReturn, cast
 
 import numpy as np
 
-from gradslide._support.errors import require, require_number
+from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.randomness import Streams
 from gradslide._support.types import Array, Storable
 from gradslide.graphs.graph import Graph
-from gradslide.network.protocol import Network
+from gradslide.network.protocol import Answer, Network
 from gradslide.network.wrapper import StatefulWrapper, wrappers
 
 
@@ -29,8 +29,19 @@ class Fault(StatefulWrapper):
         depth = sum(type(inner) is type(self) for inner in wrappers(self._network))
         self._streams = Streams(int(seed), [(zlib.crc32(name.encode()) << 32) + depth])
         self._shown = {**shown, "seed": int(seed)}
+        self.is_reliable = False
         self._exchange = 0
         self._state: Array | None = None
+
+    def total(self, values: Array) -> Array:
+        self._refuse_sums()
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        self._refuse_sums()
+
+    def _refuse_sums(self) -> NoReturn:
+        rule = "exact sums need a network on which every message arrives as it was sent"
+        raise InputError(rule, repr(self), "use gs.AutoPDS(), or a network without faults")
 
     def _begin(self) -> None:
         self._exchange, self._state = 0, None

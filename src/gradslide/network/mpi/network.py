@@ -15,7 +15,7 @@ from gradslide.network.mpi.communicator import mpi_library, shared_communicator
 from gradslide.network.mpi.exchange import Exchange, Wait, layout_of
 from gradslide.network.mpi.partition import partition
 from gradslide.network.piggyback import LocalSession
-from gradslide.network.protocol import Compute, Network, Reduction
+from gradslide.network.protocol import Answer, Compute, Network, Reduction
 
 if TYPE_CHECKING:
     from mpi4py import MPI as Library
@@ -118,6 +118,10 @@ class MPI(OnGraph):
         if values.dtype.kind != "f":
             return self._reduced(np.sum(values, axis=0), self._library.SUM)
         return exact_sum(values, self.m, self._largest, lambda sums: self._reduced(sums, self._library.SUM))
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        total = self.total(values)
+        return self._shared.broadcast(solve(total) if self._comm.rank == 0 else np.empty(0))
 
     def survey(self, values: Array, compute: Compute) -> Array:
         rows = self.session.gather(np.asarray(values, dtype=np.float64))

@@ -105,12 +105,12 @@ class TreeSum:
     Each agent adds the sums of its children, in their order, to its own values.
 
     One that begins at step = height is a broadcast of the root's values; those of others only tell
-    how many.
+    how many. One that ends there, by `rounds`, leaves the sum with the root.
     """
 
-    def __init__(self, tree: Tree, own: int, values: Array, step: int = 0) -> None:
+    def __init__(self, tree: Tree, own: int, values: Array, step: int = 0, rounds: int | None = None) -> None:
         self._tree, self._own = tree, own
-        self.values, self.rounds, self.step = values, 2 * tree.height, step
+        self.values, self.rounds, self.step = values, 2 * tree.height if rounds is None else rounds, step
 
     def sent(self, receiver: int) -> Array:
         return self.values if self._goes_up(self._own, receiver) or self._goes_down(self._own, receiver) else NOTHING

@@ -22,7 +22,7 @@ from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.piggyback import PendingReduction, Piggyback, PiggybackState
 from gradslide.network.peers.rounds import Owner, Position, Purpose, Rounds, RoundsState, finite, unlimited
 from gradslide.network.peers.topology import Topology, discover
-from gradslide.network.protocol import Compute, Done, Reduction
+from gradslide.network.protocol import Answer, Compute, Done, Reduction
 from gradslide.network.renamed import RenamedMembers
 
 # A rule that names a file of this machine, which is nobody else's business.
@@ -97,6 +97,7 @@ class Peers(CheckedArguments, RenamedMembers):
     """
 
     is_local: ClassVar[bool] = False
+    is_reliable: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -291,6 +292,30 @@ class Peers(CheckedArguments, RenamedMembers):
         pending = PendingReduction.of(values, reduction, self._topology)
         self._complete(Purpose.SUM if reduction == "sum" else Purpose.MAXIMUM, pending.collective)
         return pending.result
+
+    def total(self, values: Array) -> Array:
+        summed = self._topology.reduction(self._own_sum(values), "sum")
+        self._carry(Purpose.TOTAL, summed)
+        return summed.values.reshape(np.shape(values)[1:])
+
+    def relay(self, values: Array, solve: Answer, size: int) -> Array:
+        topology = self._topology
+        summed = topology.partial_sum(self._own_sum(values))
+        self._carry(Purpose.RELAY, summed)
+        answer = np.zeros(size)
+        if topology.own == topology.tree.root:
+            answer = np.asarray(solve(summed.values.reshape(np.shape(values)[1:])), dtype=np.float64)
+        broadcast = topology.broadcast(answer)
+        self._carry(Purpose.RELAY, broadcast)
+        return broadcast.values
+
+    def _own_sum(self, values: Array) -> Array:
+        return np.sum(np.asarray(values, dtype=np.float64), axis=0).ravel()
+
+    def _carry(self, purpose: Purpose, collective: Collective) -> None:
+        """Rounds until the collective is done, on which piggybacked reductions travel, too."""
+        while not is_done(collective):
+            self._exchange(purpose, NOTHING, [collective, *self._piggyback.pending()])
 
     def start_reduce(self, values: Array, reduction: Reduction) -> None:
         values = np.asarray(values, dtype=np.float64) if reduction == "sum" else values

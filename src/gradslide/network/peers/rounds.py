@@ -35,6 +35,8 @@ class Purpose(IntEnum):
     SUM = 4
     SURVEY = 5
     NORM = 6
+    TOTAL = 7
+    RELAY = 8
 
 
 class Position(NamedTuple):

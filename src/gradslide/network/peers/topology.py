@@ -60,6 +60,10 @@ class Topology:
             return TreeSum(self.tree, self.own, values, step)
         return Flood(values, self.rounds(reduction), step)
 
+    def partial_sum(self, values: Array) -> TreeSum:
+        """Sum up the tree only: the root knows the result."""
+        return TreeSum(self.tree, self.own, values, rounds=self.tree.height)
+
     def broadcast(self, values: Array) -> TreeSum:
         """Send the root's values to all others, whose own tell how many."""
         return TreeSum(self.tree, self.own, values, self.tree.height)
