@@ -5,6 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import gradslide as gs
+from gradslide.losses import linear_model
+from gradslide.losses import rows as blocks
 
 RNG = np.random.default_rng(5)
 ROWS, SIGNS, CLASSES = RNG.normal(size=(30, 4)), np.where(RNG.random(30) < 0.5, 1.0, -1.0), RNG.integers(3, size=30)
@@ -62,3 +64,41 @@ def test_scales_of_columns():
     for features in (scaled, sp.csr_array(scaled)):
         np.testing.assert_allclose(gs.losses.Logistic(features, SIGNS, splits=SPLITS).column_scales(), expected)
     assert LOSSES["quadratic"].column_scales() is None
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_all_derivatives_at_once(name):
+    loss = LOSSES[name]
+    x = np.random.default_rng(2).normal(size=(loss.m, loss.d))
+    values, gradients, hessians = loss.derivatives(x)
+    np.testing.assert_allclose(values, loss.value(x), rtol=1e-13)
+    np.testing.assert_allclose(gradients, loss.gradient(x), rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(hessians, loss.hessian(x))
+
+
+@pytest.mark.parametrize("name", ["logistic", "weighted", "softmax", "stacked"])
+def test_many_hessians_are_summed(name, monkeypatch):
+    loss = LOSSES[name]
+    x = np.random.default_rng(2).normal(size=(loss.m, loss.d))
+    monkeypatch.setattr(linear_model, "_MOST_HESSIANS", 10)
+    hessians = loss.derivatives(x)[2]
+    assert len(hessians) == 1
+    np.testing.assert_allclose(hessians[0], loss.hessian(x).sum(axis=0), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5])
+def test_the_sum_of_sparse_hessians(share, monkeypatch):
+    """Few nonzeros take sparse products, many dense ones, in chunks of rows."""
+    monkeypatch.setattr(blocks, "_CHUNK_ENTRIES", 100)
+    monkeypatch.setattr(linear_model, "_MOST_HESSIANS", 10)
+    rng = np.random.default_rng(3)
+    features = sp.random_array((300, 8), density=share, format="csr", rng=rng)
+    loss = gs.losses.Logistic(features, np.where(rng.random(300) < 0.5, 1.0, -1.0), agents=5)
+    x = rng.normal(size=(5, 8))
+    np.testing.assert_allclose(loss.derivatives(x)[2][0], loss.hessian(x).sum(axis=0), rtol=1e-12, atol=1e-12)
+
+
+def test_the_oracle_counts_all_derivatives():
+    costs = gs.Costs()
+    gs.oracles.Oracle(LOSSES["logistic"], costs).derivatives(np.zeros((3, 4)))
+    assert (costs.gradients, costs.values, costs.hessians) == (1, 1, 1)

@@ -72,7 +72,7 @@ _FOLLOWING = (
     ("value_and_gradient",),
     ("value_in_doubles",),
     ("evaluation", "has_evaluation"),
-    ("hessian", "has_hessian"),
+    ("hessian", "has_hessian", "derivatives"),
     ("steps", "has_steps"),
     ("sample_gradient",),
     ("gradient_of_rows",),
@@ -298,6 +298,30 @@ class Loss(CheckedArguments, abc.ABC):
         """
         rule, remedy = "a Hessian needs a built-in loss over NumPy arrays", "use a method with gradients only"
         raise InputError(rule, type(self).__name__, remedy)
+
+    def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
+        """Return values, gradients and Hessians, in one pass over the data if possible.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        values : ndarray, shape (m,)
+            As `value` returns them.
+        gradients : ndarray, shape (m, d)
+            As `gradient` returns them.
+        hessians : ndarray, shape (m, d, d) or (1, d, d)
+            As `hessian` returns them, or their sum if all together would be very large.
+
+        Raises
+        ------
+        InputError
+            If the loss has no Hessians: see `has_hessian`.
+        """
+        return *self.value_and_gradient(x), self.hessian(x)
 
     def column_scales(self) -> Array | None:
         """Return the root mean square of each column of the features here.

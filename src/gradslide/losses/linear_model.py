@@ -3,7 +3,7 @@
 import abc
 import copy
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, cast
@@ -28,6 +28,8 @@ Rows = tuple[RowBlocks, Array, Array | None]
 # Rounding in single precision changes a sum of terms by at most this many eps times the root of the sum of their
 # squares: their errors do not all have the same sign.
 _ROUNDINGS = 8
+# Entries of all Hessians together up to which each agent's is computed.
+_MOST_HESSIANS = 2**24
 
 
 class LinearModel(Loss):
@@ -220,18 +222,35 @@ class LinearModel(Loss):
     def hessian(self, x: Array) -> Array:
         if not self.has_hessian:
             return super().hessian(x)
-        x, blocks, K = self._checked(x), self._blocks, self.outputs
-        scores = blocks.operator.apply(x.reshape(self.m, K, blocks.p).swapaxes(1, 2)).astype(np.float64)
-        weights = to_numpy(self._weights_or_ones()).astype(np.float64)
+        blocks = self._blocks
+        return self._hessians(self._scores(self._checked(x), blocks), blocks.gram)
+
+    def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
+        if not self.has_hessian:
+            return super().derivatives(x)
+        x, blocks = self._checked(x), self._blocks
+        scores = self._scores(x, blocks)
+        if self._compiled:
+            values, gradients = self.value_and_gradient(x)
+        else:
+            values = blocks.operator.sums(self._row_values(scores))
+            gradients = self._pulled(self._row_slopes(scores), blocks)
+        is_large = self.m * self.d**2 > _MOST_HESSIANS
+        return values, gradients, self._hessians(scores, blocks.total_gram if is_large else blocks.gram)
+
+    def _hessians(self, scores: Array, gram: Callable[[Array], Array]) -> Array:
+        """Hessians from weighted Gram matrices, of which there may be one for each agent or one for all."""
+        K, p = self.outputs, self._blocks.p
+        curvatures = self.row_curvatures(doubles(scores), self._targets)
+        if self._weights is not None:
+            curvatures = curvatures * self._weights.astype(np.float64).reshape(-1, *(1,) * (curvatures.ndim - 1))
         if K == 1:
-            return blocks.gram(weights * self.row_curvatures(scores[:, 0], self._targets))
-        curvatures = self.row_curvatures(scores, self._targets) * weights[:, None, None]
-        found = np.empty((self.m, K, blocks.p, K, blocks.p))
-        for k in range(K):
-            for other in range(k + 1):
-                found[:, k, :, other] = blocks.gram(curvatures[:, k, other])
-                found[:, other, :, k] = found[:, k, :, other].swapaxes(1, 2)
-        return found.reshape(self.m, self.d, self.d)
+            return gram(curvatures)
+        blocks = {(k, other): gram(curvatures[:, k, other]) for k in range(K) for other in range(k + 1)}
+        found = np.empty((len(blocks[0, 0]), K, p, K, p))
+        for (k, other), each in blocks.items():
+            found[:, k, :, other], found[:, other, :, k] = each, each.swapaxes(1, 2)
+        return found.reshape(len(found), K * p, K * p)
 
     def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
         chosen, sizes = self._blocks.row_numbers(rows)

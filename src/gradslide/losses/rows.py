@@ -26,6 +26,7 @@ _MOST_DENSE_RUNS = 8
 _DENSE_LIMIT = 500  # up to this order a full eigendecomposition is cheap, and exact to rounding
 _CHUNK_ENTRIES = 4_000_000  # bounds the memory of one batch
 _LANCZOS_TOLERANCE = 1e-10
+_DENSE_SHARE = 0.05  # from this share of nonzeros on, dense products are faster
 
 
 class RowBlocks:
@@ -147,6 +148,25 @@ class RowBlocks:
                 rows = rows.astype(np.float64, copy=False)
                 found[i] = rows.T @ (rows * weights[first:end, None])
         return found
+
+    def total_gram(self, weights: Array) -> Array:
+        """sum_row w_row a_row^T a_row over all agents, in double precision, (1, p, p)."""
+        features = self.features
+        is_positive = bool(np.all(weights >= 0))
+        found = np.zeros((self.p, self.p))
+        if is_sparse(features) and self.entries < _DENSE_SHARE * self.n * self.p:
+            scaled = sp.csr_array(sp.diags_array(weights) @ features)
+            return np.asarray((features.T @ scaled).toarray(), dtype=np.float64)[None]
+        for chunk in chunks(self.n, self.p):
+            rows = features[chunk].toarray() if is_sparse(features) else features[chunk]
+            rows = rows.astype(np.float64, copy=False)
+            if is_positive:
+                # The product of an array with its own transpose takes half the operations.
+                rows = rows * np.sqrt(weights[chunk, None])
+                found += rows.T @ rows
+            else:
+                found += rows.T @ (rows * weights[chunk, None])
+        return found[None]
 
     def _scaled(self, rows: slice, factors: Array) -> Features:
         if is_sparse(self.features):

@@ -113,6 +113,13 @@ class Stacked(Loss):
         x = self._checked(x)
         return np.concatenate([part.hessian(x[own]) for part, own in self._each()])
 
+    def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
+        x = self._checked(x)
+        values, gradients, hessians = zip(*(part.derivatives(x[own]) for part, own in self._each()), strict=True)
+        is_summed = sum(map(len, hessians)) < self.m
+        found = np.sum([each.sum(axis=0) for each in hessians], axis=0)[None] if is_summed else np.concatenate(hessians)
+        return _joined_values(values), self._joined(gradients), found
+
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         x = self._checked(x)
         checked_sampling(self.m, batch, streams)

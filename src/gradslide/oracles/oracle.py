@@ -238,6 +238,34 @@ class Oracle:
         require_shape(self.loss, "hessian", hessians, (*x.shape, x.shape[1]))
         return hessians
 
+    def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
+        """Return values, gradients and Hessians in one evaluation; counts one of each.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        values : ndarray, shape (m,)
+            ft_i(x_i).
+        gradients : ndarray, shape (m, d)
+            The gradient of ft_i at x_i.
+        hessians : ndarray, shape (m, d, d) or (1, d, d)
+            Hessian of ft_i at x_i, or their sum: see `Loss.derivatives`.
+        """
+        self.costs.values += 1
+        self.costs.hessians += 1
+        values, gradients, hessians = self._timed(self.loss.derivatives, x)
+        if self.timeline is not None:
+            self.timeline.gradient()
+        require_shape(self.loss, "gradient", gradients, x.shape)
+        require_shape(self.loss, "derivatives", hessians, (len(hessians), x.shape[1], x.shape[1]))
+        if self.first_values is None:
+            self.first_values = values
+        return values, gradients, hessians
+
     def sampled_gradient(self, x: Array, start: int, count: int) -> Array:
         """Return the mean gradient of some samples of every agent; counts the samples.
 

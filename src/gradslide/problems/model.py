@@ -56,7 +56,7 @@ def can_model(domain: Domain) -> bool:
 
 
 def minimize_model(
-    x: Array, gradient: Array, hessian: Array, domain: Domain, mu: float, m: int, damping: float = 0.0
+    x: Array, gradient: Array, hessian: Array, domain: Domain, mu: float, m: int, damping: Array | float = 0.0
 ) -> ModelMinimum:
     """Minimize the quadratic model at x over the set.
 
@@ -74,8 +74,8 @@ def minimize_model(
         Strong convexity.
     m : int
         Number of agents.
-    damping : float
-        This share of the Hessian's diagonal is added to it.
+    damping : ndarray, shape (d,), or float
+        It is added to the Hessian's diagonal.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def minimize_model(
     one = one if one.dtype == np.float64 else cast(Euclidean, one.bind(1, len(x), np.float64))
     H = np.array(hessian, dtype=np.float64)
     weights = np.ones(len(x)) if one.weights is None else np.asarray(one.weights, dtype=np.float64)[0]
-    H[np.diag_indices(len(x))] += m * mu * weights + damping * np.diag(hessian)
+    H[np.diag_indices(len(x))] += m * mu * weights + damping
     g = np.asarray(gradient, dtype=np.float64) + m * mu * np.asarray(one.grad_nu(x[None]), dtype=np.float64)[0]
     # A model that is nearly flat somewhere has its minimum very far away.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -6,7 +6,7 @@ They serve to measure errors and to compute the R of the theory. Methods never u
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -285,13 +285,14 @@ class _Pooled:
 
     def model(self, x: Array, damping: float) -> ModelMinimum:
         """Return the minimum of the quadratic model at x."""
-        problem, gradient = self._problem, self.value_and_gradient(x)[1]
-        return minimize_model(x, gradient, self.hessian(x), problem.domain, problem.mu, problem.m, damping)
+        problem, gradient, hessian = self._problem, self.value_and_gradient(x)[1], self.hessian(x)
+        shift = damping * np.diag(hessian)
+        return minimize_model(x, gradient, hessian, problem.domain, problem.mu, problem.m, shift)
 
     def hessian(self, x: Array) -> Array:
         """Return the Hessian of sum_i ft_i, by differences of gradients if the loss has none."""
         if self._problem.loss.has_hessian:
-            return cast(Array, np.sum(self._problem.loss.hessian(self._all(x)), axis=0))
+            return self._problem.loss.derivatives(self._all(x))[2].sum(axis=0)
         found = np.empty((len(x), len(x)))
         for j, apart in enumerate(np.cbrt(float(np.finfo(self.dtype).eps)) * np.maximum(1.0, abs(x))):
             move = np.where(np.arange(len(x)) == j, apart, 0.0)
