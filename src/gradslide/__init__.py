@@ -31,6 +31,7 @@ from gradslide.methods import (
     DualAveraging,
     GradientTracking,
     Method,
+    Newton,
 )
 from gradslide.network import compressors, coupling
 from gradslide.network.clock import Clock
@@ -75,6 +76,7 @@ __all__ = [
     "InputError",
     "LinearlyConstrained",
     "Method",
+    "Newton",
     "Problem",
     "Record",
     "Relative",

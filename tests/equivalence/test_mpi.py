@@ -19,6 +19,7 @@ MAIN = tasks(
     ("PDS", "random", {}),
     ("SPDS", "random", {}),
     ("AutoPDS", "random", {}),
+    ("Newton", "random", {"domain": "free", "stop": {"iterations": 8}}),
     ("NIDS", "random", {"mu": 0.01}),
     ("DCS", "weighted", {}),
 )

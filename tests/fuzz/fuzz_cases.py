@@ -401,6 +401,8 @@ def make_case(seed):
     problem = gs.Problem(loss, domain, mu)
     graph = make_graph(rng, m, notes)
     method, name, may_refuse = make_method(rng, kind, notes)
+    if seed % 6 == 5 and loss.has_hessian and domain.euclidean:
+        method, name, may_refuse = gs.Newton(), "Newton", where == "per agent"
     options = {"method": method}
     start = rng.random()
     if start < 0.4:
@@ -417,7 +419,7 @@ def make_case(seed):
     # Long enough to reach points so far away that steps are lost in rounding.
     stop = {"iterations": 20_000 if is_endless else limit}
     is_relative = True
-    proves = name in ("default", "AutoPDS", "PDS", "CondatVu")
+    proves = name in ("default", "AutoPDS", "Newton", "PDS", "CondatVu")
     has_gap = (set_.bounded or mu > 0 or is_strong) and where != "per agent"
     if not proves:
         stop["target"] = "objective"

@@ -31,6 +31,7 @@ METHODS = {
     "AutoPDS": gs.AutoPDS(),
     "AutoPDS exact": gs.AutoPDS(agreement="exact"),
     "AutoPDS none": gs.AutoPDS(agreement="none"),
+    "Newton": gs.Newton(),
     "NIDS": gs.NIDS(),
     "DCS": gs.DCS(most=50),
     "SDCS": gs.SDCS(most=50),

@@ -353,7 +353,8 @@ def uneven_columns(loss: Loss) -> str:
         f"columns {names[largest]} and {names[smallest]} of the features differ in scale by a factor of "
         f"{factor:.2g} (root mean "
         f"squares {scales[largest]:.3g} and {scales[smallest]:.3g}): gradient methods take very long and may end far "
-        "from the optimum. Divide each column by its scale; the estimators in gradslide.sklearn do so themselves"
+        "from the optimum. Use gs.Newton(), which does not depend on units, or divide each column by its scale, as the "
+        "estimators in gradslide.sklearn do themselves"
     )
 
 

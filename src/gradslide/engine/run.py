@@ -338,10 +338,13 @@ class Run:
         if self._share(Signal.DIVERGED if self._has_overflowed(x, is_due) else self._own_limit()) is Signal.DIVERGED:
             return None
         is_checked = False
-        if self._checks is not None and self._checks.is_due(now.iteration):
+        known = self._method.known(now.state)
+        if known is not None and known.lower is not None:
+            self._lower = max(self._lower, known.lower)
+        if self._checks is not None and (known is not None or self._checks.is_due(now.iteration)):
             is_checked = True
             with self._timed():
-                self._checks.take(now.iteration, x, self._evidence())
+                self._checks.take(now.iteration, x, self._evidence(), known)
             self._share(self._own_limit())
         self._limit = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
         is_observed = is_due or self._limit is not None

@@ -19,7 +19,7 @@ from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs
 from gradslide.results.history import Record
 from gradslide.results.status import Status
-from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
+from gradslide.theory.certificates import CertificateEvaluator, DualEvidence, Evaluation
 
 TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
 LIMITS = ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds")
@@ -465,21 +465,23 @@ class Checks:
         """Whether iterations have grown enough since the last check."""
         return iteration >= _FIRST_CHECK and has_grown(iteration, _CHECK_GROWTH)
 
-    def take(self, iteration: int, x: Array, evidence: Sequence[DualEvidence]) -> None:
-        """Let the agents agree on the values of their targets at x."""
+    def take(self, iteration: int, x: Array, evidence: Sequence[DualEvidence], known: Evaluation | None = None) -> None:
+        """Let the agents agree on the values of their targets at x, unless they know them already."""
         stop, evaluator = self.stop, self.evaluator
-        gap = stop.gap is not None
-        found = evaluator.evaluate(
-            x,
-            evidence,
-            gap=gap,
-            disagreement=stop.disagreement is not None or self.measures_disagreement,
-            kkt=stop.kkt is not None,
-            start=self.start,
-            in_doubles=True,
-        )
-        kkt = found.kkt
-        if kkt is not None and stop.estimates_error:
+        if known is None:
+            found = evaluator.evaluate(
+                x,
+                evidence,
+                gap=stop.gap is not None,
+                disagreement=stop.disagreement is not None or self.measures_disagreement,
+                kkt=stop.kkt is not None,
+                start=self.start,
+                in_doubles=True,
+            )
+        else:
+            found, evaluator.first = known, known.first
+        kkt = found.kkt if stop.kkt is not None else None
+        if kkt is not None and kkt.error is None and stop.estimates_error:
             assert isinstance(stop.kkt, Relative)
             # The error is estimated only where the residuals would end the run.
             if kkt.stationarity <= stop.kkt.value * kkt.scale:

@@ -52,6 +52,7 @@ TOPOLOGIES: dict[str, Callable[..., Graph]] = {
 }
 METHODS: dict[str, type[Any]] = {
     "auto": methods.AutoPDS,
+    "newton": methods.Newton,
     "pds": methods.PDS,
     "spds": methods.SPDS,
     "accelerated_tracking": methods.AcceleratedTracking,
@@ -69,7 +70,7 @@ METHODS: dict[str, type[Any]] = {
     "opapc": methods.OPAPC,
     "sdcs": methods.SDCS,
 }
-OURS = ("auto", "pds", "spds")
+OURS = ("auto", "newton", "pds", "spds")
 # A live stream is no part of a file: it takes Python.
 ORACLES: dict[str, Callable[..., Sampling]] = {
     "with_replacement": oracles.WithReplacement,

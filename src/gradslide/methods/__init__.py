@@ -20,6 +20,7 @@ from gradslide.methods.baselines.nids import NIDS
 from gradslide.methods.baselines.opapc import OPAPC
 from gradslide.methods.baselines.sdcs import SDCS
 from gradslide.methods.gossip.auto_pds import AutoPDS
+from gradslide.methods.newton import Newton
 from gradslide.methods.pds import PDS
 from gradslide.methods.spds import SPDS
 
@@ -43,4 +44,5 @@ __all__ = [
     "DualAveraging",
     "GradientTracking",
     "Method",
+    "Newton",
 ]

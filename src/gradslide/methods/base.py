@@ -22,7 +22,7 @@ from gradslide.network.protocol import Network
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Objective
 from gradslide.results.costs import Pace
-from gradslide.theory.certificates import DualEvidence
+from gradslide.theory.certificates import DualEvidence, Evaluation
 
 _Made = TypeVar("_Made")
 # The state of a method.
@@ -168,7 +168,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
     fixes_iterations : bool
         Whether the schedule fixes the number of outer iterations ahead, see `iterations`.
     proves : bool
-        Whether `dual_evidence` yields lower bounds on the optimum.
+        Whether `dual_evidence` or `known` yields lower bounds on the optimum.
     finishes : bool
         Whether the method has last exchanges, see `finish`.
     lasting_outputs : tuple of str
@@ -189,7 +189,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         super().__init_subclass__()
         rename_hooks(cls, _RENAMED)
         cls.fixes_iterations = cls.iterations is not Method.iterations
-        cls.proves = cls.dual_evidence is not Method.dual_evidence
+        cls.proves = cls.dual_evidence is not Method.dual_evidence or cls.known is not Method.known
         cls.finishes = cls.finish is not Method.finish
 
     @property
@@ -347,6 +347,23 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         """
         return ()
 
+    def known(self, state: StateT) -> Evaluation | None:
+        """Return bounds and residuals at the answer that all agents know already.
+
+        Targets are then checked in every outer iteration, at no cost.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        Evaluation or None
+            None if agents must agree on them, as by default.
+        """
+        return None
+
     def evidence(self, state: StateT) -> Sequence[DualEvidence]:
         """Return `dual_evidence(state)`; deprecated.
 
@@ -408,7 +425,7 @@ AnyMethod: TypeAlias = Method[Any]
 
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "lasting_outputs"),
-    *("prepare", "restored", "dual", "parameters", "iterations", "dual_evidence", "invariant", "finish"),
+    *("prepare", "restored", "dual", "parameters", "iterations", "dual_evidence", "known", "invariant", "finish"),
 )
 
 
@@ -422,7 +439,10 @@ class _Adapted(Method[object]):
             if hasattr(plain, old) and new not in found:
                 warnings.warn(f"{old} of a method is now {new}", DeprecationWarning, stacklevel=5)
                 found[new] = getattr(plain, old)
-        found |= {"proves": "dual_evidence" in found, "fixes_iterations": "iterations" in found}
+        found |= {
+            "proves": not found.keys().isdisjoint({"dual_evidence", "known"}),
+            "fixes_iterations": "iterations" in found,
+        }
         found["finishes"] = "finish" in found
         for name, ability in found.items():
             setattr(self, name, ability)

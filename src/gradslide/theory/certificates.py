@@ -96,6 +96,8 @@ class Evaluation:
         max_i |x_i - mean|.
     kkt : KKT or None
         Residuals of the optimality conditions.
+    first : float or None
+        The sum of all f_i at the start.
     """
 
     mean: Array
@@ -104,6 +106,7 @@ class Evaluation:
     upper: float | None = None
     disagreement: float | None = None
     kkt: KKT | None = None
+    first: float | None = None
 
 
 @dataclass(eq=False)
@@ -425,6 +428,67 @@ def lower_part(problem: Objective | Piece, evidence: DualEvidence, pull: Array, 
     rounding = float(np.finfo(problem.dtype).eps) * errors * (abs(conjugate) + y_size * size + terms)
     rounding += _EPS * (m + problem.d) * ((y_size + lengths(pull)) * size + terms)
     return least - conjugate - rounding
+
+
+class ErrorTerms(NamedTuple):
+    """What rounding errors of sums over all agents are proportional to, see `lower_part`.
+
+    Attributes
+    ----------
+    values : float
+        Sum of n_i (|ft_i*| + |y_i| |x|), with n_i errors per operation.
+    operations : float
+        Sum of the n_i.
+    gradients : float
+        Sum of the |y_i|.
+    """
+
+    values: float
+    operations: float
+    gradients: float
+
+
+def error_terms(problem: Objective, x: Array, y: Array, conjugate: Array) -> Array:
+    """Return each agent's part of `ErrorTerms` at one point that all agents share, shape (agents, 3)."""
+    rows, size = problem.rows_per_agent, lengths(doubles(y))
+    operations = _OPERATIONS + math.sqrt(problem.d) + (0.0 if rows is None else np.sqrt(rows))
+    operations = np.broadcast_to(operations, size.shape)
+    values = operations * (abs(conjugate) + size * lengths(doubles(x)))
+    return np.stack([values, operations, size], axis=1)
+
+
+def lower_bound_at(
+    domain: Domain, mu: float, m: int, x: Array, gradient: Array, conjugate: float, errors: ErrorTerms, eps: float
+) -> float:
+    """Return a lower bound on the optimum from sums over all agents at one point.
+
+    It is that of `lower_part`, summed, with multipliers that make all y_i + w_i equal.
+
+    Parameters
+    ----------
+    domain : Domain
+        The common domain, of one agent, in double precision.
+    mu : float
+        Strong convexity.
+    m : int
+        Number of agents.
+    x : ndarray, shape (d,)
+        The point.
+    gradient : ndarray, shape (d,)
+        Sum of the y_i there.
+    conjugate : float
+        Sum of the ft_i*(y_i).
+    errors : ErrorTerms
+        What rounding errors are proportional to.
+    eps : float
+        The precision of the y_i.
+    """
+    size, d = float(np.linalg.norm(x)), len(x)
+    least, terms = (float(each[0]) for each in _minimum(domain, gradient[None] / m, mu, x[None]))
+    pulls = errors.gradients + float(np.linalg.norm(gradient))
+    rounding = eps * (2 * errors.values + errors.operations * terms)
+    rounding += _EPS * (m + d) * (2 * (errors.gradients + pulls) * size + m * terms)
+    return m * least - conjugate - rounding
 
 
 def stationarity_part(problem: Objective | Piece, x: Array, slope: Array) -> Array:

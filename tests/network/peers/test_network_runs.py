@@ -30,6 +30,7 @@ def own_sets():
 # Problem, method, outer iterations, and how far sums in another order may lead.
 RUNS = {
     "late sums": (logistic(GRAPH), gs.AutoPDS(), 60, 1e-9),
+    "Newton": (logistic(GRAPH), gs.Newton(), 5, 1e-9),
     "no sums": (logistic(GRAPH), gs.AutoPDS(agreement="none", first_L=1.0), 30, 0.0),
     "single precision": (logistic(GRAPH, dtype=np.float32), gs.AutoPDS(K=2), 20, 1e-4),
     "simplex": (logistic(GRAPH, domain=gs.domains.EntropySimplex()), gs.AutoPDS(), 10, 1e-9),
@@ -375,6 +376,14 @@ def test_an_agent_serves_what_it_sent_before_its_own_checkpoint(tmp_path):
     other.start()
     one.start(dies_at=None)
     assert case.found() == undisturbed(gs.AutoPDS())
+
+
+def test_agents_that_are_killed_amid_exact_sums_lead_to_the_same(tmp_path):
+    """One of them is the root of the tree, which alone has the model."""
+    root, method = FIVE.radius_center()[0], gs.Newton()
+    case = Case(tmp_path / "run", method, gs.Stop(iterations=ITERATIONS), checkpoint_seconds=0.02, pause=0.01)
+    case.kill([((root + 2) % FIVE.m, 3), (root, 6), (root, 12)])
+    assert case.found() == undisturbed(method)
 
 
 @pytest.mark.slow
