@@ -155,6 +155,7 @@ class NetworkEnvironment(Environment):
         clock: Clock | Mapping[str, Clock] | None = None,
     ) -> None:
         self._problem, self._network = problem, network
+        self._is_unit_free = method.is_unit_free
         self._sees_all = network.session.sees_all
         if clock is not None:
             self.timeline = Timeline(clock, network.graph, problem.loss, costs)
@@ -251,7 +252,7 @@ class NetworkEnvironment(Environment):
             common = 0 * dual if self._observed is None else self._observed.session.observe(dual, "sum") / m
             dual = np.asarray(dual - common)
         warnings = [
-            uneven_columns(self._problem.loss),
+            "" if self._is_unit_free else uneven_columns(self._problem.loss),
             self.invariant.warning(start, x, method) if self.invariant is not None else "",
             certificate.refutation if certificate is not None else "",
         ]

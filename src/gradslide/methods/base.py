@@ -171,6 +171,9 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         Whether `dual_evidence` or `known` yields lower bounds on the optimum.
     finishes : bool
         Whether the method has last exchanges, see `finish`.
+    is_unit_free : bool
+        Whether the units of the coordinates change nothing, so that columns of any scale are
+        harmless.
     lasting_outputs : tuple of str
         Names of outputs whose arrays later steps leave unchanged.
     """
@@ -183,6 +186,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
     fixes_iterations: ClassVar[bool] = False
     proves: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
+    is_unit_free: ClassVar[bool] = False
     lasting_outputs: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -424,7 +428,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
 AnyMethod: TypeAlias = Method[Any]
 
 _ABILITIES = (
-    *("coupling", "oracle", "seed", "tuned", "stops_itself", "lasting_outputs"),
+    *("coupling", "oracle", "seed", "tuned", "stops_itself", "is_unit_free", "lasting_outputs"),
     *("prepare", "restored", "dual", "parameters", "iterations", "dual_evidence", "known", "invariant", "finish"),
 )
 

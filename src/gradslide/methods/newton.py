@@ -125,6 +125,7 @@ class Newton(Method[State]):
     """
 
     stops_itself: ClassVar[bool] = True
+    is_unit_free: ClassVar[bool] = True
 
     def prepare(self, context: Context) -> CommonProblem:
         """Find out whether all agents have the same set, and Hessians."""
