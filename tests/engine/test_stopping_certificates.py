@@ -136,8 +136,8 @@ def test_the_best_bound_of_all_checks_is_kept_and_no_other():
             worse = 9.0 if state.k > 30 else 0.0
             return [each._replace(conjugate=each.conjugate + worse) for each in super().dual_evidence(state)]
 
-    def take(self, iteration, x, evidence):
-        keep(self, iteration, x, evidence)
+    def take(self, iteration, x, evidence, known=None):
+        keep(self, iteration, x, evidence, known)
         found.append(self.last)
         lows.append(self.evaluator.evaluate(x, evidence, gap=True).lower)
 
