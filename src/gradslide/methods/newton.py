@@ -13,7 +13,7 @@ import numpy as np
 from gradslide._support.types import Array
 from gradslide.methods.base import Context, Method
 from gradslide.methods.exact_sums import Assessment, CommonProblem, Totals, common_problem, contribution
-from gradslide.problems.model import minimize_model
+from gradslide.problems.model import from_upper, minimize_model
 from gradslide.theory.certificates import Evaluation
 
 # A step is accepted if the objective falls by this share of what the model predicts.
@@ -178,9 +178,7 @@ class Newton(Method[State]):
 def next_trial(common: CommonProblem, state: State, sums: Totals) -> tuple[Model, Array, bool]:
     """Return the model at the best point, the next trial point, and whether the last one was accepted."""
     trial, model, d = state.trial, state.model, common.d
-    hessian = np.zeros((d, d))
-    hessian[np.triu_indices(d)] = sums.rest
-    hessian += np.triu(hessian, 1).T
+    hessian = from_upper(sums.rest, d)
     assessment, noise = common.assess(trial, sums), common.noise(sums)
     is_finite = bool(math.isfinite(sums.value) and np.isfinite(sums.gradient).all() and np.isfinite(hessian).all())
     if model is None:

@@ -55,6 +55,25 @@ def can_model(domain: Domain) -> bool:
     return domain.common and isinstance(domain, Euclidean)
 
 
+def from_upper(entries: Array, d: int) -> Array:
+    """Return the symmetric matrix with these entries on and above its diagonal, row by row.
+
+    Parameters
+    ----------
+    entries : ndarray, shape (d (d + 1)/2,)
+        As ``matrix[numpy.triu_indices(d)]`` gives them.
+    d : int
+        Number of rows.
+
+    Returns
+    -------
+    ndarray, shape (d, d)
+    """
+    matrix = np.zeros((d, d))
+    matrix[np.triu_indices(d)] = entries
+    return matrix + np.triu(matrix, 1).T
+
+
 def minimize_model(
     x: Array, gradient: Array, hessian: Array, domain: Domain, mu: float, m: int, damping: Array | float = 0.0
 ) -> ModelMinimum:

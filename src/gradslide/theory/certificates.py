@@ -23,7 +23,7 @@ from gradslide.network.collectives import reduce_constant
 from gradslide.network.coupling import Dual
 from gradslide.network.protocol import Network, Reduction
 from gradslide.oracles import Oracle
-from gradslide.problems.model import can_model, minimize_model
+from gradslide.problems.model import can_model, from_upper, minimize_model
 from gradslide.problems.problem import Objective
 from gradslide.results.certificate import KKT
 
@@ -343,9 +343,7 @@ class CertificateEvaluator:
         hessians = self.values.hessian(at)[:, *upper]
         rows = np.hstack([doubles(problem.objective(at, values))[:, None], doubles(gradients), hessians])
         objective, gradient, entries = np.split(self._reduce(rows, "sum"), [1, 1 + problem.d])
-        hessian = np.zeros((problem.d, problem.d))
-        hessian[upper] = entries
-        hessian += np.triu(hessian, 1).T
+        hessian = from_upper(entries, problem.d)
         found = minimize_model(point, gradient, hessian, problem.domain, problem.mu, m)
         return replace(kkt, error=found.decrease + found.missed, objective=float(objective[0]))
 
