@@ -106,3 +106,21 @@ def test_prox_steps_that_stall_are_not_taken_for_the_minimum():
     found = minimize_model(np.zeros(D), g, H, domain, 0.0, M)
     # Without the penalty, which is negligible, the minimum gains b'b/2.
     assert found.decrease + found.missed >= 0.99 * (b @ b) / 2
+
+
+@pytest.mark.parametrize("kind", ["affine", "halfspace"])
+def test_units_do_not_matter_on_planes(kind):
+    """Curvatures of 1e-10 beside those of 1e10."""
+    rng = np.random.default_rng(0)
+    d, units = 6, 10.0 ** np.array([-5, 5, 0, 3, -3, 4])
+    root, normals = rng.normal(size=(20, d)), rng.normal(size=(2, d))
+    H, g = root.T @ root, rng.normal(size=d)
+    # Out of the half-space.
+    g = g if kind == "affine" or normals[0] / units @ np.linalg.solve(H, -g) > 0 else -g
+
+    def decrease(H, g, normals):
+        domain = gs.domains.Affine(normals, np.zeros(2)) if kind == "affine" else gs.domains.Halfspace(normals[0], 0.0)
+        return minimize_model(np.zeros(d), g, H, domain.bind(1, d, np.float64), 0.0, 1).decrease
+
+    expected = decrease(H, g, normals / units)
+    assert decrease(H * np.outer(units, units), g * units, normals) == pytest.approx(expected, rel=1e-6)

@@ -122,9 +122,19 @@ class Environment(ABC):
 
     @abstractmethod
     def solution_fields(
-        self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
+        self,
+        x: Array,
+        dual: Array | None,
+        costs: Costs,
+        start: Array,
+        method: str,
+        certificate: Certificate | None,
+        is_verified: bool,
     ) -> dict[str, Any]:
-        """Return the fields of a solution that concern all agents: costs, dual, warnings, mean and how to gather."""
+        """Return the fields of a solution that concern all agents: costs, dual, warnings, mean and how to gather.
+
+        is_verified: whether the objective at the answer was verified, whatever happened on the way.
+        """
 
 
 class NetworkEnvironment(Environment):
@@ -240,7 +250,14 @@ class NetworkEnvironment(Environment):
         return dual
 
     def solution_fields(
-        self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
+        self,
+        x: Array,
+        dual: Array | None,
+        costs: Costs,
+        start: Array,
+        method: str,
+        certificate: Certificate | None,
+        is_verified: bool,
     ) -> dict[str, Any]:
         session, m = self._network.session, self._network.m
         is_partial = self._observed is not None and len(self._network.agents) < m
@@ -253,7 +270,7 @@ class NetworkEnvironment(Environment):
             dual = np.asarray(dual - common)
         warnings = [
             "" if self._is_unit_free else uneven_columns(self._problem.loss),
-            self.invariant.warning(start, x, method) if self.invariant is not None else "",
+            "" if self.invariant is None or is_verified else self.invariant.warning(start, x, method),
             certificate.refutation if certificate is not None else "",
         ]
         found: dict[str, Any] = {"costs": costs, "dual": dual, "warnings": tuple(filter(None, warnings))}
@@ -317,7 +334,14 @@ class SaddleEnvironment(Environment):
         return dual[None]
 
     def solution_fields(
-        self, x: Array, dual: Array | None, costs: Costs, start: Array, method: str, certificate: Certificate | None
+        self,
+        x: Array,
+        dual: Array | None,
+        costs: Costs,
+        start: Array,
+        method: str,
+        certificate: Certificate | None,
+        is_verified: bool,
     ) -> dict[str, Any]:
         is_comparable = certificate is not None and not self._problem.duals.is_constrained
         warnings = [

@@ -462,7 +462,10 @@ class Run:
             if kkt is not None and checked is not None and is_estimated:
                 # The last exchanges leave the mean where it was.
                 kkt = replace(kkt, error=checked.error, objective=checked.objective)
-        fields = self._environment.solution_fields(x, dual, now.costs, context.x0, method.name, certificate)
+        is_verified = self.status is Status.CONVERGED
+        fields = self._environment.solution_fields(
+            x, dual, now.costs, context.x0, method.name, certificate, is_verified
+        )
         if self.status is Status.DIVERGED and (fall := self._fall()):
             fields["warnings"] = (*fields["warnings"], fall)
         if self._doubt:

@@ -159,9 +159,14 @@ def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> Model
         normals = np.asarray(domain.A, dtype=np.float64)[0]
         normals = normals[normals.any(axis=1)]  # redundant rows are 0
         first = np.zeros(len(x))
-    basis = np.linalg.qr(normals.T, mode="complete")[0][:, len(normals) :]
-    step = first + basis @ _newton_step(basis.T @ (g + H @ first), basis.T @ H @ basis)
-    return _after(x, step, g, H)
+    # In coordinates in which H has a diagonal of ones: others would lose small curvatures beside large ones.
+    root = np.sqrt(np.maximum(np.diag(H), 0.0))
+    scale = np.where(root > 0, root, 1.0)
+    scaled = normals / scale
+    scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
+    basis = np.linalg.qr(scaled.T, mode="complete")[0][:, len(normals) :]
+    slope, curvature = basis.T @ ((g + H @ first) / scale), basis.T @ (H / np.outer(scale, scale)) @ basis
+    return _after(x, first + basis @ _newton_step(slope, curvature) / scale, g, H)
 
 
 def _in_ball(x: Array, g: Array, H: Array, domain: L2Ball) -> ModelMinimum:
