@@ -186,6 +186,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_objective_without_a_lower_bound_never_converges(name):
     """Far away no step is seen, since it is lost in rounding."""
@@ -195,6 +196,7 @@ def test_an_objective_without_a_lower_bound_never_converges(name):
     assert "no lower bound" in solution.warnings[0]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("copies", [2, 5])
 def test_redundant_rows_of_an_affine_set_change_no_estimate(copies):
     rng = np.random.default_rng(0)

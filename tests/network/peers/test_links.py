@@ -189,6 +189,7 @@ def test_who_computes_for_long_is_told_from_who_is_gone(tmp_path):
         a.close("gone")
 
 
+@pytest.mark.slow
 def test_who_waits_itself_is_said_to(tmp_path):
     with Agents(tmp_path, [(0, 1), (1, 2)]) as agents:
         a, b, c = (agents.links(i, deadline=seconds) for i, seconds in enumerate((1.5, 5.0, 1.5)))

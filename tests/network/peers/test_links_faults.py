@@ -177,6 +177,7 @@ def test_an_agent_two_hops_away_learns_the_cause_though_its_own_deadline_is_shor
         links.close("test")
 
 
+@pytest.mark.slow
 def test_past_the_deadline_the_error_names_neighbour_and_round(tmp_path):
     with Agents(tmp_path, PATH, rounds=500, pause=0.01, deadline=2.0, checkpoint_every=5) as agents:
         processes = [agents.start(i) for i in range(3)]

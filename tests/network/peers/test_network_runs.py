@@ -237,6 +237,7 @@ def test_agents_far_from_one_that_comes_late_wait_for_it_too(tmp_path):
     assert all_well(resumed(tmp_path, 8, options=late))[0].history[-1].iteration == 8
 
 
+@pytest.mark.slow
 def test_all_learn_which_agent_never_came():
     town, errors = Town.on(SMALL), {}
 
