@@ -17,6 +17,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, row_blocks, to_numpy
+from gradslide._support.errors import InputError
 from gradslide._support.types import Array, DType
 from gradslide.domains import Domain, Euclidean
 from gradslide.network.collectives import reduce_constant
@@ -302,7 +303,8 @@ class CertificateEvaluator:
         """The point of X nearest to the mean, and f_i there, both in double precision.
 
         A loss that has single precision only gives values that are rounded; each gets room for the roundings of its
-        terms, of which only the values themselves are known.
+        terms. Of these the values themselves are known, and how much roundings of x change a value v >= 0 that is
+        L-smooth: its gradient is at most sqrt(2 L v) long.
         """
         problem, xp = self.problem, array_namespace(x)
         nearest = problem.domain.project(like(np.asarray(mean, dtype=np.float64)[None], x))
@@ -314,7 +316,12 @@ class CertificateEvaluator:
         rows = problem.rows_per_agent
         errors = _OPERATIONS + math.sqrt(problem.d) + (0.0 if rows is None else like(np.sqrt(rows), x))
         values = doubles(rounded)
-        return to_numpy(nearest)[0], problem.objective(at, values + np.finfo(problem.dtype).eps * errors * abs(values))
+        try:
+            L = like(problem.loss.smoothness(problem.domain.norm), x)
+        except InputError:
+            L = xp.zeros_like(values)
+        terms = abs(values) + xp.sqrt(2 * L * abs(values)) * lengths(at)
+        return to_numpy(nearest)[0], problem.objective(at, values + np.finfo(problem.dtype).eps * errors * terms)
 
     def with_error(self, kkt: KKT, mean: Array) -> KKT:
         """Add the estimated error of the objective at the mean, if the agents can estimate it.

@@ -86,7 +86,7 @@ class DualAveraging(GradientSteps[State]):
         widths = to_numpy(doubles(context.domain.distance_bound(context.x0)))
         G, V = map(float, context.network.agree(np.stack([lengths, widths], axis=1), "max"))
         # D/G: from X, and from two guesses of |x_0 - x*| in units of the gradient.
-        guesses = ((STEPS_AWAY, L), (1.0, context.problem.mu), (math.sqrt(2 * V), G))
+        guesses = ((STEPS_AWAY, L), (1.0, context.problem.mu), (math.sqrt(2 * max(V, 0.0)), G))
         reach = min((factor / size for factor, size in guesses if size > 0), default=math.inf) / math.sqrt(2)
         return (reach if 0 < reach < math.inf else 1.0) * math.sqrt(W.spectral_gap) / 4
 
