@@ -121,17 +121,12 @@ class Environment(ABC):
         """Return the multipliers of an earlier solution in the form that the coupling starts from."""
 
     @abstractmethod
-    def solution_fields(
-        self,
-        x: Array,
-        dual: Array | None,
-        costs: Costs,
-        start: Array,
-        method: str,
-        certificate: Certificate | None,
-        is_verified: bool,
-    ) -> dict[str, Any]:
-        """Return the fields of a solution that concern all agents: costs, dual, warnings, mean and how to gather.
+    def solution_fields(self, x: Array, dual: Array | None, costs: Costs) -> dict[str, Any]:
+        """Return the fields of a solution that concern all agents: costs, dual, mean and how to gather."""
+
+    @abstractmethod
+    def warnings(self, x: Array, start: Array, certificate: Certificate | None, is_verified: bool) -> list[str]:
+        """Return what makes the answer doubtful; some may be empty.
 
         is_verified: whether the objective at the answer was verified, whatever happened on the way.
         """
@@ -164,8 +159,7 @@ class NetworkEnvironment(Environment):
         costs: Costs,
         clock: Clock | Mapping[str, Clock] | None = None,
     ) -> None:
-        self._problem, self._network = problem, network
-        self._is_unit_free = method.is_unit_free
+        self._problem, self._network, self._method = problem, network, method
         self._sees_all = network.session.sees_all
         if clock is not None:
             self.timeline = Timeline(clock, network.graph, problem.loss, costs)
@@ -249,16 +243,7 @@ class NetworkEnvironment(Environment):
         require(dual.shape == shape, rule, dual.shape, "give its x as x0")
         return dual
 
-    def solution_fields(
-        self,
-        x: Array,
-        dual: Array | None,
-        costs: Costs,
-        start: Array,
-        method: str,
-        certificate: Certificate | None,
-        is_verified: bool,
-    ) -> dict[str, Any]:
+    def solution_fields(self, x: Array, dual: Array | None, costs: Costs) -> dict[str, Any]:
         session, m = self._network.session, self._network.m
         is_partial = self._observed is not None and len(self._network.agents) < m
         if is_partial:
@@ -268,15 +253,17 @@ class NetworkEnvironment(Environment):
             # In node form; a part common to all agents means nothing.
             common = 0 * dual if self._observed is None else self._observed.session.observe(dual, "sum") / m
             dual = np.asarray(dual - common)
-        warnings = [
-            "" if self._is_unit_free else uneven_columns(self._problem.loss),
-            "" if self.invariant is None or is_verified else self.invariant.warning(start, x, method),
-            certificate.refutation if certificate is not None else "",
-        ]
-        found: dict[str, Any] = {"costs": costs, "dual": dual, "warnings": tuple(filter(None, warnings))}
+        found: dict[str, Any] = {"costs": costs, "dual": dual}
         if self._observed is not None and is_partial:
             found |= {"mean": self._observed.session.observe(x, "sum") / m, "rows_of_all": session.gather}
         return found
+
+    def warnings(self, x: Array, start: Array, certificate: Certificate | None, is_verified: bool) -> list[str]:
+        return [
+            "" if self._method.is_unit_free else uneven_columns(self._problem.loss),
+            "" if self.invariant is None or is_verified else self.invariant.warning(start, x, self._method.name),
+            "" if certificate is None else certificate.refutation,
+        ]
 
 
 class SaddleEnvironment(Environment):
@@ -333,26 +320,14 @@ class SaddleEnvironment(Environment):
         require(dual.shape == shape, rule, dual.shape, "give its x as x0")
         return dual[None]
 
-    def solution_fields(
-        self,
-        x: Array,
-        dual: Array | None,
-        costs: Costs,
-        start: Array,
-        method: str,
-        certificate: Certificate | None,
-        is_verified: bool,
-    ) -> dict[str, Any]:
-        is_comparable = certificate is not None and not self._problem.duals.is_constrained
-        warnings = [
-            uneven_columns(self._problem.loss),
-            certificate.refutation if certificate is not None and is_comparable else "",
-        ]
-        return {
-            "costs": costs,
-            "dual": None if dual is None else dual[0],
-            "warnings": tuple(filter(None, warnings)),
-        }
+    def solution_fields(self, x: Array, dual: Array | None, costs: Costs) -> dict[str, Any]:
+        return {"costs": costs, "dual": None if dual is None else dual[0]}
+
+    def warnings(self, x: Array, start: Array, certificate: Certificate | None, is_verified: bool) -> list[str]:
+        # At an infeasible point the objective may well lie below a lower bound.
+        is_comparable = not self._problem.duals.is_constrained
+        refutation = "" if certificate is None or not is_comparable else certificate.refutation
+        return [uneven_columns(self._problem.loss), refutation]
 
 
 def _contradicts(record: Record, dtype: DType) -> bool:

@@ -462,14 +462,13 @@ class Run:
             if kkt is not None and checked is not None and is_estimated:
                 # The last exchanges leave the mean where it was.
                 kkt = replace(kkt, error=checked.error, objective=checked.objective)
+        fields = self._environment.solution_fields(x, dual, now.costs)
         is_verified = self.status is Status.CONVERGED
-        fields = self._environment.solution_fields(
-            x, dual, now.costs, context.x0, method.name, certificate, is_verified
-        )
-        if self.status is Status.DIVERGED and (fall := self._fall()):
-            fields["warnings"] = (*fields["warnings"], fall)
-        if self._doubt:
-            fields["warnings"] = (*fields["warnings"], self._doubt)
+        warnings = [
+            *self._environment.warnings(x, context.x0, certificate, is_verified),
+            self._fall() if self.status is Status.DIVERGED else "",
+            self._doubt,
+        ]
         if fields["dual"] is not None:
             fields["dual"] = fields["dual"].astype(context.problem.dtype)
         return Solution(
@@ -484,6 +483,7 @@ class Run:
             certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,
             parameters=self._parameters,
+            warnings=tuple(filter(None, warnings)),
             settings={
                 "method": repr(method),
                 "problem": context.problem.described(context.network.m),
