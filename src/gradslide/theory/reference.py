@@ -285,19 +285,21 @@ class _Pooled:
 
     def model(self, x: Array, damping: float) -> ModelMinimum:
         """Return the minimum of the quadratic model at x."""
-        problem, gradient, hessian = self._problem, self.value_and_gradient(x)[1], self.hessian(x)
+        problem = self._problem
+        gradient, hessian = self.derivatives(x)
         shift = damping * np.diag(hessian)
         return minimize_model(x, gradient, hessian, problem.domain, problem.mu, problem.m, shift)
 
-    def hessian(self, x: Array) -> Array:
-        """Return the Hessian of sum_i ft_i, by differences of gradients if the loss has none."""
+    def derivatives(self, x: Array) -> tuple[Array, Array]:
+        """Return gradient and Hessian of sum_i ft_i; the latter by differences of gradients if the loss has none."""
         if self._problem.loss.has_hessian:
-            return self._problem.loss.derivatives(self._all(x))[2].sum(axis=0)
+            _, gradients, hessians = self._problem.loss.derivatives(self._all(x))
+            return np.asarray(np.sum(gradients, axis=0, dtype=np.float64)), np.sum(hessians, axis=0)
         found = np.empty((len(x), len(x)))
         for j, apart in enumerate(np.cbrt(float(np.finfo(self.dtype).eps)) * np.maximum(1.0, abs(x))):
             move = np.where(np.arange(len(x)) == j, apart, 0.0)
             found[j] = (self.value_and_gradient(x + move)[1] - self.value_and_gradient(x - move)[1]) / (2 * apart)
-        return (found + found.T) / 2
+        return self.value_and_gradient(x)[1], (found + found.T) / 2
 
     def lower_bound(self, x: Array) -> float:
         """Return a lower bound on the optimum, from the gradient at x."""
@@ -355,8 +357,8 @@ def _by_newton(pooled: "_Pooled", x: Array) -> Reference | None:
     trusted = max(_TRUSTED, 1e2 * float(np.finfo(pooled.dtype).eps))
     if not (error <= trusted * max(abs(objective), abs(first)) and float(np.linalg.norm(x)) < _ENDLESS):
         return None
-    L = float(np.linalg.eigvalsh(pooled.hessian(x))[-1]) or 1.0
-    step = pooled.prox_step(x, pooled.value_and_gradient(x)[1], L) - x
+    gradient, hessian = pooled.derivatives(x)
+    step = pooled.prox_step(x, gradient, float(np.linalg.eigvalsh(hessian)[-1]) or 1.0) - x
     return Reference(x=x, objective=objective, stationarity=float(np.linalg.norm(step)), error=error)
 
 
