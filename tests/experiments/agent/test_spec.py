@@ -337,7 +337,7 @@ def test_names_of_columns_may_come_from_the_builder(folder):
 
 
 def test_names_of_columns_must_fit_the_data(folder):
-    """Whoever states them. A loss of several classes has as many coefficients of each column."""
+    """The file or the builder may state them. A loss of several classes has as many coefficients of each column."""
     rule = r"features must name every column: their number must be d = 2, or divide it for several classes; got 3 names"
     with pytest.raises(InputError, match=rule):
         made(folder, problem=FEATURES.replace('"smoker"', '"smoker", "weight"'))
