@@ -49,6 +49,8 @@ class Snapshot:
         What was recorded.
     engine : mapping or None
         The state outside the method: of the network, the clock and the checks.
+    is_common : bool
+        Whether the state is the same in all processes; what only some have is in the first one.
     """
 
     iteration: int
@@ -56,6 +58,7 @@ class Snapshot:
     costs: Costs
     records: list[Record] = field(default_factory=list)
     engine: Mapping[str, Storable] | None = None
+    is_common: bool = False
 
 
 class Checkpoint:
@@ -136,7 +139,7 @@ class Checkpoint:
         meta = {
             "agents": self._agents,
             "iteration": snapshot.iteration,
-            "state": storage.flatten(snapshot.state, "state", arrays),
+            "state": storage.flatten(snapshot.state, "common" if snapshot.is_common else "state", arrays),
             "costs": snapshot.costs.to_dict(),
             "history": History(snapshot.records).to_dict(),
             "memory": storage.flatten(snapshot.engine, "memory", arrays),

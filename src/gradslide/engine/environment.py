@@ -125,7 +125,9 @@ class Environment(ABC):
         """Return the fields of a solution that concern all agents: costs, dual, mean and how to gather."""
 
     @abstractmethod
-    def warnings(self, x: Array, start: Array, certificate: Certificate | None, is_verified: bool) -> list[str]:
+    def warnings(
+        self, method: AnyMethod, x: Array, start: Array, certificate: Certificate | None, is_verified: bool
+    ) -> list[str]:
         """Return what makes the answer doubtful; some may be empty.
 
         is_verified: whether the objective at the answer was verified, whatever happened on the way.
@@ -159,7 +161,7 @@ class NetworkEnvironment(Environment):
         costs: Costs,
         clock: Clock | Mapping[str, Clock] | None = None,
     ) -> None:
-        self._problem, self._network, self._method = problem, network, method
+        self._problem, self._network = problem, network
         self._sees_all = network.session.sees_all
         if clock is not None:
             self.timeline = Timeline(clock, network.graph, problem.loss, costs)
@@ -258,10 +260,12 @@ class NetworkEnvironment(Environment):
             found |= {"mean": self._observed.session.observe(x, "sum") / m, "rows_of_all": session.gather}
         return found
 
-    def warnings(self, x: Array, start: Array, certificate: Certificate | None, is_verified: bool) -> list[str]:
+    def warnings(
+        self, method: AnyMethod, x: Array, start: Array, certificate: Certificate | None, is_verified: bool
+    ) -> list[str]:
         return [
-            "" if self._method.is_unit_free else uneven_columns(self._problem.loss),
-            "" if self.invariant is None or is_verified else self.invariant.warning(start, x, self._method.name),
+            "" if method.is_unit_free(self._problem.domain) else uneven_columns(self._problem.loss),
+            "" if self.invariant is None or is_verified else self.invariant.warning(start, x, method.name),
             "" if certificate is None else certificate.refutation,
         ]
 
@@ -323,7 +327,9 @@ class SaddleEnvironment(Environment):
     def solution_fields(self, x: Array, dual: Array | None, costs: Costs) -> dict[str, Any]:
         return {"costs": costs, "dual": None if dual is None else dual[0]}
 
-    def warnings(self, x: Array, start: Array, certificate: Certificate | None, is_verified: bool) -> list[str]:
+    def warnings(
+        self, method: AnyMethod, x: Array, start: Array, certificate: Certificate | None, is_verified: bool
+    ) -> list[str]:
         # At an infeasible point the objective may well lie below a lower bound.
         is_comparable = not self._problem.duals.is_constrained
         refutation = "" if certificate is None or not is_comparable else certificate.refutation

@@ -133,7 +133,7 @@ class Run:
         started: float,
         check_loss: bool,
     ) -> None:
-        self._method, self._environment, self._given_stop = method, environment, stop
+        self._given_method, self._environment, self._given_stop = method, environment, stop
         self._callback, self._record_every, self._checkpoint = callback, record_every, checkpoint
         self._interrupt = Interrupt()
         self._line: ProgressLine | None = None
@@ -167,8 +167,11 @@ class Run:
                 is_checkable = problem.loss.is_user_supplied and problem.loss.has_value
                 if self._checks_loss and is_checkable and resume_from is None:
                     _check_derivatives(context)
-                context = replace(context, prepared=method.prepare(context))
-                self._now.state = method.init(context)
+                self._choice = method.choose(context)
+                prepared = self._choice.prepared
+                prepared = self._method.prepare(context) if prepared is None else prepared
+                context = replace(context, prepared=prepared)
+                self._now.state = self._method.init(context)
         except StreamEnded as end:
             raise StreamError(end.agent, "it ended before the first outer iteration") from None
         except Exception as error:
@@ -201,6 +204,11 @@ class Run:
             if resume_from is not None:
                 self._resume(checkpoint.read(resume_from, self._now.state, self._identity, problem.device))
 
+    @property
+    def _method(self) -> AnyMethod:
+        """The method that does the work."""
+        return self._choice.method
+
     def _plan(self) -> None:
         """Find out when the method's schedule ends, if it does, and when the run ends."""
         fixes_iterations = self._method.fixes_iterations
@@ -217,7 +225,8 @@ class Run:
         costs, engine = self._now.costs, found.engine
         assert engine is not None
         costs.__dict__.update(asdict(found.costs))
-        found.costs, found.state = costs, self._method.restored(found.state)
+        self._choice = self._given_method.resumed(self._choice, cast("dict[str, float | str]", engine["choice"]))
+        found.costs, found.state = costs, self._method.restored(found.state, self._now.state)
         self._earlier = costs.seconds
         self._now = found
         self._environment.resume(engine["environment"])
@@ -313,14 +322,15 @@ class Run:
         if is_located or (self._attempted == 0 and isinstance(error, InputError)):
             return
         when = f"outer iteration {self._attempted}" if self._attempted else "before the first outer iteration"
-        error.add_note(f"raised in {_call_in(error) or self._method.name}, {when}")
+        error.add_note(f"raised in {_call_in(error) or self._given_method.name}, {when}")
 
     def step(self) -> None:
         """Do one outer iteration of the method."""
         self._attempted = self._now.iteration + 1
         self._is_complete = False
         with self._timed():
-            self._now.state = self._method.step(self._context, self._now.state)
+            state = self._method.step(self._context, self._now.state)
+            self._choice, self._now.state = self._given_method.reconsider(self._context, self._choice, state)
         self._now.iteration += 1
 
     def observe(self) -> Record | None:
@@ -465,7 +475,7 @@ class Run:
         fields = self._environment.solution_fields(x, dual, now.costs)
         is_verified = self.status is Status.CONVERGED
         warnings = [
-            *self._environment.warnings(x, context.x0, certificate, is_verified),
+            *self._environment.warnings(method, x, context.x0, certificate, is_verified),
             self._fall() if self.status is Status.DIVERGED else "",
             self._doubt,
         ]
@@ -485,7 +495,7 @@ class Run:
             parameters=self._parameters,
             warnings=tuple(filter(None, warnings)),
             settings={
-                "method": repr(method),
+                "method": repr(self._given_method),
                 "problem": context.problem.described(context.network.m),
                 **self._environment.names,
                 "version": __version__,
@@ -625,13 +635,19 @@ class Run:
         """Keep what stays valid if the next step is interrupted."""
         x = self._outputs()[self._output]
         self._finite = x if self._output in self._method.lasting_outputs else copied(x)
-        self._parameters = self._method.parameters(self._now.state)
+        self._parameters = {**self._choice.told, **self._method.parameters(self._now.state)}
         self._is_complete = True
 
     def _snapshot(self) -> Snapshot:
         checks = None if self._checks is None else self._checks.to_dict()
         limit = {"status": self.status.name, "stop": self._described_stop()} if self.status in LIMITS else None
-        self._now.engine = {"environment": self._environment.checkpoint(), "checks": checks, "limit": limit}
+        self._now.is_common = self._method.has_common_state
+        self._now.engine = {
+            "environment": self._environment.checkpoint(),
+            "checks": checks,
+            "limit": limit,
+            "choice": dict(self._choice.told),
+        }
         return self._now
 
     def _described_stop(self) -> dict[str, str]:

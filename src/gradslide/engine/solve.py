@@ -28,8 +28,8 @@ from gradslide.engine.progress import progress_line
 from gradslide.engine.run import EARLY_ENDS, Callback, Run
 from gradslide.engine.stopping import Stop
 from gradslide.graphs.graph import GraphLike, as_graph
+from gradslide.methods.auto import Auto
 from gradslide.methods.base import AnyMethod, adapted
-from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.methods.pds import PDS
 from gradslide.network import Local, Network
 from gradslide.network.clock import Clock
@@ -38,7 +38,7 @@ from gradslide.problems.saddle import Saddle
 from gradslide.results.costs import Costs
 from gradslide.results.solution import Solution
 
-_DEFAULT, _SADDLE_DEFAULT = AutoPDS(), PDS()
+_DEFAULT, _WITHOUT_NETWORK = Auto(), PDS()
 _DIGESTS = 1 << 56
 
 
@@ -70,7 +70,7 @@ def solve(
     network : Graph, networkx.Graph or Network, optional
         A graph is simulated in this process. A saddle point problem takes none.
     method : Method, optional
-        `AutoPDS()` by default, `PDS()` without a network.
+        `Auto()` by default, which is `PDS()` without a network.
     stop : Stop, optional
         Targets and limits. By default a method that fixes its outer iterations does them all;
         one that stops itself ends at a relative certified gap of 1e-4 (KKT residuals of 1e-4 if no
@@ -145,9 +145,9 @@ def solve(
     True
     """
     started = time.perf_counter()
-    if method is None:
-        method = _SADDLE_DEFAULT if isinstance(problem, Saddle) else _DEFAULT
-    method = adapted(method)
+    method = adapted(_DEFAULT if method is None else method)
+    if isinstance(method, Auto) and isinstance(problem, Saddle):
+        method = _WITHOUT_NETWORK
     graph = as_graph(network)
     network = cast(Network | None, network) if graph is None else Local(graph)
     check_network(problem, network)

@@ -51,7 +51,9 @@ TOPOLOGIES: dict[str, Callable[..., Graph]] = {
     )
 }
 METHODS: dict[str, type[Any]] = {
-    "auto": methods.AutoPDS,
+    "auto": methods.Auto,
+    "auto_pds": methods.AutoPDS,
+    "lbfgs": methods.LBFGS,
     "newton": methods.Newton,
     "pds": methods.PDS,
     "spds": methods.SPDS,
@@ -70,7 +72,7 @@ METHODS: dict[str, type[Any]] = {
     "opapc": methods.OPAPC,
     "sdcs": methods.SDCS,
 }
-OURS = ("auto", "newton", "pds", "spds")
+OURS = ("auto", "auto_pds", "lbfgs", "newton", "pds", "spds")
 # A live stream is no part of a file: it takes Python.
 ORACLES: dict[str, Callable[..., Sampling]] = {
     "with_replacement": oracles.WithReplacement,

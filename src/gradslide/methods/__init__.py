@@ -4,6 +4,7 @@
 (`AutoPDS`), `baselines` holds published methods to compare with.
 """
 
+from gradslide.methods.auto import Auto
 from gradslide.methods.base import Context, Method
 from gradslide.methods.baselines.accelerated_tracking import AcceleratedTracking
 from gradslide.methods.baselines.admm import ADMM
@@ -20,6 +21,7 @@ from gradslide.methods.baselines.nids import NIDS
 from gradslide.methods.baselines.opapc import OPAPC
 from gradslide.methods.baselines.sdcs import SDCS
 from gradslide.methods.gossip.auto_pds import AutoPDS
+from gradslide.methods.lbfgs import LBFGS
 from gradslide.methods.newton import Newton
 from gradslide.methods.pds import PDS
 from gradslide.methods.spds import SPDS
@@ -31,12 +33,14 @@ __all__ = [
     "DLM",
     "DSGD",
     "EXTRA",
+    "LBFGS",
     "NIDS",
     "OPAPC",
     "PDS",
     "SDCS",
     "SPDS",
     "AcceleratedTracking",
+    "Auto",
     "AutoPDS",
     "ChocoSGD",
     "CondatVu",

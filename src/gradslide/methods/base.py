@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from array_api_compat import array_namespace
@@ -171,9 +172,9 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         Whether `dual_evidence` or `known` yields lower bounds on the optimum.
     finishes : bool
         Whether the method has last exchanges, see `finish`.
-    is_unit_free : bool
-        Whether the units of the coordinates change nothing, so that columns of any scale are
-        harmless.
+    has_common_state : bool
+        Whether the state is the same for all agents. What only one agent has is then in the process
+        of the root of the tree, which is the first one.
     lasting_outputs : tuple of str
         Names of outputs whose arrays later steps leave unchanged.
     """
@@ -186,14 +187,14 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
     fixes_iterations: ClassVar[bool] = False
     proves: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
-    is_unit_free: ClassVar[bool] = False
+    has_common_state: ClassVar[bool] = False
     lasting_outputs: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         rename_hooks(cls, _RENAMED)
         cls.fixes_iterations = cls.iterations is not Method.iterations
-        cls.proves = cls.dual_evidence is not Method.dual_evidence or cls.known is not Method.known
+        cls.proves = cls.proves or cls.dual_evidence is not Method.dual_evidence or cls.known is not Method.known
         cls.finishes = cls.finish is not Method.finish
 
     @property
@@ -206,6 +207,76 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
             The name of the class by default.
         """
         return type(self).__name__
+
+    def is_unit_free(self, domain: Domain) -> bool:
+        """Return whether the units of the coordinates change nothing: columns of any scale are harmless.
+
+        Parameters
+        ----------
+        domain : Domain
+            The set and penalty of the problem.
+
+        Returns
+        -------
+        bool
+            False by default.
+        """
+        return False
+
+    def choose(self, context: Context) -> "Choice":
+        """Return the method that does the work: this one, unless it chooses among others.
+
+        Called once before `prepare`, also when a run is resumed.
+
+        Parameters
+        ----------
+        context : Context
+            The run; its `prepared` is still None.
+
+        Returns
+        -------
+        Choice
+            The method, and why.
+        """
+        return Choice(self)
+
+    def reconsider(self, context: Context, choice: "Choice", state: Any) -> tuple["Choice", Any]:
+        """Return another choice after an outer iteration, and the state in its form; the same by default.
+
+        Parameters
+        ----------
+        context : Context
+            The run.
+        choice : Choice
+            What `choose` or the last `reconsider` returned.
+        state : object
+            The state of the chosen method.
+
+        Returns
+        -------
+        choice : Choice
+            It must be the same for all agents.
+        state : object
+            A state of the chosen method.
+        """
+        return choice, state
+
+    def resumed(self, choice: "Choice", told: Mapping[str, float | str]) -> "Choice":
+        """Return the choice of a run that is resumed.
+
+        Parameters
+        ----------
+        choice : Choice
+            What `choose` returned.
+        told : mapping of str to float or str
+            `Choice.told` when the run was saved.
+
+        Returns
+        -------
+        Choice
+            The same by default.
+        """
+        return choice
 
     def prepare(self, context: Context) -> object:
         """Return an object that a run computes once; it is `context.prepared` from then on.
@@ -259,7 +330,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
             The new state.
         """
 
-    def restored(self, state: StateT) -> StateT:
+    def restored(self, state: StateT, fresh: StateT) -> StateT:
         """Return the state that a checkpoint gave back, in the form that `step` takes.
 
         Named tuples come back as such where a fresh state has them, too; others as plain tuples.
@@ -268,6 +339,8 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         ----------
         state : object
             What the checkpoint holds.
+        fresh : object
+            What `init` returned in this run.
 
         Returns
         -------
@@ -427,9 +500,39 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
 # A method, whatever its state is: only the method itself looks inside.
 AnyMethod: TypeAlias = Method[Any]
 
+
+class Choice(NamedTuple):
+    """The method that does the work of a run.
+
+    Attributes
+    ----------
+    method : Method
+        It steps.
+    told : mapping of str to float or str
+        What was chosen and why, for `Solution.parameters`.
+    prepared : object
+        What replaces `method.prepare(context)`; None if that is still to be called.
+    """
+
+    method: AnyMethod
+    told: Mapping[str, float | str] = MappingProxyType({})
+    prepared: object = None
+
+
 _ABILITIES = (
-    *("coupling", "oracle", "seed", "tuned", "stops_itself", "is_unit_free", "lasting_outputs"),
-    *("prepare", "restored", "dual", "parameters", "iterations", "dual_evidence", "known", "invariant", "finish"),
+    *("coupling", "oracle", "seed", "tuned", "stops_itself", "has_common_state", "lasting_outputs"),
+    *(
+        "is_unit_free",
+        "prepare",
+        "restored",
+        "dual",
+        "parameters",
+        "iterations",
+        "dual_evidence",
+        "known",
+        "invariant",
+        "finish",
+    ),
 )
 
 

@@ -3,11 +3,17 @@
 In one evaluation every agent computes its part at the point of all, partial sums go up the tree, the
 root decides and computes the next point, and its answer goes down. Bounds and residuals are known
 at the root and travel with the answer.
+
+The root keeps the best point and a quadratic model there. A step that lowers the objective by less
+than the model predicts is rejected, and the model is damped (J. J. More, "The Levenberg-Marquardt
+algorithm", 1978).
 """
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -16,8 +22,9 @@ from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean
 from gradslide.graphs.graph import Graph
-from gradslide.methods.base import Context
+from gradslide.methods.base import Context, Method
 from gradslide.methods.steps import require_common_domain
+from gradslide.problems.model import Matrix, minimize_model
 from gradslide.results.certificate import KKT
 from gradslide.theory.certificates import (
     ErrorTerms,
@@ -28,10 +35,22 @@ from gradslide.theory.certificates import (
     stationarity_part,
 )
 
-# Numbers in front of the gradient, in sums and in answers.
-_HEAD = 2 + len(ErrorTerms._fields)
 # Rounding changes the objective by about this many eps of its size.
 _NOISE = 4.0
+# A step is accepted if the objective falls by this share of what the model predicts.
+_ACCEPT = 1e-4
+# Above this share the model is good, and damping falls; below, it is poor, and damping rises.
+_GOOD, _POOR = 0.5, 0.1
+_FALL, _RISE = 1 / 16, 4.0
+# Damping below this is none.
+_NO_DAMPING = 1e-6
+# The next step after a rejected one is at most this share as long, and less after several in a row.
+_SHORTER = 0.25
+# Damping of a model that has no minimum, or one that is beyond all measure.
+_FLAT, _ENDLESS = 1.0, 1e30
+
+# What a method remembers of the curvature.
+CurvatureT = TypeVar("CurvatureT")
 
 
 class Totals(NamedTuple):
@@ -45,6 +64,8 @@ class Totals(NamedTuple):
         Of the <x, y_i> - ft_i(x), with gradients y_i.
     errors : ErrorTerms
         What rounding errors are proportional to.
+    pace : Pace
+        What was measured, summed over the agents.
     gradient : ndarray, shape (d,)
         Of the y_i.
     rest : ndarray
@@ -54,14 +75,35 @@ class Totals(NamedTuple):
     value: float
     conjugate: float
     errors: ErrorTerms
+    pace: "Pace"
     gradient: Array
     rest: Array
 
     @classmethod
     def read(cls, numbers: Array, d: int) -> "Totals":
         """Read what `contribution` returned, summed over all agents."""
-        value, conjugate, *errors = numbers[:_HEAD].tolist()
-        return cls(value, conjugate, ErrorTerms(*errors), numbers[_HEAD : _HEAD + d], numbers[_HEAD + d :])
+        value, conjugate, *rest = numbers[:_HEAD].tolist()
+        errors, pace = ErrorTerms(*rest[: len(ErrorTerms._fields)]), Pace(*rest[len(ErrorTerms._fields) :])
+        return cls(value, conjugate, errors, pace, numbers[_HEAD : _HEAD + d], numbers[_HEAD + d :])
+
+
+class Pace(NamedTuple):
+    """Ratios of measured times, by which `Auto` revises its choice.
+
+    Attributes
+    ----------
+    hessian : float
+        Of a Hessian, in gradients; 0 as long as it is not known.
+    gradient : float
+        Of a gradient, in rounds.
+    """
+
+    hessian: float
+    gradient: float
+
+
+# Numbers in front of the gradient, in sums.
+_HEAD = 2 + len(ErrorTerms._fields) + len(Pace._fields)
 
 
 def contribution(context: Context, x: Array, values: Array, gradients: Array, rest: Array) -> Array:
@@ -77,11 +119,17 @@ def contribution(context: Context, x: Array, values: Array, gradients: Array, re
         Of the ft_i there.
     rest : ndarray, shape (agents, k) or (1, k)
         What a method adds: a row of each agent, or one of all.
+
+    Returns
+    -------
+    ndarray, shape (agents, n) or (1, n)
+        What `Totals.read` takes, once it is summed.
     """
     values, gradients, x = doubles(to_numpy(values)), doubles(to_numpy(gradients)), doubles(to_numpy(x))
     conjugates = dot(x, gradients) - values
     errors = error_terms(context.problem, x, gradients, conjugates)
-    head = np.concatenate([values[:, None], conjugates[:, None], errors, gradients], axis=1)
+    pace = np.broadcast_to([context.pace.hessian_ratio(), context.pace.ratio()], (len(x), 2))
+    head = np.concatenate([values[:, None], conjugates[:, None], errors, pace, gradients], axis=1)
     head = head if len(rest) == len(head) else head.sum(axis=0, keepdims=True)
     return np.concatenate([head, rest], axis=1)
 
@@ -104,6 +152,8 @@ class CommonProblem:
         Where the run starts.
     is_provable : bool
         Whether lower bounds are finite.
+    has_hessians : bool
+        Whether the losses of all agents have Hessians.
     """
 
     domain: Euclidean
@@ -113,6 +163,7 @@ class CommonProblem:
     dtype: np.dtype
     x0: Array
     is_provable: bool
+    has_hessians: bool
 
     def objective(self, x: Array, value: float) -> float:
         """Return the sum of all f_i, given that of the ft_i."""
@@ -143,7 +194,8 @@ class CommonProblem:
             lower = lower_bound_at(self.domain, self.mu, self.m, x, *given, self.eps)
         one = Piece(self.domain, self.mu, self.d, self.dtype, None)
         squared = float(stationarity_part(one, x[None], sums.gradient[None] / self.m)[0])
-        return Assessment(objective, upper, lower, math.sqrt(self.m * squared), math.nan, math.nan, math.nan)
+        pace = (each / self.m for each in sums.pace)
+        return Assessment(objective, upper, lower, math.sqrt(self.m * squared), math.nan, math.nan, math.nan, *pace)
 
 
 class Assessment(NamedTuple):
@@ -163,6 +215,8 @@ class Assessment(NamedTuple):
         Estimated error of the objective; NaN if it is not known.
     first : float
         The objective at the start.
+    hessian_ratio, gradient_ratio : float
+        As in `Pace`, averaged over the agents.
     """
 
     objective: float
@@ -172,6 +226,8 @@ class Assessment(NamedTuple):
     scale: float
     error: float
     first: float
+    hessian_ratio: float
+    gradient_ratio: float
 
     def evaluation(self, x: Array) -> Evaluation:
         """Return it in the form in which targets are checked."""
@@ -182,33 +238,427 @@ class Assessment(NamedTuple):
         )
 
 
-def common_problem(context: Context, method: object, needs_hessian: bool) -> CommonProblem:
-    """Let the agents find out whether they can use exact sums together, and where they start.
+class Model(NamedTuple, Generic[CurvatureT]):
+    """The quadratic model at the best point, which the root of the tree keeps.
 
-    It takes a survey, in which they also learn the tree.
+    Attributes
+    ----------
+    assessment : Assessment
+        The point's objective, bounds and residuals.
+    gradient : ndarray, shape (d,)
+        Sum of the gradients.
+    curvature : object
+        What the method knows about second derivatives.
+    scales : ndarray, shape (d,)
+        Second derivatives by which damping is scaled.
+    damping : float
+        This share of `scales` is added to the diagonal.
+    predicted : float
+        By how much the objective falls at the next trial point, if the model holds.
+    length : float
+        How far away the trial point is, in the metric of `scales`.
+    noise : float
+        By how much rounding may change the objective.
+    rejections : int
+        How many steps were rejected in a row.
     """
-    require_common_domain(context, method)
-    problem, network = context.problem, context.network
-    x0 = doubles(to_numpy(context.x0))
-    lacks = not problem.loss.has_value or (needs_hessian and not problem.loss.has_hessian)
+
+    assessment: Assessment
+    gradient: Array
+    curvature: CurvatureT
+    scales: Array
+    damping: float
+    predicted: float
+    length: float
+    noise: float
+    rejections: int = 0
+
+
+@dataclass(frozen=True)
+class State(Generic[CurvatureT]):
+    """The best point so far, and the next to be evaluated.
+
+    Attributes
+    ----------
+    x, trial : ndarray, shape (d,)
+        The same for all agents.
+    assessment : Assessment or None
+        What is known about x; None before the first evaluation.
+    model : Model or None
+        At the root of the tree only.
+    evaluations, rejected : int
+        How many trial points there were, and how many of them were rejected.
+    agents : int
+        Number of agents here.
+    dtype : str
+        Precision of the answer.
+    """
+
+    x: Array
+    trial: Array
+    assessment: Assessment | None
+    model: Model[CurvatureT] | None
+    evaluations: int
+    rejected: int
+    agents: int
+    dtype: str
+
+
+class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
+    """Base class of methods whose agents share one point and know exact sums there.
+
+    A subclass says what agents evaluate, and what the root makes of it.
+
+    Attributes
+    ----------
+    needs_hessian : bool
+        Whether losses must have Hessians. The minimum of the model then estimates the error of the
+        objective.
+    patience : int
+        Rejected steps in a row without damping: a method that learns from them may not need it.
+    """
+
+    stops_itself: ClassVar[bool] = True
+    has_common_state: ClassVar[bool] = True
+    needs_hessian: ClassVar[bool] = False
+    patience: ClassVar[int] = 0
+
+    @abstractmethod
+    def evaluate(self, context: Context, x: Array, is_first: bool) -> tuple[Array, Array, Array]:
+        """Return values, gradients and what else is summed: a row of each agent here, or one of all.
+
+        Parameters
+        ----------
+        context : Context
+            The run.
+        x : ndarray, shape (agents, d)
+            The point, once for each agent.
+        is_first : bool
+            Whether this is the first evaluation.
+
+        Returns
+        -------
+        values, gradients, rest : ndarray
+            As `contribution` takes them.
+        """
+
+    @abstractmethod
+    def start(self, common: CommonProblem, sums: Totals, objective: float) -> CurvatureT:
+        """Return what is known about curvature at the first point.
+
+        Parameters
+        ----------
+        common : CommonProblem
+            The problem.
+        sums : Totals
+            At that point.
+        objective : float
+            The sum of all f_i there.
+
+        Returns
+        -------
+        object
+            Arrays and numbers.
+        """
+
+    @abstractmethod
+    def learn(
+        self, common: CommonProblem, model: Model[CurvatureT], step: Array, sums: Totals, is_accepted: bool
+    ) -> CurvatureT:
+        """Return what is known about curvature after a trial.
+
+        Parameters
+        ----------
+        common : CommonProblem
+            The problem.
+        model : Model
+            The model before.
+        step : ndarray, shape (d,)
+            From the best point to the trial point.
+        sums : Totals
+            At the trial point, all finite.
+        is_accepted : bool
+            Whether the trial point is the best one now.
+
+        Returns
+        -------
+        object
+            As `start` returns it.
+        """
+
+    @abstractmethod
+    def matrix(self, curvature: CurvatureT) -> tuple[Matrix, Array]:
+        """Return the second derivatives of the model, and the diagonal by which damping is scaled."""
+
+    @abstractmethod
+    def adopt(self, common: CommonProblem, matrix: Matrix, scales: Array) -> CurvatureT:
+        """Return what is known about curvature from the model of another method.
+
+        Parameters
+        ----------
+        common : CommonProblem
+            The problem.
+        matrix, scales : Matrix, ndarray
+            What `matrix` of the other method returned.
+
+        Returns
+        -------
+        object
+            As `start` returns it.
+        """
+
+    def prepare(self, context: Context) -> CommonProblem:
+        """Find out whether all agents have the same set, and what the method needs."""
+        require_common_domain(context, self)
+        abilities = survey_agents(context)
+        lacks = abilities.lack_values or (self.needs_hessian and abilities.lack_hessians)
+        what, other = ("values and Hessians", "LBFGS") if self.needs_hessian else ("values", "AutoPDS")
+        require(not lacks, f"{self.name} needs losses with {what}", repr(context.problem.loss), f"use gs.{other}()")
+        return common_problem(context, abilities)
+
+    def init(self, context: Context) -> State[CurvatureT]:
+        common = cast(CommonProblem, context.prepared)
+        x0 = common.x0
+        return State(x0, x0, None, None, 0, 0, len(context.network.agents), context.problem.dtype.str)
+
+    def step(self, context: Context, state: State[CurvatureT]) -> State[CurvatureT]:
+        common, d = cast(CommonProblem, context.prepared), context.problem.d
+        at = context.problem.placed(np.broadcast_to(state.trial.astype(context.problem.dtype), (state.agents, d)))
+        rows = contribution(context, at, *self.evaluate(context, at, state.evaluations == 0))
+        model = state.model
+
+        def decide(totals: Array) -> Array:
+            nonlocal model
+            model, trial, is_accepted = next_trial(self, common, state, Totals.read(totals, d))
+            return np.concatenate([[float(is_accepted)], model.assessment, trial])
+
+        answer = context.network.relay(rows, decide, 1 + len(Assessment._fields) + d)
+        is_accepted, *numbers = answer[:-d].tolist()
+        return replace(
+            state,
+            x=state.trial if is_accepted else state.x,
+            trial=answer[-d:],
+            assessment=Assessment(*numbers),
+            model=model,
+            evaluations=state.evaluations + 1,
+            rejected=state.rejected + (not is_accepted),
+        )
+
+    def restored(self, state: State[CurvatureT], fresh: State[CurvatureT]) -> State[CurvatureT]:
+        """Make named tuples of what a checkpoint holds as plain ones."""
+        assessment, model = state.assessment, state.model
+        if assessment is not None:
+            assessment = Assessment(*assessment)
+        if model is not None:
+            model = Model(*model)
+            curvature = self.restored_curvature(model.curvature)
+            model = model._replace(assessment=Assessment(*model.assessment), curvature=curvature)
+        return replace(state, assessment=assessment, model=model, agents=fresh.agents)
+
+    def restored_curvature(self, saved: Any) -> CurvatureT:
+        """Return what `start` and `learn` returned, from a checkpoint."""
+        return cast(CurvatureT, saved)
+
+    def take_over(self, common: CommonProblem, other: "ExactSums[Any]", state: State[Any]) -> State[CurvatureT]:
+        """Return the state of another method of this kind as one of this method.
+
+        Parameters
+        ----------
+        common : CommonProblem
+            The problem.
+        other : ExactSums
+            The method that the state is of.
+        state : State
+            After an evaluation.
+
+        Returns
+        -------
+        State
+            With the same points. The root keeps the gradient, and translates the curvature.
+        """
+        if state.model is None:
+            return state
+        curvature = self.adopt(common, *other.matrix(state.model.curvature))
+        scales = self.matrix(curvature)[1]
+        return replace(state, model=state.model._replace(curvature=curvature, scales=scales, rejections=0))
+
+    def output(self, state: State[CurvatureT]) -> dict[str, Array]:
+        """Return the best point so far, and the next one, which no one has evaluated yet."""
+        return {
+            name: np.broadcast_to(point.astype(state.dtype), (state.agents, len(point)))
+            for name, point in (("best", state.x), ("next", state.trial))
+        }
+
+    def known(self, state: State[CurvatureT]) -> Evaluation | None:
+        """Return bounds and residuals at x, which came with the answer of the root."""
+        return None if state.assessment is None else state.assessment.evaluation(state.x)
+
+    def parameters(self, state: State[CurvatureT]) -> dict[str, float]:
+        return {"rejected": state.rejected}
+
+
+def next_trial(
+    method: ExactSums[CurvatureT], common: CommonProblem, state: State[CurvatureT], sums: Totals
+) -> tuple[Model[CurvatureT], Array, bool]:
+    """Judge a trial point, and find the next one.
+
+    Parameters
+    ----------
+    method : ExactSums
+        It knows curvature.
+    common : CommonProblem
+        The problem.
+    state : State
+        Before the evaluation.
+    sums : Totals
+        At the trial point.
+
+    Returns
+    -------
+    model : Model
+        At the best point.
+    trial : ndarray, shape (d,)
+        The next trial point.
+    is_accepted : bool
+        Whether the last one is the best point now.
+    """
+    trial, model = state.trial, state.model
+    assessment, noise = common.assess(trial, sums), common.noise(sums)
+    is_finite = math.isfinite(sums.value) and all(bool(np.isfinite(each).all()) for each in (sums.gradient, sums.rest))
+    if model is None:
+        assessment = assessment._replace(scale=assessment.stationarity, first=assessment.objective)
+        curvature = method.start(common, sums, assessment.objective)
+        found = Model(assessment, sums.gradient, curvature, method.matrix(curvature)[1], 0.0, 0.0, 0.0, noise)
+        return _with_step(method, common, found, trial, True)
+    known, step = model.assessment, trial - state.x
+    noise = max(model.noise, noise) if is_finite else model.noise
+    decrease = known.objective - assessment.objective
+    is_accepted = is_finite and decrease >= _ACCEPT * model.predicted - noise
+    curvature = method.learn(common, model, step, sums, is_accepted) if is_finite else model.curvature
+    scales = method.matrix(curvature)[1]
+    if is_accepted:
+        expected, damping = model.predicted + noise, model.damping
+        share = (decrease + noise) / expected if expected > 0 else 1.0
+        damping *= _FALL if share > _GOOD else _RISE if share < _POOR else 1.0
+        damping = 0.0 if damping < _NO_DAMPING else damping
+        lower = max(assessment.lower, known.lower)
+        assessment = assessment._replace(scale=known.scale, first=known.first, lower=lower)
+        found = Model(assessment, sums.gradient, curvature, scales, damping, 0.0, 0.0, noise)
+        return _with_step(method, common, found, trial, True)
+    rejections, damping = model.rejections + 1, model.damping
+    if not is_finite or rejections > method.patience:
+        slope = float(model.gradient @ step)
+        share = _SHORTER ** (rejections - method.patience if is_finite else rejections)
+        if is_finite and slope < 0:
+            # The minimum of the parabola through both values with the slope at x.
+            share = min(share, max(-slope / (2 * max(-decrease - slope, 1e-300)), share**2))
+        size = math.sqrt(float(np.sum(model.gradient**2 / np.where(scales > 0, scales, np.inf))))
+        damping = max(_RISE * model.damping, size / max(share * model.length, 1e-300))
+    found = model._replace(curvature=curvature, scales=scales, damping=damping, rejections=rejections)
+    return _with_step(method, common, found, state.x, False)
+
+
+def least_curvature(gradient: Array, objective: float) -> Array:
+    """Return second derivatives with which no coordinate alone could lower the objective by more than its size."""
+    return gradient**2 / (2 * abs(objective)) if objective else np.abs(gradient)
+
+
+def _with_step(
+    method: ExactSums[CurvatureT], common: CommonProblem, model: Model[CurvatureT], x: Array, is_accepted: bool
+) -> tuple[Model[CurvatureT], Array, bool]:
+    """Minimize the model at x."""
+    given = x, model.gradient, method.matrix(model.curvature)[0], common.domain, common.mu, common.m
+    minimum = minimize_model(*given, model.damping * model.scales)
+    if is_accepted and method.needs_hessian:
+        exact = minimum if model.damping == 0 else minimize_model(*given)
+        model = model._replace(assessment=model.assessment._replace(error=exact.decrease + exact.missed))
+    if not minimum.decrease < _ENDLESS * (1 + abs(model.assessment.objective)):
+        model = model._replace(damping=max(_FLAT, model.damping))
+        minimum = minimize_model(*given, model.damping * model.scales)
+    length = math.sqrt(float(model.scales @ (minimum.x - x) ** 2))
+    return model._replace(predicted=minimum.decrease, length=length), common.rounded(minimum.x), is_accepted
+
+
+class Abilities(NamedTuple):
+    """What a survey says about the agents, and what the centre of the graph computed besides.
+
+    Attributes
+    ----------
+    lack_values, lack_hessians, lack_bounds : bool
+        Whether the loss of any agent has no value, no Hessian, no lower bound.
+    starts_differ : bool
+        Whether agents start at different points.
+    computed : ndarray
+        What `compute` returned.
+    """
+
+    lack_values: bool
+    lack_hessians: bool
+    lack_bounds: bool
+    starts_differ: bool
+    computed: Array
+
+
+def survey_agents(context: Context, compute: Callable[[Graph, Array], Array] | None = None) -> Abilities:
+    """Let the agents find out what all of them can do; they also learn the tree. It takes a survey.
+
+    Parameters
+    ----------
+    context : Context
+        The run.
+    compute : callable, optional
+        From the graph, and for each agent whether it lacks values, Hessians and bounds, to numbers
+        that all must know. Default: none.
+
+    Returns
+    -------
+    Abilities
+        The same for all agents.
+    """
+    problem, x0 = context.problem, doubles(to_numpy(context.x0))
+    lacks = [not problem.loss.has_value, not problem.loss.has_hessian, not problem.has_lower_bound]
     # A few digits of each start tell whether all are the same.
     marks = x0 @ np.random.default_rng(0).normal(size=problem.d)
-    rows = np.column_stack(
-        [np.full(len(x0), float(lacks)), np.full(len(x0), float(not problem.has_lower_bound)), marks]
-    )
-    lacking, unbounded, differ = network.survey(rows, _compare).tolist()
-    name, what = type(method).__name__, "values and Hessians" if needs_hessian else "values"
-    rule = f"{name} needs losses with {what}"
-    require(not lacking, rule, repr(problem.loss), "use gs.AutoPDS()")
-    start = network.total(x0) / network.m if differ else x0[0]
+    rows = np.column_stack([np.broadcast_to(np.array(lacks, dtype=float), (len(x0), 3)), marks])
+
+    def compare(graph: Graph, rows: Array) -> Array:
+        found = rows[:, :3].max(axis=0)
+        more = np.zeros(0) if compute is None else compute(graph, found)
+        return np.concatenate([found, [float(np.any(rows[:, 3] != rows[0, 3]))], more])
+
+    found = context.network.survey(rows, compare)
+    values, hessians, bounds, differ = (bool(each) for each in found[:4])
+    return Abilities(values, hessians, bounds, differ, found[4:])
+
+
+def common_problem(context: Context, abilities: Abilities) -> CommonProblem:
+    """Return the problem of all agents, who have the same set; where starts differ it takes a sum.
+
+    Parameters
+    ----------
+    context : Context
+        The run.
+    abilities : Abilities
+        What `survey_agents` returned.
+
+    Returns
+    -------
+    CommonProblem
+        The same for all agents.
+    """
+    problem, network = context.problem, context.network
+    x0 = doubles(to_numpy(context.x0))
+    start = network.total(x0) / network.m if abilities.starts_differ else x0[0]
     domain = problem.domain.take([0])
     domain = domain if domain.dtype == np.float64 else domain.bind(1, problem.d, np.float64)
     common = CommonProblem(
-        cast(Euclidean, domain), problem.mu, network.m, problem.d, problem.dtype, start, not unbounded
+        cast(Euclidean, domain),
+        problem.mu,
+        network.m,
+        problem.d,
+        problem.dtype,
+        start,
+        not abilities.lack_bounds,
+        not abilities.lack_hessians,
     )
-    return replace(common, x0=common.rounded(start)) if differ else common
-
-
-def _compare(graph: Graph, rows: Array) -> Array:
-    """Whether any agent lacks something, any has no lower bound, and any starts elsewhere."""
-    return np.array([rows[:, 0].max(), rows[:, 1].max(), float(np.any(rows[:, 2] != rows[0, 2]))])
+    return replace(common, x0=common.rounded(start)) if abilities.starts_differ else common

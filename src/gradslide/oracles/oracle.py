@@ -231,10 +231,12 @@ class Oracle:
         ndarray, shape (m, d, d)
             Hessian of ft_i at x_i.
         """
+        started = self.costs.now()
         self.costs.hessians += 1
         if self.timeline is not None:
             self.timeline.gradient()
         hessians = self.loss.hessian(x)
+        self.costs.pace.quickest_hessian = min(self.costs.pace.quickest_hessian, self.costs.now() - started)
         require_shape(self.loss, "hessian", hessians, (*x.shape, x.shape[1]))
         return hessians
 
@@ -255,6 +257,9 @@ class Oracle:
         hessians : ndarray, shape (m, d, d) or (1, d, d)
             Hessian of ft_i at x_i, or their sum: see `Loss.derivatives`.
         """
+        if type(self.loss).derivatives is Loss.derivatives:
+            # One after the other, so that it is known how long each takes.
+            return *self.value_and_gradient(x), self.hessian(x)
         self.costs.values += 1
         self.costs.hessians += 1
         values, gradients, hessians = self._timed(self.loss.derivatives, x)
@@ -344,6 +349,7 @@ class Oracle:
         costs.pace.gradients += count
         for _ in range(count):
             costs.pace.gradient_seconds += seconds / count
+        costs.pace.quickest_gradient = min(costs.pace.quickest_gradient, seconds / count)
         return result
 
     def _given(self) -> Sampler:

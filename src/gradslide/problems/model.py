@@ -2,13 +2,14 @@
 
     minimize over u in X:   <g, u - x> + (u - x)' H (u - x) / 2 + m (mu nu(u) + r(u))
 
-g and H are gradient and Hessian at x of the sum of the ft_i. The decrease of the model estimates how
-far the objective at x is above the optimum; it is half the squared Newton decrement where X = R^d.
-It does not depend on the units of the coordinates.
+g and H are gradient and Hessian at x of the sum of the ft_i, or H is an approximation of low rank.
+With the Hessian, the decrease of the model estimates how far the objective at x is above the optimum;
+it is half the squared Newton decrement where X = R^d. It does not depend on the units of the
+coordinates.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -28,6 +29,58 @@ _EXACT = 1e-8
 _NEARLY = 1e-2
 # A step longer than this goes along a direction without any curvature: the model has no minimum.
 _ENDLESS = 1e60
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """The positive definite matrix diag(diagonal) + factors diag(weights) factors^T.
+
+    Attributes
+    ----------
+    diagonal : ndarray, shape (d,)
+        Positive.
+    factors : ndarray, shape (d, k)
+        Columns.
+    weights : ndarray, shape (k,)
+        Of any sign.
+    """
+
+    diagonal: Array
+    factors: Array
+    weights: Array
+
+    def __matmul__(self, v: Array) -> Array:
+        """Return the product with a vector."""
+        return self.diagonal * v + self.factors @ (self.weights * (self.factors.T @ v))
+
+    def plus(self, diagonal: Array | float) -> "LowRank":
+        """Return the sum with a diagonal matrix."""
+        return replace(self, diagonal=self.diagonal + diagonal)
+
+    def within(self, chosen: Array) -> "LowRank":
+        """Return the rows and columns of the coordinates that a mask chooses."""
+        return LowRank(self.diagonal[chosen], self.factors[chosen], self.weights)
+
+    def spectrum(self) -> tuple[Array, Array, Array]:
+        """Return root, values and vectors: the matrix is R (I + V diag(values - 1) V^T) R with R = diag(root)."""
+        root = np.sqrt(self.diagonal)
+        q, t = np.linalg.qr(self.factors / root[:, None])
+        values, vectors = np.linalg.eigh((t * self.weights) @ t.T)
+        return root, np.maximum(1 + values, _SINGULAR), q @ vectors
+
+    def dense(self) -> Array:
+        """Return all entries."""
+        return np.diag(self.diagonal) + (self.factors * self.weights) @ self.factors.T
+
+    def solve(self, rows: Array) -> Array:
+        """Return the inverse times a vector (d,), or times each column of an array (d, p)."""
+        root, values, vectors = self.spectrum()
+        scaled = (rows.T / root).T
+        along = vectors.T @ scaled
+        return cast(Array, ((scaled + vectors @ ((along.T * (1 / values - 1)).T)).T / root).T)
+
+
+Matrix = Array | LowRank
 
 
 @dataclass(frozen=True)
@@ -55,6 +108,11 @@ def can_model(domain: Domain) -> bool:
     return domain.common and isinstance(domain, Euclidean)
 
 
+def has_intervals(domain: Euclidean) -> bool:
+    """Return whether the set is a product of intervals, and the penalty a sum over coordinates."""
+    return domain.separable and not isinstance(domain.penalty, GroupL1)
+
+
 def from_upper(entries: Array, d: int) -> Array:
     """Return the symmetric matrix with these entries on and above its diagonal, row by row.
 
@@ -75,7 +133,7 @@ def from_upper(entries: Array, d: int) -> Array:
 
 
 def minimize_model(
-    x: Array, gradient: Array, hessian: Array, domain: Domain, mu: float, m: int, damping: Array | float = 0.0
+    x: Array, gradient: Array, hessian: Matrix, domain: Domain, mu: float, m: int, damping: Array | float = 0.0
 ) -> ModelMinimum:
     """Minimize the quadratic model at x over the set.
 
@@ -85,8 +143,8 @@ def minimize_model(
         A point of X.
     gradient : ndarray, shape (d,)
         Of the sum of the ft_i.
-    hessian : ndarray, shape (d, d)
-        Of the sum of the ft_i.
+    hessian : ndarray, shape (d, d), or LowRank
+        Of the sum of the ft_i, or an approximation.
     domain : Domain
         The set and the penalty of all agents; see `can_model`.
     mu : float
@@ -103,9 +161,12 @@ def minimize_model(
     x = np.asarray(x, dtype=np.float64)
     one = cast(Euclidean, domain.take([0]))
     one = one if one.dtype == np.float64 else cast(Euclidean, one.bind(1, len(x), np.float64))
-    H = np.array(hessian, dtype=np.float64)
     weights = np.ones(len(x)) if one.weights is None else np.asarray(one.weights, dtype=np.float64)[0]
-    H[np.diag_indices(len(x))] += m * mu * weights + damping
+    if isinstance(hessian, LowRank):
+        H: Matrix = hessian.plus(m * mu * weights + damping)
+    else:
+        H = np.array(hessian, dtype=np.float64)
+        H[np.diag_indices(len(x))] += m * mu * weights + damping
     g = np.asarray(gradient, dtype=np.float64) + m * mu * np.asarray(one.grad_nu(x[None]), dtype=np.float64)[0]
     # A model that is nearly flat somewhere has its minimum very far away.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -113,15 +174,18 @@ def minimize_model(
             return _after(x, _newton_step(g, H), g, H)
         if isinstance(one, Affine | Halfspace):
             return _on_plane(x, g, H, one)
-        if isinstance(one, L2Ball) and one.penalty is None:
+        is_scaled = isinstance(H, LowRank) and np.ptp(H.diagonal) > 0
+        if isinstance(one, L2Ball) and one.penalty is None and not is_scaled:
             return _in_ball(x, g, H, one)
         return _prox_steps(x, g, H, one, m)
 
 
-def _newton_step(g: Array, H: Array) -> Array:
+def _newton_step(g: Array, H: Matrix) -> Array:
     """argmin of <g, s> + s'Hs/2, in coordinates with a diagonal of ones; a singular direction counts as nearly flat."""
     if not len(g):
         return g
+    if isinstance(H, LowRank):
+        return -H.solve(g)
     root = np.sqrt(np.maximum(np.diag(H), 0.0))
     scale = np.where(root > 0, root, 1.0)
     values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
@@ -130,15 +194,17 @@ def _newton_step(g: Array, H: Array) -> Array:
     return cast(Array, -(vectors @ (along / np.maximum(values, flat))) / scale)
 
 
-def _after(x: Array, step: Array, g: Array, H: Array) -> ModelMinimum:
+def _after(x: Array, step: Array, g: Array, H: Matrix) -> ModelMinimum:
     """The minimum at the end of a step; the decrease is infinite if there is none."""
-    decrease = -float(g @ step + step @ H @ step / 2)
+    decrease = -float(g @ step + step @ (H @ step) / 2)
     is_endless = math.isnan(decrease) or not np.max(np.abs(step), initial=0.0) < _ENDLESS
     return ModelMinimum(x + step, math.inf if is_endless else max(0.0, decrease))
 
 
-def _gain(g: Array, H: Array, reach: Array) -> float:
+def _gain(g: Array, H: Matrix, reach: Array) -> float:
     """At least max of -<g, s> - s'Hs/2, where s is at most ten times `reach` in flat directions."""
+    if isinstance(H, LowRank):
+        return float(g @ H.solve(g)) / 2
     root = np.sqrt(np.maximum(np.diag(H), 0.0))
     scale = np.where(root > 0, root, 1.0)
     values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
@@ -146,7 +212,7 @@ def _gain(g: Array, H: Array, reach: Array) -> float:
     return float(np.sum(np.minimum(along**2 / (2 * np.maximum(values, 1e-100)), along * far)))
 
 
-def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> ModelMinimum:
+def _on_plane(x: Array, g: Array, H: Matrix, domain: Affine | Halfspace) -> ModelMinimum:
     """Over {A u = b}, or {<a, u> <= b}, which binds or not."""
     if isinstance(domain, Halfspace):
         normals = np.asarray(domain.a, dtype=np.float64).reshape(1, -1)
@@ -158,7 +224,12 @@ def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> Model
     else:
         normals = np.asarray(domain.A, dtype=np.float64)[0]
         normals = normals[normals.any(axis=1)]  # redundant rows are 0
-        first = np.zeros(len(x))
+        first, short = np.zeros(len(x)), 0.0
+    if isinstance(H, LowRank):
+        # The step without constraints, and what brings it back to the plane.
+        step, pulls = -H.solve(g), H.solve(normals.T)
+        multipliers = np.linalg.solve(normals @ pulls, short - normals @ step)
+        return _after(x, step + pulls @ multipliers, g, H)
     # In coordinates in which H has a diagonal of ones: others would lose small curvatures beside large ones.
     root = np.sqrt(np.maximum(np.diag(H), 0.0))
     scale = np.where(root > 0, root, 1.0)
@@ -169,13 +240,23 @@ def _on_plane(x: Array, g: Array, H: Array, domain: Affine | Halfspace) -> Model
     return _after(x, first + basis @ _newton_step(slope, curvature) / scale, g, H)
 
 
-def _in_ball(x: Array, g: Array, H: Array, domain: L2Ball) -> ModelMinimum:
+def _in_ball(x: Array, g: Array, H: Matrix, domain: L2Ball) -> ModelMinimum:
     """Over {|u - origin| <= radius}: H + shift I with the shift that brings the minimum to the sphere."""
     origin = np.broadcast_to(np.asarray(domain.origin, dtype=np.float64), (1, len(x)))[0]
     radius = float(np.ravel(domain.radius)[0])
-    values, vectors = np.linalg.eigh(H)
     # Around the origin the model is <b, v> + v'Hv/2.
-    along = vectors.T @ (g - H @ (x - origin))
+    b = g - H @ (x - origin)
+    if isinstance(H, LowRank):
+        _, ratios, vectors = H.spectrum()
+        rest = b - vectors @ (vectors.T @ b)
+        rest -= vectors @ (vectors.T @ rest)  # what is left of rounding
+        if (size := float(np.linalg.norm(rest))) > _SINGULAR * float(np.linalg.norm(b)):
+            # Beyond the factors all directions have one curvature, and b one of these directions.
+            vectors, ratios = np.column_stack([vectors, rest / size]), np.append(ratios, 1.0)
+        values = H.diagonal[0] * ratios
+    else:
+        values, vectors = np.linalg.eigh(H)
+    along = vectors.T @ b
     step = _newton_step(g, H)
     u = x + step
     if radius == 0:
@@ -192,17 +273,15 @@ def _in_ball(x: Array, g: Array, H: Array, domain: L2Ball) -> ModelMinimum:
     return _after(x, step, g, H)
 
 
-def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> ModelMinimum:
+def _prox_steps(x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> ModelMinimum:
     """Accelerated prox steps with restarts, in the metric of H's diagonal where the set is a product of intervals."""
-    diagonal = np.diag(H).copy()
-    has_intervals = domain.separable and not isinstance(domain.penalty, GroupL1)
+    diagonal = H.diagonal if isinstance(H, LowRank) else np.diag(H).copy()
+    is_scaled = has_intervals(domain)
     metric = np.ones(len(x))
-    if has_intervals and np.any(diagonal > 0):
+    if is_scaled and np.any(diagonal > 0):
         metric = np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min())
-    scaled = domain.replaced(center=np.zeros((1, len(x))), weights=metric[None] if has_intervals else None)
-    root = np.sqrt(metric)
-    curvatures = np.linalg.eigvalsh(H / np.outer(root, root))
-    L = max(float(curvatures[-1]), 1e-300) * (1 + 1e-9)
+    scaled = domain.replaced(center=np.zeros((1, len(x))), weights=metric[None] if is_scaled else None)
+    L = max(_largest(H, metric), 1e-300) * (1 + 1e-9)
 
     def penalty(u: Array) -> float:
         return m * float(domain.r(u[None])[0])
@@ -220,7 +299,7 @@ def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Mode
 
     def excess(u: Array) -> float:
         """How far the model at u is above its minimum: a bound if X is bounded, but no product of intervals."""
-        if domain.bounded and not has_intervals:
+        if domain.bounded and not is_scaled:
             slope = (g + H @ (u - x)) / m
             return m * (float(slope @ u + domain.r(u[None])[0]) - float(domain.linear_minimum(slope[None])[0]))
         # After the prox step, (H - L metric) step is a subgradient of the model; strong convexity bounds what it gains.
@@ -228,7 +307,7 @@ def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Mode
         left = H @ (new - u) - L * metric * (new - u)
         return max(0.0, model(u) - model(new)) + _gain(left, H, np.maximum(abs(new), abs(new - x)))
 
-    tolerance = _EXACT if has_intervals else _NEARLY
+    tolerance = _EXACT if is_scaled else _NEARLY
     best, least = x, 0.0
     u, ahead, t = x, x, 1.0
     for number in range(_STEPS):
@@ -239,7 +318,7 @@ def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Mode
         t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
         ahead, moved = new + (t - 1) / t_next * (new - u), new - u
         u, t = new, t_next
-        if number % _POLISH_EVERY == 0 and has_intervals:
+        if number % _POLISH_EVERY == 0 and is_scaled:
             polished = _polished(u, x, g, H, domain, m)
             if polished is not None and (value := model(polished)) < least:
                 best, least, u, ahead, t = polished, value, polished, polished, 1.0
@@ -248,13 +327,21 @@ def _prox_steps(x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Mode
         is_short = L * float(metric @ moved**2) <= _EXACT * -least
         if not moved.any() or (is_short and excess(best) <= tolerance * -least):
             break
-    polished = _polished(best, x, g, H, domain, m) if has_intervals else None
+    polished = _polished(best, x, g, H, domain, m) if is_scaled else None
     if polished is not None and (value := model(polished)) < least:
         best, least = polished, value
     return ModelMinimum(best, -least, max(0.0, excess(best)))
 
 
-def _polished(u: Array, x: Array, g: Array, H: Array, domain: Euclidean, m: int) -> Array | None:
+def _largest(H: Matrix, metric: Array) -> float:
+    """The largest eigenvalue in a diagonal metric, or a bound."""
+    if isinstance(H, LowRank):
+        return float(np.max(H.diagonal / metric) * np.max(H.spectrum()[1], initial=1.0))
+    root = np.sqrt(metric)
+    return float(np.linalg.eigvalsh(H / np.outer(root, root))[-1])
+
+
+def _polished(u: Array, x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> Array | None:
     """The minimum over the coordinates that no bound or kink holds, if that leaves the others where they are."""
     lo = np.broadcast_to(np.asarray(getattr(domain, "lo", -np.inf), dtype=np.float64), (1, len(u)))[0]
     hi = np.broadcast_to(np.asarray(getattr(domain, "hi", np.inf), dtype=np.float64), (1, len(u)))[0]
@@ -272,7 +359,10 @@ def _polished(u: Array, x: Array, g: Array, H: Array, domain: Euclidean, m: int)
     held = np.where(free, 0.0, u - x)
     # With penalty: l2 |u|^2 / 2 has slope l2 u, around x.
     pull = g + H @ held + slope + curvature * x
-    inner = H[np.ix_(free, free)] + np.diag(curvature[free])
+    if isinstance(H, LowRank):
+        inner: Matrix = H.within(free).plus(curvature[free])
+    else:
+        inner = H[np.ix_(free, free)] + np.diag(curvature[free])
     new = u.copy()
     new[free] = x[free] + _newton_step(pull[free], inner)
     new = np.clip(new, lo, hi)

@@ -1,5 +1,6 @@
 """What a run has spent, counted by wrapping the oracle and the network."""
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -7,6 +8,9 @@ from typing import Any
 
 # What methods ask of their losses.
 WORK = ("gradients", "samples")
+
+# Hessians that take fewer seconds are not worth measuring.
+_MEASURABLE = 0.01
 
 
 @dataclass
@@ -22,18 +26,28 @@ class Pace:
         How many there were.
     gradient_seconds, exchange_seconds : float
         How long they took.
+    quickest_gradient, quickest_hessian : float
+        The fewest seconds that one took: the first ones may have been compiled. Only Hessians that
+        were computed by themselves count.
     """
 
     gradients: int = 0
     gradient_seconds: float = 0.0
     exchanges: int = 0
     exchange_seconds: float = 0.0
+    quickest_gradient: float = math.inf
+    quickest_hessian: float = math.inf
 
     def ratio(self) -> float:
         """Return the mean seconds of a gradient over those of an exchange; 1.0 as long as either took no time."""
         if self.gradient_seconds <= 0 or self.exchange_seconds <= 0:
             return 1.0
         return (self.gradient_seconds / self.gradients) / (self.exchange_seconds / self.exchanges)
+
+    def hessian_ratio(self) -> float:
+        """Return the seconds of a Hessian over those of a gradient; 0.0 as long as too little was measured."""
+        is_measurable = _MEASURABLE <= self.quickest_hessian < math.inf and self.quickest_gradient > 0
+        return self.quickest_hessian / self.quickest_gradient if is_measurable else 0.0
 
 
 @dataclass

@@ -58,8 +58,8 @@ class Solution:
     kkt : KKT or None
         Residuals of the optimality conditions on a network, if no gap is certified or they were a
         target. They are no certificate. None if gradients are sampled.
-    parameters : mapping of str to float
-        Numbers that the method was given or found.
+    parameters : mapping of str to float or str
+        What the method was given or found; of `Auto` also which method it chose, and why.
     settings : mapping
         How the solution was made: method, problem, network, coupling, version.
     warnings : tuple of str
@@ -91,7 +91,7 @@ class Solution:
     certificate: Certificate | None = None
     certificate_reason: str = "this method gives no certificate"
     kkt: KKT | None = None
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, float | str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     mean: Array = field(default_factory=lambda: np.empty(0))

@@ -194,7 +194,7 @@ class AutoPDS(Method[State]):
         inner, mixer, gradient, L = cast(Setup, context.prepared)
         x, L = context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
-        K, R = inner.first_K(mixer, balance) if self.K is None else self.K, self.R or 0.0
+        K, R = inner.first_K(mixer.reach, balance) if self.K is None else self.K, self.R or 0.0
         if isinstance(inner, SlidingLoop) and self.R is None:
             found = defaults.estimate_R(context, gradient.y, L=L, A_norm=inner.A_norm).R
             R = inner.limited_R(_PRACTICE * math.sqrt(max(1.0, balance)) * found, L)
@@ -248,7 +248,7 @@ class AutoPDS(Method[State]):
             s = self._measure(context, setup, s)
         return s
 
-    def restored(self, state: State) -> State:
+    def restored(self, state: State, fresh: State) -> State:
         """Make the snapshots iterates again."""
         snapshots = tuple(map(Iterate.from_tuple, state.late.snapshots))
         return replace(state, late=state.late._replace(snapshots=snapshots))
@@ -314,7 +314,7 @@ class AutoPDS(Method[State]):
         K, network = s.tuning.K, context.network
         ratios = np.full((len(network.agents), 1), context.pace.ratio())
         balance = float(network.agree(ratios, "sum")[0]) / network.m
-        K = K if self.K is not None else max(K, setup.inner.first_K(setup.mixer, balance))
+        K = K if self.K is not None else max(K, setup.inner.first_K(setup.mixer.reach, balance))
         return replace(s, tuning=s.tuning._replace(K=K, balance=balance, is_measured=True))
 
 

@@ -88,9 +88,9 @@ class Inner(ABC):
         """Return the largest b of the next outer iteration. A smaller one than (a) has is valid, too."""
         return math.inf if self.accelerates else 1.0
 
-    def first_K(self, mixer: Mixer, balance: float) -> int:
+    def first_K(self, reach: float, balance: float) -> int:
         """Return the first K, for gradients that are worth `balance` rounds."""
-        return math.ceil(max(self.share * mixer.reach, math.sqrt(_WORTH * balance * mixer.reach))) if self.share else 1
+        return math.ceil(max(self.share * reach, math.sqrt(_WORTH * balance * reach))) if self.share else 1
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def perform_exact(task: ExactTask) -> dict[str, Any]:
         output="average",
         callback=counted,
     )
-    schedule = theorem_1(**solution.parameters)
+    schedule = theorem_1(**{name: float(value) for name, value in solution.parameters.items()})
     eps = [accuracy * it.scale for accuracy in task.accuracies]
     return {
         **it.facts,

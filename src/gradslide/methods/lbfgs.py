@@ -1,0 +1,158 @@
+"""LBFGS: proximal L-BFGS steps over exact sums.
+
+D. C. Liu, J. Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program.
+45 (1989); for sets and penalties J. D. Lee, Y. Sun, M. A. Saunders, "Proximal Newton-type methods for
+minimizing composite functions", SIAM J. Optim. 24 (2014).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from gradslide._support.errors import require_number
+from gradslide._support.types import Array
+from gradslide.domains import Domain
+from gradslide.domains.euclidean import Euclidean
+from gradslide.losses import Loss
+from gradslide.methods.base import Context
+from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals
+from gradslide.problems.model import LowRank, Matrix, has_intervals
+
+# A pair (s, y) counts if <s, y> is more than this many roundings of its terms.
+_VISIBLE = 16.0
+
+
+class Memory(NamedTuple):
+    """The last steps and how the gradient changed over them.
+
+    Attributes
+    ----------
+    metric : ndarray, shape (d,)
+        The diagonal D of the first approximation, theta D.
+    theta : float
+        Its factor.
+    steps, changes : ndarray, shape (k, d)
+        Pairs of s and y, the oldest first.
+    """
+
+    metric: Array
+    theta: float
+    steps: Array
+    changes: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class LBFGS(ExactSums[Memory]):
+    """Proximal L-BFGS method over exact sums, for one Euclidean X and penalty of all agents.
+
+    Every outer iteration evaluates values and gradients at one point x that all agents share. Their
+    sums go up a spanning tree, the root computes the next point, which goes down. So agents never
+    disagree, and counts of evaluations do not depend on the network. For losses without Hessians,
+    and for dimensions in which Hessians are too large.
+
+    Parameters
+    ----------
+    memory : int
+        How many pairs of steps and changes of the gradient the root keeps.
+
+    Notes
+    -----
+    With F = sum_i ft_i, its gradient g at x, and B the BFGS matrix of the last pairs (s, y), starting
+    from theta D with theta = |y|/|s| of the last pair in the norms of D^-1 and D,
+
+        u = argmin over X of <g, u - x> + (u - x)'(B + lam theta D)(u - x)/2 + m (mu nu(u) + r(u))
+
+    is the next trial point. It is accepted if the objective falls by 1e-4 of what the model
+    predicts. A rejected one costs an evaluation, and its pair enters B; lam rises if that does not
+    help. D holds the sums of squares of the columns of the features where losses have them and X is
+    a product of intervals, so that the method does not depend on units there; else D = I.
+
+    Rounds: twice the radius of the graph per evaluation. Floats: a link of the tree carries d + 7
+    numbers up (2 d + 7 the first time) and d + 10 down.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> loss = gs.losses.LeastSquares(np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], agents=4)
+    >>> problem = gs.Problem(loss, domain=gs.domains.Box(0.0, 5.0))
+    >>> solution = gs.solve(problem, gs.Graph.ring(4), gs.LBFGS())
+    >>> solution.status.name, solution.costs.hessians, round(float(solution.mean[0]), 6)
+    ('CONVERGED', 0, 2.5)
+    """
+
+    patience: ClassVar[int] = 2
+
+    memory: int = 20
+
+    def __post_init__(self) -> None:
+        require_number("memory", self.memory, "for example 10 or 20", least=1, whole=True)
+        object.__setattr__(self, "memory", int(self.memory))
+
+    def is_unit_free(self, domain: Domain) -> bool:
+        return isinstance(domain, Euclidean) and has_intervals(domain)
+
+    def evaluate(self, context: Context, x: Array, is_first: bool) -> tuple[Array, Array, Array]:
+        values, gradients = context.oracle.value_and_gradient(x)
+        if not is_first:
+            return values, gradients, np.zeros((len(x), 0))
+        return values, gradients, _column_squares(context.problem.loss)[None]
+
+    def start(self, common: CommonProblem, sums: Totals, objective: float) -> Memory:
+        metric, none = np.ones(common.d), np.zeros((0, common.d))
+        if has_intervals(common.domain) and np.isfinite(sums.rest).all() and np.any(sums.rest > 0):
+            metric = _positive(sums.rest)
+        # With this curvature the objective would fall by its own size.
+        square = float(np.sum(sums.gradient**2 / metric))
+        theta = square / (2 * abs(objective)) if objective else math.sqrt(square)
+        return Memory(metric, float(theta) or 1.0, none, none)
+
+    def learn(
+        self, common: CommonProblem, model: Model[Memory], step: Array, sums: Totals, is_accepted: bool
+    ) -> Memory:
+        metric, theta, steps, changes = model.curvature
+        change = sums.gradient - model.gradient
+        product = float(step @ change)
+        rounding = common.eps * float(np.abs(step) @ (np.abs(sums.gradient) + np.abs(model.gradient)))
+        if not product > _VISIBLE * rounding:
+            return model.curvature
+        theta = math.sqrt(float(np.sum(change**2 / metric)) / float(np.sum(metric * step**2)))
+        steps, changes = np.vstack([steps, step]), np.vstack([changes, change])
+        return Memory(metric, theta, steps[-self.memory :], changes[-self.memory :])
+
+    def adopt(self, common: CommonProblem, matrix: Matrix, scales: Array) -> Memory:
+        metric, none = np.ones(common.d), np.zeros((0, common.d))
+        if not np.any(scales > 0):
+            return Memory(metric, 1.0, none, none)
+        if has_intervals(common.domain):
+            return Memory(_positive(scales), 1.0, none, none)
+        return Memory(metric, float(np.mean(scales)), none, none)
+
+    def matrix(self, curvature: Memory) -> tuple[LowRank, Array]:
+        metric, theta, steps, changes = curvature
+        found = LowRank(theta * metric, np.zeros((len(metric), 0)), np.zeros(0))
+        for s, y in zip(steps, changes, strict=True):
+            # B+ = B - Bs s'B/(s'Bs) + yy'/(s'y)
+            Bs = found @ s
+            pair = np.column_stack([Bs / np.sqrt(s @ Bs), y / np.sqrt(s @ y)])
+            factors, weights = np.hstack([found.factors, pair]), np.append(found.weights, [-1.0, 1.0])
+            found = LowRank(found.diagonal, factors, weights)
+        return found, found.diagonal
+
+    def restored_curvature(self, saved: Any) -> Memory:
+        return Memory(*saved)
+
+
+def _positive(scales: Array) -> Array:
+    """Scales; a column of zeros has none, and any will do."""
+    return np.where(scales > 0, scales, scales[scales > 0].min())
+
+
+def _column_squares(loss: Loss) -> Array:
+    """The sums of squares of the columns of the features of all agents here, by coordinate; NaN if there are none."""
+    scales, rows = loss.column_scales(), loss.rows_per_agent
+    if scales is None or rows is None or loss.d % len(scales):
+        return np.full(loss.d, np.nan)
+    return np.tile(np.sum(rows) * scales**2, loss.d // len(scales))
