@@ -246,3 +246,23 @@ def test_damping_falls_after_good_steps_and_rises_after_rejected_ones():
     assert rises
     assert all(rises)
     assert seen[-1][1] == 0
+
+
+def test_the_hessian_at_the_answer_gives_standard_errors(tmp_path):
+    """Against that of the pooled data, and the spread of estimates over many samples."""
+    solution = solve(logistic(mu=0.1), stop=gs.Stop(kkt=gs.Relative(1e-8), iterations=20))
+    scores = FEATURES @ solution.mean
+    weights = 1 / ((1 + np.exp(scores)) * (1 + np.exp(-scores)))
+    np.testing.assert_allclose(solution.hessian, (FEATURES.T * weights) @ FEATURES + 1.2 * np.eye(4), rtol=1e-9)
+    np.testing.assert_array_equal(gs.load(solution.save(tmp_path / "solution.npz")).hessian, solution.hessian)
+    assert gs.solve(logistic(), GRAPHS["ring"], gs.LBFGS()).hessian is None
+
+    x, estimates, errors = np.array([1.0, -0.5]), [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        features = rng.normal(size=(400, 2))
+        labels = np.where(rng.random(400) < 1 / (1 + np.exp(-features @ x)), 1, -1)
+        fit = solve(gs.Problem(gs.losses.Logistic(features, labels, agents=12)))
+        estimates.append(fit.mean)
+        errors.append(np.sqrt(np.diag(np.linalg.inv(fit.hessian))))
+    np.testing.assert_allclose(np.std(estimates, axis=0), np.mean(errors, axis=0), rtol=0.25)

@@ -461,6 +461,7 @@ class Run:
             self._observe_invariant()
         if dual is not None:
             dual = to_numpy(dual[self._output] if isinstance(dual, Mapping) else dual)
+        hessian = self._hessian() if self._is_complete else None
         outputs, x = dict(zip(found, map(to_numpy, found.values()), strict=True)), found[self._output]
         certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
@@ -489,6 +490,7 @@ class Run:
             status=self.status,
             history=History(now.records),
             y=np.array(to_numpy(evidence[0].y)) if evidence else None,
+            hessian=hessian,
             certificate=certificate,
             certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,
@@ -630,6 +632,15 @@ class Run:
             reach = self._context.oracle.reach if each.reach is None else each.reach
             evidence[index] = each._replace(averaged=averaged, reach=reach)
         return evidence
+
+    def _hessian(self) -> Array | None:
+        """The Hessian of the objective at the answer, ridge included, if the method knows it."""
+        found, problem = self._method.hessian(self._now.state), self._context.problem
+        if found is None:
+            return None
+        weights = 1.0 if problem.domain.weights is None else to_numpy(problem.domain.weights)[0]
+        ridge = np.broadcast_to(problem.mu * self._context.network.m * weights, len(found))
+        return np.asarray(found + np.diag(ridge))
 
     def _keep_output(self) -> None:
         """Keep what stays valid if the next step is interrupted."""

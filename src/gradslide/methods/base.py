@@ -424,6 +424,21 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         """
         return ()
 
+    def hessian(self, state: StateT) -> Array | None:
+        """Return the Hessian of the sum of the ft_i at the answer, if it was computed.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        ndarray, shape (d, d), or None
+            None by default, and where another process has it.
+        """
+        return None
+
     def known(self, state: StateT) -> Evaluation | None:
         """Return bounds and residuals at the answer that all agents know already.
 
@@ -521,18 +536,8 @@ class Choice(NamedTuple):
 
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "has_common_state", "lasting_outputs"),
-    *(
-        "is_unit_free",
-        "prepare",
-        "restored",
-        "dual",
-        "parameters",
-        "iterations",
-        "dual_evidence",
-        "known",
-        "invariant",
-        "finish",
-    ),
+    *("is_unit_free", "prepare", "restored", "dual", "parameters", "iterations"),
+    *("dual_evidence", "hessian", "known", "invariant", "finish"),
 )
 
 

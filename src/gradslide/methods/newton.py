@@ -4,6 +4,7 @@ J. D. Lee, Y. Sun, M. A. Saunders, "Proximal Newton-type methods for minimizing 
 SIAM J. Optim. 24 (2014); damped as in J. J. More, "The Levenberg-Marquardt algorithm" (1978).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.methods.base import Context
-from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals, least_curvature
+from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State, Totals, least_curvature
 from gradslide.problems.model import LowRank, Matrix, from_upper
 
 
@@ -83,6 +84,12 @@ class Newton(ExactSums[Curvature]):
             return model.curvature
         hessian = from_upper(sums.rest, common.d)
         return Curvature(hessian, np.maximum(model.curvature.scales, np.diag(hessian)))
+
+    def hessian(self, state: State[Curvature]) -> Array | None:
+        """Return the sum of the Hessians at x, which the root knows."""
+        model = state.model
+        # A model that another method has made has no estimate of the error.
+        return None if model is None or math.isnan(model.assessment.error) else model.curvature.hessian
 
     def adopt(self, common: CommonProblem, matrix: Matrix, scales: Array) -> Curvature:
         return Curvature(matrix.dense() if isinstance(matrix, LowRank) else matrix, scales)

@@ -51,6 +51,10 @@ class Solution:
         z, of shape (k,).
     y : array or None
         The average of the gradients y_k, if the method stores it.
+    hessian : array of shape (d, d) or None
+        The Hessian of the sum of all f_i at x, ridge included and penalties not, if the method
+        computed it and the root of the tree is in this process. Its inverse estimates the covariance
+        of a maximum likelihood estimate.
     certificate : Certificate or None
         The certified bounds on the optimum.
     certificate_reason : str
@@ -88,6 +92,7 @@ class Solution:
     history: History
     dual: Array | None = None
     y: Array | None = None
+    hessian: Array | None = None
     certificate: Certificate | None = None
     certificate_reason: str = "this method gives no certificate"
     kkt: KKT | None = None
@@ -157,7 +162,9 @@ class Solution:
             Where it was written.
         """
         arrays = {f"output.{name}": array for name, array in self.outputs.items()}
-        arrays |= {name: array for name in ("dual", "y", "mean") if (array := getattr(self, name)) is not None}
+        arrays |= {
+            name: array for name in ("dual", "y", "hessian", "mean") if (array := getattr(self, name)) is not None
+        }
         arrays["agents"] = np.asarray(self.agents)
         meta = {
             "output": self.output,
@@ -279,6 +286,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         history=History.from_dict(meta["history"]),
         dual=arrays.get("dual"),
         y=arrays.get("y"),
+        hessian=arrays.get("hessian"),
         certificate=None if (proof := meta.get("certificate")) is None else Certificate(**proof),
         certificate_reason=meta["certificate_reason"],
         kkt=None if (residuals := meta.get("kkt")) is None else KKT.from_dict(residuals),
