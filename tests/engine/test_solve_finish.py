@@ -108,7 +108,7 @@ def near(problem, share=0.3):
 
 def test_last_steps_are_as_long_as_the_targets_ask(apart_problem):
     stop = gs.Stop(objective=near(apart_problem), residual=1e-6, disagreement=1e-6, iterations=200)
-    solution = gs.solve(apart_problem, GRAPH, stop=stop)
+    solution = gs.solve(apart_problem, GRAPH, gs.AutoPDS(), stop=stop)
     last, before = solution.history[-1], solution.history[-2]
     assert solution.status is gs.Status.CONVERGED
     assert stop.reached(last)
@@ -117,21 +117,23 @@ def test_last_steps_are_as_long_as_the_targets_ask(apart_problem):
 
     # It is the first iteration whose objective is low enough, for mixing does not move the mean.
     seen = []
-    gs.solve(apart_problem, GRAPH, stop=gs.Stop(iterations=20), callback=lambda record, x: seen.append(record))
+    gs.solve(
+        apart_problem, GRAPH, gs.AutoPDS(), stop=gs.Stop(iterations=20), callback=lambda record, x: seen.append(record)
+    )
     first = next(record for record in seen if record.objective <= stop.objective)
     assert last.iteration == first.iteration
     assert solution.costs.gradients == last.gradients == first.gradients
     assert last.objective == pytest.approx(first.objective, rel=1e-9)
     # What is tried costs nothing, what is done is counted; without targets it is a few rounds.
-    ended = gs.solve(apart_problem, GRAPH, stop=gs.Stop(iterations=first.iteration))
+    ended = gs.solve(apart_problem, GRAPH, gs.AutoPDS(), stop=gs.Stop(iterations=first.iteration))
     assert first.rounds < ended.costs.rounds < solution.costs.rounds == last.rounds
     assert ended.history[-1].disagreement > 1e-3
 
 
 def test_a_run_that_its_last_steps_ended_is_not_run_again(apart_problem, tmp_path):
     stop = gs.Stop(objective=near(apart_problem), residual=1e-6, iterations=200)
-    whole = gs.solve(apart_problem, GRAPH, stop=stop, checkpoint=tmp_path / "run.npz")
-    again = gs.solve(apart_problem, GRAPH, stop=stop, checkpoint=tmp_path / "run.npz")
+    whole = gs.solve(apart_problem, GRAPH, gs.AutoPDS(), stop=stop, checkpoint=tmp_path / "run.npz")
+    again = gs.solve(apart_problem, GRAPH, gs.AutoPDS(), stop=stop, checkpoint=tmp_path / "run.npz")
     assert again.status is whole.status is gs.Status.CONVERGED
     np.testing.assert_array_equal(again.x, whole.x)
     assert spent(again.costs) == spent(whole.costs)
@@ -155,7 +157,7 @@ def test_agents_with_sets_of_their_own_are_not_mixed(apart_problem):
 @pytest.mark.parametrize("target", [{"residual": 1e-310}, {"disagreement": gs.Relative(1e-309)}])
 def test_what_no_mixing_can_reach_is_not_tried(apart_problem, target):
     stop = gs.Stop(objective=near(apart_problem), iterations=12, **target)
-    assert gs.solve(apart_problem, GRAPH, stop=stop).status is gs.Status.ITERATION_LIMIT
+    assert gs.solve(apart_problem, GRAPH, gs.AutoPDS(), stop=stop).status is gs.Status.ITERATION_LIMIT
 
 
 def test_what_is_made_once_is_made_where_it_counts():

@@ -72,7 +72,7 @@ def test_bounds_that_contradict_each_other_are_a_status():
     """With the wrong sign the lower bound lies above the objective."""
     problem = gs.Problem(quadratic(sign=-1.0), gs.domains.L2Ball(10.0))
     with pytest.warns(RuntimeWarning, match="lower bound"):
-        solution = gs.solve(problem, gs.Graph.ring(4), check_loss=False)
+        solution = gs.solve(problem, gs.Graph.ring(4), gs.AutoPDS(), check_loss=False)
     assert solution.status is gs.Status.CONTRADICTORY
     assert not solution.status.fulfils(has_targets=True)
     assert not solution.status.fulfils(has_targets=False)
@@ -117,7 +117,7 @@ def test_raw_columns_are_warned_of_and_not_said_to_have_converged(options):
     problem = raw_columns(**options)
     stop = None if not options else gs.Stop(gap=gs.Relative(1e-4), iterations=500)
     with pytest.warns(RuntimeWarning, match="columns 2 and 3 of the features differ in scale by a factor of 5.9e"):
-        solution = gs.solve(problem, gs.Graph.ring(4), stop=stop, record_every=1000)
+        solution = gs.solve(problem, gs.Graph.ring(4), gs.AutoPDS(), stop=stop, record_every=1000)
     best = gs.reference.reference(problem)
     assert best.objective == pytest.approx(877.62 if "mu" in options else 876.967, abs=0.01)
     assert best.error <= 1e-9 * best.objective
@@ -188,12 +188,23 @@ ENDLESS = {
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize("name", ENDLESS)
-def test_an_objective_without_a_lower_bound_never_converges(name):
+@pytest.mark.parametrize("method", [gs.AutoPDS(), gs.Auto(), gs.LBFGS()], ids=lambda method: method.name)
+def test_an_objective_without_a_lower_bound_never_converges(name, method):
     """Far away no step is seen, since it is lost in rounding."""
     with pytest.warns(RuntimeWarning, match="no lower bound"):
-        solution = gs.solve(ENDLESS[name](), gs.Graph.ring(4), record_every=100)
+        solution = gs.solve(ENDLESS[name](), gs.Graph.ring(4), method, record_every=100)
     assert solution.status is gs.Status.DIVERGED
     assert "no lower bound" in solution.warnings[0]
+
+
+def test_raw_columns_are_harmless_by_default():
+    for options in ({}, {"mu": 0.01}, {"domain": gs.domains.Box(-10, 10)}):
+        problem = raw_columns(**options)
+        solution, best = gs.solve(problem, gs.Graph.ring(4)), gs.reference.reference(problem)
+        assert solution.status is gs.Status.CONVERGED
+        assert solution.warnings == ()
+        assert solution.objective <= best.objective * (1 + 1e-4)
+        assert solution.costs.gradients <= 7
 
 
 @pytest.mark.first(1)
@@ -207,7 +218,7 @@ def test_redundant_rows_of_an_affine_set_change_no_estimate(copies):
     best = gs.reference.reference(one).objective
     assert gs.reference.reference(several).objective == pytest.approx(best, rel=1e-9)
     with pytest.warns(RuntimeWarning, match="differ in scale"):
-        solution = gs.solve(several, gs.Graph.ring(4), record_every=1000)
+        solution = gs.solve(several, gs.Graph.ring(4), gs.AutoPDS(), record_every=1000)
     assert solution.status is gs.Status.CONVERGED
     assert solution.objective <= best * (1 + 1e-4)
     assert solution.kkt.error == pytest.approx(solution.objective - best, rel=0.1)
@@ -296,7 +307,7 @@ def test_a_run_on_its_way_back_has_not_diverged():
     risen = False
     for iterations in (10, 20, 40, 60, 80):
         with pytest.warns(RuntimeWarning, match="differ in scale"):
-            solution = gs.solve(problem, gs.Graph.ring(5), x0=x0, stop=gs.Stop(iterations=iterations))
+            solution = gs.solve(problem, gs.Graph.ring(5), gs.AutoPDS(), x0=x0, stop=gs.Stop(iterations=iterations))
         seen = [record.objective for record in solution.history]
         if solution.status is gs.Status.DIVERGED:
             assert seen[-1] >= 1e-3 * max(seen)

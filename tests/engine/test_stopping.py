@@ -29,12 +29,13 @@ def test_a_relative_gap_is_relative_to_the_objective_where_there_is_one():
 
 def test_a_checkpoint_remembers_what_a_gap_is_relative_to(tmp_path):
     problem = gs.Problem(gs.losses.LeastSquares(FEATURES, TARGETS, agents=4), gs.domains.L2Ball(9.0))
-    graph = gs.Graph.ring(4)
-    whole = gs.solve(problem, graph)
+    graph, method = gs.Graph.ring(4), gs.AutoPDS()
+    whole = gs.solve(problem, graph, method)
     path = tmp_path / "run.npz"
-    short = gs.solve(problem, graph, stop=gs.Stop(gap=gs.Relative(1e-4), iterations=9), checkpoint=path)
+    short = gs.solve(problem, graph, method, stop=gs.Stop(gap=gs.Relative(1e-4), iterations=9), checkpoint=path)
     assert short.status is gs.Status.ITERATION_LIMIT
-    on = gs.solve(problem, graph, stop=gs.Stop(gap=gs.Relative(1e-4), disagreement=gs.Relative(1e-2)), checkpoint=path)
+    stop = gs.Stop(gap=gs.Relative(1e-4), disagreement=gs.Relative(1e-2))
+    on = gs.solve(problem, graph, method, stop=stop, checkpoint=path)
     assert on.costs.gradients == whole.costs.gradients
 
 

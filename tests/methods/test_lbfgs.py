@@ -181,3 +181,35 @@ def test_low_rank_matrices():
     chosen = np.array([True, False, True, True, False, True])
     np.testing.assert_allclose(matrix.within(chosen) @ v[chosen], dense[np.ix_(chosen, chosen)] @ v[chosen])
     np.testing.assert_allclose(matrix.plus(1.0) @ v, dense @ v + v)
+
+
+def wrong(sign=1.0, shift=0.0):
+    """A quadratic loss whose gradient has another sign, or is that of another function."""
+    targets = np.arange(24.0).reshape(12, 2)
+    return gs.losses.Custom(
+        value=lambda x: ((x - targets) ** 2).sum(axis=1) / 2,
+        gradient=lambda x: sign * (x - targets) + shift,
+        agents=12,
+        dimension=2,
+    )
+
+
+@pytest.mark.parametrize("given", [{"sign": -1.0}, {"shift": 30.0}], ids=["sign", "shift"])
+def test_gradients_that_contradict_values_end_the_run(given):
+    with pytest.warns(RuntimeWarning, match="contradict each other"):
+        solution = solve(gs.Problem(wrong(**given)), check_loss=False)
+    assert solution.status is gs.Status.CONTRADICTORY
+    assert solution.costs.gradients < 20
+
+
+def test_losses_that_are_not_convex_end_the_run():
+    targets = np.arange(12.0)[:, None]
+    bent = gs.losses.Custom(
+        value=lambda x: np.sum(np.cos(x - targets), axis=1),
+        gradient=lambda x: -np.sin(x - targets),
+        agents=12,
+        dimension=1,
+    )
+    with pytest.warns(RuntimeWarning, match="not convex"):
+        solution = solve(gs.Problem(bent), x0=np.array([5.5 - np.pi + 0.3]))  # near the maximum of the sum
+    assert solution.status is gs.Status.CONTRADICTORY

@@ -104,7 +104,7 @@ def test_the_bound_on_the_norm_costs_one_exchange_and_a_flooded_maximum(problem,
 
 def test_multipliers_satisfy_the_optimality_conditions(graph):
     problem = gs.Problem(quadratic(np.random.default_rng(1), 8, 3), mu=0.5)
-    solution = gs.solve(problem, graph, stop=gs.Stop(iterations=1500), record_every=500)
+    solution = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(iterations=1500), record_every=500)
     stationarity = problem.loss.gradient(solution.x) + 0.5 * solution.x + graph.laplacian @ solution.dual
     np.testing.assert_allclose(stationarity, 0, atol=1e-4)
 

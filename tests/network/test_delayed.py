@@ -30,7 +30,8 @@ def test_every_exchange_and_control_round_takes_longer_and_observations_do_not(n
 
 
 def test_a_graph_will_do_for_a_network(naps):
-    solution = gs.solve(small_problem(), gs.network.Delayed(GRAPHS["star"], 0.5), stop=gs.Stop(iterations=2))
+    network = gs.network.Delayed(GRAPHS["star"], 0.5)
+    solution = gs.solve(small_problem(), network, gs.NIDS(), stop=gs.Stop(iterations=2))
     assert solution.status is gs.Status.ITERATION_LIMIT
     assert set(naps) >= {0.5}
 

@@ -145,7 +145,7 @@ def test_one_clock_is_exact(gradient, latency):
     oracle, network, costs = watched(gs.network.Delayed(GRAPH, 0.005), slow_loss(0.001), clock)
     work(oracle, network, 5, 9)
     oracle.value_and_gradient(np.ones((6, 3)))
-    assert costs.pace == Pace(6, 6 * gradient, 9, 9 * latency)
+    assert costs.pace == Pace(6, 6 * gradient, 9, 9 * latency, quickest_gradient=gradient)
     assert costs.pace.ratio() == gradient / latency
 
 
@@ -224,4 +224,4 @@ def test_a_run_that_goes_on_measures_afresh(tmp_path):
         stop = gs.Stop(iterations=iterations)
         solution = gs.solve(gs.Problem(loss_of()), GRAPH, Curious(), stop=stop, clock=clock, checkpoint=path)
     assert tuple(solution.parameters["ratios"]) == (1.0, 2.0, 2.0, 2.0, 2.0)
-    assert solution.costs.pace == Pace(2, 1.0, 2, 0.5)
+    assert solution.costs.pace == Pace(2, 1.0, 2, 0.5, quickest_gradient=0.5)

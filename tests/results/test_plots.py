@@ -59,7 +59,7 @@ def test_a_solution_is_plotted_against_gradients_and_rounds():
     below = figure.axes[2:]
     assert [axis.get_xlabel() for axis in below] == ["gradients per agent", "communication rounds"]
     np.testing.assert_array_equal(below[1].lines[0].get_xdata(), [record.rounds for record in solution.history])
-    assert figure.get_suptitle() == f"AutoPDS: {solution.status.value}"
+    assert figure.get_suptitle() == f"Auto: {solution.status.value}"
 
 
 def test_a_saddle_point_solution_is_plotted_against_products():

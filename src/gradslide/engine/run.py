@@ -427,7 +427,7 @@ class Run:
                 self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
             if now.records and self._reached(now.records[-1]):
                 self.status = self._success()
-        if self.status in LIMITS and self._has_diverged(now.records):
+        if self.status in LIMITS and (self._has_diverged(now.records) or self._fall()):
             self.status = Status.DIVERGED
             return
         if self._checks is not None and self.status in (Status.CONVERGED, Status.STATIONARY):
@@ -605,10 +605,13 @@ class Run:
 
     def _fall(self) -> str:
         """Return a warning that the problem may be unbounded, if the objective fell while values grew."""
-        seen = [record.objective for record in self._now.records if record.objective is not None]
-        if not (seen and seen[-1] < 0 and -seen[-1] > _ABSURD * (1 + abs(seen[0]))):
+        last = self._now.records[-1].objective if self._now.records else None
+        if last is None or not -last > _ABSURD:
             return ""
-        return f"the objective fell to {seen[-1]:.3g}: it seems to have no lower bound on the set"
+        at_start = self._environment.observer.metrics(self._context.x0, -math.inf)
+        if at_start is None or at_start.objective is None or not -last > _ABSURD * (1 + abs(at_start.objective)):
+            return ""
+        return f"the objective fell to {last:.3g}: it seems to have no lower bound on the set"
 
     @property
     def _checks_are_current(self) -> bool:
@@ -714,6 +717,9 @@ class Run:
     def _outcome(self, record: Record) -> Status | None:
         """Return the status if the iterate is an answer, or a sign that there is none."""
         if record.gap is not None and record.gap < 0 and self._environment.is_contradictory(record):
+            return Status.CONTRADICTORY
+        if doubt := self._method.contradiction(self._now.state):
+            self._doubt = doubt
             return Status.CONTRADICTORY
         if self._reached(record):
             return self._success()

@@ -456,6 +456,21 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         """
         return None
 
+    def contradiction(self, state: StateT) -> str:
+        """Return why the loss cannot be what it must be, if that was seen; this ends the run.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        str
+            Empty by default. It must be the same for all agents.
+        """
+        return ""
+
     def evidence(self, state: StateT) -> Sequence[DualEvidence]:
         """Return `dual_evidence(state)`; deprecated.
 
@@ -537,7 +552,7 @@ class Choice(NamedTuple):
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "has_common_state", "lasting_outputs"),
     *("is_unit_free", "prepare", "restored", "dual", "parameters", "iterations"),
-    *("dual_evidence", "hessian", "known", "invariant", "finish"),
+    *("dual_evidence", "hessian", "known", "contradiction", "invariant", "finish"),
 )
 
 

@@ -46,8 +46,11 @@ _FALL, _RISE = 1 / 16, 4.0
 _NO_DAMPING = 1e-6
 # The next step after a rejected one is at most this share as long, and less after several in a row.
 _SHORTER = 0.25
-# Damping of a model that has no minimum, or one that is beyond all measure.
+# The first damping of a model that has no minimum, or one that is beyond all measure.
 _FLAT, _ENDLESS = 1.0, 1e30
+
+# Values contradict gradients if they differ by this share of the slope, and by this many roundings.
+_ROUGHLY, _SURELY = 0.1, 100.0
 
 # What a method remembers of the curvature.
 CurvatureT = TypeVar("CurvatureT")
@@ -217,6 +220,8 @@ class Assessment(NamedTuple):
         The objective at the start.
     hessian_ratio, gradient_ratio : float
         As in `Pace`, averaged over the agents.
+    contradiction : float
+        By how much values and gradients at two points violated convexity, if more than roughly.
     """
 
     objective: float
@@ -228,6 +233,7 @@ class Assessment(NamedTuple):
     first: float
     hessian_ratio: float
     gradient_ratio: float
+    contradiction: float = 0.0
 
     def evaluation(self, x: Array) -> Evaluation:
         """Return it in the form in which targets are checked."""
@@ -493,6 +499,16 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         """Return bounds and residuals at x, which came with the answer of the root."""
         return None if state.assessment is None else state.assessment.evaluation(state.x)
 
+    def contradiction(self, state: State[CurvatureT]) -> str:
+        """Say that values and gradients at two trial points violated convexity."""
+        missed = 0.0 if state.assessment is None else state.assessment.contradiction
+        if missed == 0:
+            return ""
+        return (
+            f"values and gradients contradict each other by {missed:.3g} at outer iteration {state.evaluations}: the "
+            "gradient is not that of the value, or the loss is not convex. gs.check_loss(loss) says more"
+        )
+
     def parameters(self, state: State[CurvatureT]) -> dict[str, float]:
         return {"rejected": state.rejected}
 
@@ -534,17 +550,22 @@ def next_trial(
     noise = max(model.noise, noise) if is_finite else model.noise
     decrease = known.objective - assessment.objective
     is_accepted = is_finite and decrease >= _ACCEPT * model.predicted - noise
+    if is_finite and known.contradiction == 0:
+        known = known._replace(contradiction=_contradiction(common, model, state.x, step, sums, noise))
+        model = model._replace(assessment=known)
     curvature = method.learn(common, model, step, sums, is_accepted) if is_finite else model.curvature
     scales = method.matrix(curvature)[1]
     if is_accepted:
         expected, damping = model.predicted + noise, model.damping
         share = (decrease + noise) / expected if expected > 0 else 1.0
         damping *= _FALL if share > _GOOD else _RISE if share < _POOR else 1.0
-        damping = 0.0 if damping < _NO_DAMPING else damping
+        flat, damping = damping or _FLAT, 0.0 if damping < _NO_DAMPING else damping
         lower = max(assessment.lower, known.lower)
-        assessment = assessment._replace(scale=known.scale, first=known.first, lower=lower)
+        assessment = assessment._replace(
+            scale=known.scale, first=known.first, lower=lower, contradiction=known.contradiction
+        )
         found = Model(assessment, sums.gradient, curvature, scales, damping, 0.0, 0.0, noise)
-        return _with_step(method, common, found, trial, True)
+        return _with_step(method, common, found, trial, True, flat)
     rejections, damping = model.rejections + 1, model.damping
     if not is_finite or rejections > method.patience:
         slope = float(model.gradient @ step)
@@ -558,22 +579,37 @@ def next_trial(
     return _with_step(method, common, found, state.x, False)
 
 
+def _contradiction(
+    common: CommonProblem, model: Model[Any], x: Array, step: Array, sums: Totals, noise: float
+) -> float:
+    """By how much the change of the value lies outside its slopes at both ends, between which convexity has it."""
+    rise = sums.value - (model.assessment.objective - common.objective(x, 0.0))
+    low, high = float(model.gradient @ step), float(sums.gradient @ step)
+    missed = max(low - rise, rise - high)
+    return missed if missed > _ROUGHLY * max(abs(low), abs(high)) + _SURELY * noise else 0.0
+
+
 def least_curvature(gradient: Array, objective: float) -> Array:
     """Return second derivatives with which no coordinate alone could lower the objective by more than its size."""
     return gradient**2 / (2 * abs(objective)) if objective else np.abs(gradient)
 
 
 def _with_step(
-    method: ExactSums[CurvatureT], common: CommonProblem, model: Model[CurvatureT], x: Array, is_accepted: bool
+    method: ExactSums[CurvatureT],
+    common: CommonProblem,
+    model: Model[CurvatureT],
+    x: Array,
+    is_accepted: bool,
+    flat: float = _FLAT,
 ) -> tuple[Model[CurvatureT], Array, bool]:
-    """Minimize the model at x."""
+    """Minimize the model at x; flat: the least damping of a model without a minimum."""
     given = x, model.gradient, method.matrix(model.curvature)[0], common.domain, common.mu, common.m
     minimum = minimize_model(*given, model.damping * model.scales)
     if is_accepted and method.needs_hessian:
         exact = minimum if model.damping == 0 else minimize_model(*given)
         model = model._replace(assessment=model.assessment._replace(error=exact.decrease + exact.missed))
     if not minimum.decrease < _ENDLESS * (1 + abs(model.assessment.objective)):
-        model = model._replace(damping=max(_FLAT, model.damping))
+        model = model._replace(damping=max(flat, model.damping))
         minimum = minimize_model(*given, model.damping * model.scales)
     length = math.sqrt(float(model.scales @ (minimum.x - x) ** 2))
     return model._replace(predicted=minimum.decrease, length=length), common.rounded(minimum.x), is_accepted

@@ -22,6 +22,8 @@ from gradslide.problems.model import LowRank, Matrix, has_intervals
 
 # A pair (s, y) counts if <s, y> is more than this many roundings of its terms.
 _VISIBLE = 16.0
+# A function is straight along a step if <s, y> is not seen and would be at this share of the slope. Then theta falls.
+_STRAIGHT, _FLATTER, _LEAST = 1e-3, 1 / 16, 1e-100
 
 
 class Memory(NamedTuple):
@@ -117,7 +119,9 @@ class LBFGS(ExactSums[Memory]):
         product = float(step @ change)
         rounding = common.eps * float(np.abs(step) @ (np.abs(sums.gradient) + np.abs(model.gradient)))
         if not product > _VISIBLE * rounding:
-            return model.curvature
+            is_straight = _VISIBLE * rounding < _STRAIGHT * abs(float(step @ model.gradient))
+            flatter = model.curvature._replace(theta=max(_FLATTER * theta, _LEAST))
+            return flatter if is_straight and is_accepted else model.curvature
         theta = math.sqrt(float(np.sum(change**2 / metric)) / float(np.sum(metric * step**2)))
         steps, changes = np.vstack([steps, step]), np.vstack([changes, change])
         return Memory(metric, theta, steps[-self.memory :], changes[-self.memory :])

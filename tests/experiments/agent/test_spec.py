@@ -71,7 +71,7 @@ def test_the_template_says_what_it_means():
 
 def test_the_default_method_is_that_of_solve(folder):
     agent = made(folder, method=None, stop=None)
-    assert agent.method == gs.AutoPDS()
+    assert agent.method == gs.Auto()
     assert agent.stop is None
 
 

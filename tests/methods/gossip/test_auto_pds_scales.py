@@ -48,7 +48,7 @@ def test_bounds_that_contradict_each_other_are_said():
     wrong = gs.losses.Custom(gradient=lambda x: c - x, **given)
     problem, stop = gs.Problem(wrong, gs.domains.L2Ball(3.0)), gs.Stop(iterations=50)
     with pytest.warns(RuntimeWarning, match="is above the objective"):
-        solution = gs.solve(problem, gs.Graph.ring(6), stop=stop, check_loss=False)
+        solution = gs.solve(problem, gs.Graph.ring(6), gs.AutoPDS(), stop=stop, check_loss=False)
     assert "the gradient is not that of the value, or the loss is not convex" in solution.warnings[0]
     right = gs.losses.Custom(gradient=lambda x: x - c, **given)
     assert gs.solve(gs.Problem(right, gs.domains.L2Ball(3.0)), gs.Graph.ring(6)).warnings == ()

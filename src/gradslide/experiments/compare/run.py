@@ -182,7 +182,7 @@ class _Wave:
 def _on_grid(task: ComparisonTask, outcome: Outcome) -> list[ComparisonTask]:
     """The same with multiples of what turned out to be the default."""
     default = outcome.parameters.get(work.tuned(task.method))
-    if default is None:
+    if default is None or isinstance(default, str):
         return []
     return [dataclasses.replace(task, factor=factor, value=factor * default) for factor in task.method.grid]
 

@@ -87,7 +87,7 @@ class Outcome:
     error: float | None = None
     disagreement: float | None = None
     warnings: list[str] = field(default_factory=list)
-    parameters: dict[str, float] = field(default_factory=dict)
+    parameters: dict[str, float | str] = field(default_factory=dict)
     costs: dict[str, Any] = field(default_factory=dict)
     curve: dict[str, list[Any]] = field(default_factory=dict)
     rows: float | None = None

@@ -69,7 +69,9 @@ def _made(task: ComparisonTask) -> Outcome:
         error=observed.error,
         disagreement=observed.disagreement,
         warnings=list(solution.warnings),
-        parameters={name: float(value) for name, value in solution.parameters.items()},
+        parameters={
+            name: value if isinstance(value, str) else float(value) for name, value in solution.parameters.items()
+        },
         costs=solution.costs.to_dict(),
         curve=observed.curve,
         rows=None if rows is None else float(np.max(rows)),
