@@ -22,6 +22,7 @@ LOSSES = {
     "huber": gs.losses.Huber(ROWS, SIGNS, splits=SPLITS, delta=0.7),
     "hinge": gs.losses.SmoothedHinge(ROWS, SIGNS, splits=SPLITS, gamma=0.8),
     "softmax": gs.losses.Softmax(ROWS, CLASSES, splits=SPLITS),
+    "poisson": gs.losses.Poisson(ROWS, CLASSES, WEIGHTS, splits=SPLITS),
     "quadratic": gs.losses.Quadratic(np.stack([np.diag(each) for each in np.abs(ROWS[:3])]), ROWS[:3]),
     "linear": gs.losses.Linear(ROWS[:3]),
     "stacked": gs.losses.stack(
