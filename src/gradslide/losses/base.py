@@ -277,7 +277,7 @@ class Loss(CheckedArguments, abc.ABC):
         Returns
         -------
         bool
-            True for built-in losses over NumPy arrays.
+            True for losses over NumPy arrays, but for a `Custom` one without `hessian`.
         """
         return False
 
@@ -301,7 +301,7 @@ class Loss(CheckedArguments, abc.ABC):
         InputError
             If the loss has no Hessians: see `has_hessian`.
         """
-        rule, remedy = "a Hessian needs a built-in loss over NumPy arrays", "use a method with gradients only"
+        rule, remedy = "a Hessian needs a loss over NumPy arrays that has one", "use a method with gradients only"
         raise InputError(rule, type(self).__name__, remedy)
 
     def derivatives(self, x: Array) -> tuple[Array, Array, Array]:

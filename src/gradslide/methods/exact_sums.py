@@ -199,7 +199,7 @@ def common_problem(context: Context, method: object, needs_hessian: bool) -> Com
     lacking, unbounded, differ = network.survey(rows, _compare).tolist()
     name, what = type(method).__name__, "values and Hessians" if needs_hessian else "values"
     rule = f"{name} needs losses with {what}"
-    require(not lacking, rule, repr(problem.loss), "use gs.AutoPDS()")
+    require(not lacking, rule, repr(problem.loss), "use gs.AutoPDS(), or give a Custom loss what it lacks")
     start = network.total(x0) / network.m if differ else x0[0]
     domain = problem.domain.take([0])
     domain = domain if domain.dtype == np.float64 else domain.bind(1, problem.d, np.float64)
