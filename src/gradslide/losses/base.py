@@ -277,7 +277,8 @@ class Loss(CheckedArguments, abc.ABC):
         Returns
         -------
         bool
-            True for losses over NumPy arrays, but for a `Custom` one without `hessian`.
+            True for built-in losses over NumPy arrays, for `Custom` with `hessian`, and for `Torch`
+            and `Jax` where these know second derivatives.
         """
         return False
 
