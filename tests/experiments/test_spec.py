@@ -104,6 +104,17 @@ def test_parameters_of_losses_and_mu_arrive(tmp_path):
     assert problem_of(tmp_path, problem='loss = "softmax"\nclasses = 3').d == 12
 
 
+def test_poisson_takes_labels_as_counts(tmp_path):
+    rows = write_rows(tmp_path)
+    rows.write_text(rows.read_text().replace("-1 ", "+3 "))
+    features, labels = gs.data.read_svmlight(rows)
+    built = problem_of(tmp_path, problem='loss = "poisson"\nexposure = 2.0')
+    direct = losses.Poisson(features.toarray(), labels, 2.0, agents=5)
+    x = np.full((5, 4), 0.3)
+    assert set(labels) == {1.0, 3.0}
+    np.testing.assert_allclose(built.loss.value(x), direct.value(x))
+
+
 @pytest.mark.parametrize("name", DOMAINS)
 def test_domains(tmp_path, name):
     run = only_run(tmp_path, problem=f'loss = "logistic"\n[problem.domain]\nset = "{name}"\n{DOMAINS[name]}')

@@ -3,6 +3,7 @@
 import numpy as np
 
 import gradslide as gs
+from gradslide.losses import autodiff
 from gradslide.oracles import WithoutReplacement, WithReplacement
 
 P, K = 4, 3
@@ -41,3 +42,29 @@ def assert_same_samples(loss, expected, x, close, *, batches, drawn):
     for sampling in (WithReplacement(), WithoutReplacement()):
         ours, theirs = (sampling.open(one, range(loss.m), 7) for one in (loss, expected))
         close(ours.gradient(x, ours.draw(2, drawn)), theirs.gradient(x, theirs.draw(2, drawn)))
+
+
+def assert_same_hessians(loss, expected, x, close, monkeypatch):
+    """At once, in pieces of agents and directions, and summed."""
+    assert loss.has_hessian
+    hessian = expected.hessian(x)
+    value, gradient, found = loss.derivatives(x)
+    for one, other in ((value, loss.value(x)), (gradient, loss.gradient(x)), (found, hessian)):
+        close(one, other)
+    assert found.dtype == np.float64
+    for entries in (1, 40, 100):
+        monkeypatch.setattr(autodiff, "_PRODUCT_ENTRIES", entries)
+        close(loss.hessian(x), hessian)
+    monkeypatch.setattr(autodiff, "_MOST_HESSIANS", 10)
+    close(loss.derivatives(x)[2], hessian.sum(axis=0, keepdims=True))
+    close(loss.take([1, 0]).hessian(x[:2]), expected.take([1, 0]).hessian(x[:2]))
+
+
+def assert_newton_agrees(loss, expected):
+    """Same steps as with the built-in loss."""
+    stop = gs.Stop(kkt=gs.Relative(1e-9), iterations=50)
+    problems = [gs.Problem(each, mu=0.1) for each in (loss, expected)]
+    ours, theirs = (gs.solve(each, gs.Graph.ring(loss.m), gs.Newton(), stop=stop) for each in problems)
+    assert ours.status is gs.Status.CONVERGED
+    assert ours.costs.hessians == theirs.costs.hessians
+    np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-9, atol=1e-9)

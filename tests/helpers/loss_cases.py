@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide.losses import Huber, LeastSquares, Logistic, SmoothedHinge, Softmax
+from gradslide.losses import Huber, LeastSquares, Logistic, Poisson, SmoothedHinge, Softmax
 
 M, N, P, K = 4, 23, 3, 3
 
@@ -35,7 +35,13 @@ def naive_softmax(scores, label):
     return np.log(np.exp(scores).sum()) - scores[label]
 
 
-# name -> constructor, kind of targets, naive phi, curvature in norms 1 and 2
+def naive_poisson(scores, count):
+    """Half the deviance."""
+    constant = count * np.log(count) - count if count > 0 else 0.0
+    return np.exp(scores[0]) - count * scores[0] + constant
+
+
+# name -> constructor, kind of targets, naive phi, curvature in norms 1 and 2 (None: not bounded)
 KINDS = {
     "logistic": (Logistic, "signs", naive_logistic, {1: 0.25, 2: 0.25}),
     "squares": (LeastSquares, "numbers", naive_square, {1: 1.0, 2: 1.0}),
@@ -47,7 +53,10 @@ KINDS = {
         {1: 1 / GAMMA, 2: 1 / GAMMA},
     ),
     "softmax": (lambda *a, **k: Softmax(*a, classes=K, **k), "classes", naive_softmax, {1: 0.25, 2: 0.5}),
+    "poisson": (Poisson, "counts", naive_poisson, None),
 }
+# Those with a smoothness constant on all of R^d.
+SMOOTH = [kind for kind in KINDS if KINDS[kind][3] is not None]
 
 
 LAYOUTS = ["equal", "two sizes", "ragged", "splits", "sparse", "sparse equal"]
@@ -59,6 +68,7 @@ def make_data(kind, n=N, seed=0):
         "signs": rng.choice([-1, 1], size=n),
         "numbers": rng.standard_normal(n),
         "classes": rng.integers(K, size=n),
+        "counts": rng.poisson(2.0, size=n),
     }[KINDS[kind][1]]
     return rng.standard_normal((n, P)), targets, rng.uniform(0.2, 2.0, n)
 

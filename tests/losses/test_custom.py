@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide.losses import Custom, LeastSquares, stack
 
@@ -228,3 +229,108 @@ def test_a_value_and_a_gradient_are_told_apart_in_errors():
         InputError, match=r"shape \(\) and \(3,\) for agent 0; got type float64 and shape \(\) and \(2,\)"
     ):
         loss.gradient(np.ones((2, 3)))
+
+
+# ---- Hessians
+
+
+MATRICES = np.stack([np.diag([1.0, 2.0]), [[2.0, 0.5], [0.5, 1.0]], np.diag([0.0, 3.0])])
+
+
+def curved(*, at_once=False, dtype=np.float64, **changes):
+    """sum_j exp(x_j) + 1/2 x'Q_i x - <c_i, x>."""
+    c = CENTERS
+    if at_once:
+        given = {
+            "value": lambda x: (
+                np.exp(x).sum(axis=1) + np.einsum("ij,ijk,ik->i", x, MATRICES, x) / 2 - (c * x).sum(axis=1)
+            ),
+            "gradient": lambda x: np.exp(x) + np.einsum("ijk,ik->ij", MATRICES, x) - c,
+            "hessian": lambda x: MATRICES + np.exp(x)[:, :, None] * np.eye(D),
+        }
+    else:
+        pairs = list(zip(MATRICES, c, strict=True))
+        given = {
+            "value": [lambda x, Q=Q, c=c: np.exp(x).sum() + x @ Q @ x / 2 - c @ x for Q, c in pairs],
+            "gradient": [lambda x, Q=Q, c=c: np.exp(x) + Q @ x - c for Q, c in pairs],
+            "hessian": [lambda x, Q=Q: Q + np.diag(np.exp(x)) for Q in MATRICES],
+        }
+    return Custom(**{**given, "agents": M, "dimension": D, "dtype": dtype} | changes)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_hessians_of_both_forms(at_once, dtype):
+    loss = curved(at_once=at_once, dtype=dtype)
+    assert loss.has_hessian
+    x = X.astype(dtype)
+    found = loss.hessian(x)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, MATRICES + np.exp(x)[:, :, None] * np.eye(D), rtol=1e-6)
+    for one, other in zip(loss.derivatives(x), (loss.value(x), loss.gradient(x), found), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "hessian" in gs.check_loss(loss).passed
+
+
+def test_a_part_of_the_agents_has_their_hessians():
+    loss = curved()
+    np.testing.assert_array_equal(loss.take([2, 0]).hessian(X[[2, 0]]), loss.hessian(X)[[2, 0]])
+    assert not per_agent().take([1]).has_hessian
+    with pytest.raises(InputError, match="needs hessian as a list"):
+        curved(hessian=lambda x: MATRICES).take([0])
+    rows = LeastSquares(np.eye(2), [1.0, 2.0])
+    np.testing.assert_array_equal(stack([loss, rows]).hessian(np.vstack([X, X[:1]]))[-1], np.eye(2))
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_newton_finds_where_the_gradients_add_up_to_zero(at_once):
+    loss = curved(at_once=at_once)
+    stop = gs.Stop(kkt=gs.Relative(1e-10), iterations=50)
+    solution = gs.solve(gs.Problem(loss), gs.Graph.ring(M), gs.Newton(), stop=stop)
+    assert solution.status is gs.Status.CONVERGED
+    np.testing.assert_allclose(loss.gradient(solution.x).sum(axis=0), 0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("hessian", "message"),
+    [
+        (
+            [lambda x: np.eye(2), lambda x: np.ones(2), lambda x: 0],
+            r"hessian must return .*\(2, 2\) for agent 1; got .*\(2,\)",
+        ),
+        (lambda x: np.eye(2), r"hessian must return real numbers of shape \(3, 2, 2\) for all agents"),
+        (
+            [lambda x: np.eye(2), lambda x: np.eye(2), lambda x: [[1, 2], [0, 1]]],
+            "hessian must be symmetric for agent 2; got 2 in row 0, column 1, 0 in row 1, column 0",
+        ),
+        ([np.sin], "hessian must be a function, or a list with one function per agent, 3 in all"),
+    ],
+)
+def test_wrong_hessians_are_refused(hessian, message):
+    with pytest.raises(InputError, match=message):
+        curved(hessian=hessian).hessian(X)
+
+
+def test_a_hessian_of_rounded_products_is_symmetric_enough():
+    noise = 1e-14 * np.random.default_rng(0).normal(size=(M, D, D))
+    curved(hessian=lambda x: MATRICES + noise).hessian(X)
+    # Where exponentials overflow, that is not the mistake.
+    curved(hessian=lambda x: np.full((M, D, D), np.inf)).hessian(X)
+    curved(hessian=lambda x: np.full((M, D, D), np.nan)).hessian(X)
+
+
+def test_a_hessian_that_is_not_that_of_the_gradient_is_refused_before_the_run():
+    problem, graph = gs.Problem(curved(hessian=lambda x: 3 * MATRICES + 5 * np.eye(D))), gs.Graph.ring(M)
+    with pytest.raises(InputError, match=r"the Hessian of a loss must be the derivative of its gradient; .*agent"):
+        gs.solve(problem, graph, gs.Newton())
+    assert not gs.check_loss(problem.loss).ok
+
+
+def test_a_class_with_another_gradient_does_not_inherit_the_hessian():
+    class Doubled(Custom):
+        def gradient(self, x):
+            return 2 * super().gradient(x)
+
+    given = {"gradient": lambda x: x, "hessian": lambda x: np.broadcast_to(np.eye(D), (M, D, D))}
+    assert Custom(**given, agents=M, dimension=D).has_hessian
+    assert not Doubled(**given, agents=M, dimension=D).has_hessian

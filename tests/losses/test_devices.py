@@ -4,8 +4,21 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gradslide import Problem
 from gradslide._support.errors import InputError
-from gradslide.losses import Custom, Huber, LeastSquares, Linear, Logistic, Quadratic, SmoothedHinge, Softmax, stack
+from gradslide.domains import EntropySimplex, L2Ball
+from gradslide.losses import (
+    Custom,
+    Huber,
+    LeastSquares,
+    Linear,
+    Logistic,
+    Poisson,
+    Quadratic,
+    SmoothedHinge,
+    Softmax,
+    stack,
+)
 from gradslide.oracles import Noise, Stream, WithoutReplacement, WithReplacement
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: install gradslide[torch]")
@@ -23,6 +36,7 @@ KINDS = {
     "huber": lambda *a, **k: Huber(*a, delta=0.7, **k),
     "hinge": lambda *a, **k: SmoothedHinge(*a, gamma=0.6, **k),
     "softmax": lambda *a, **k: Softmax(*a, classes=K, **k),
+    "poisson": Poisson,
 }
 
 
@@ -30,6 +44,7 @@ def data(kind, sizes, dtype=np.float64):
     rng = np.random.default_rng(0)
     n = sum(sizes)
     targets = {"softmax": rng.integers(K, size=n), "logistic": rng.choice([-1, 1], n), "hinge": rng.integers(2, size=n)}
+    targets["poisson"] = rng.integers(4, size=n)
     features = (rng.standard_normal((n, P)) * (rng.random((n, P)) < 0.6)).astype(dtype)
     rows = np.split(np.arange(n), np.cumsum(sizes)[:-1])
     return features, targets.get(kind, rng.standard_normal(n)), rows, rng.uniform(0.5, 2.0, n)
@@ -121,10 +136,11 @@ def test_rows_on_a_device_give_what_numpy_gives(kind, sizes, sparse, dtype, devi
         assert torch.equal(there.gradient(t), gradient)
         for agents in ([2], [3, 0], [1, 2, 3]):
             check(there.take(agents).gradient(t[agents]), loss.gradient(x)[agents], device)
-    for norm in (1, 2):
-        constants = loss.to(device).smoothness(norm)
+    for domain in (L2Ball(0.5), EntropySimplex()):
+        constants = Problem(loss.to(device), domain).smoothness()
         assert isinstance(constants, np.ndarray)
-        np.testing.assert_allclose(constants, make(kind, sizes, dtype=dtype, sparse=sparse, **more).smoothness(norm))
+        anew = make(kind, sizes, dtype=dtype, sparse=sparse, **more)
+        np.testing.assert_allclose(constants, Problem(anew, domain).smoothness())
 
 
 @on_devices
@@ -203,7 +219,13 @@ def test_extreme_scores_and_what_is_not_finite(device):
         loss = make(kind, UNEVEN).to(device)
         t = points(loss, device)[1]
         for scale in (-1e30, 1e30):
-            assert all(torch.isfinite(result).all() for result in loss.value_and_gradient(scale * t))
+            value, gradient = loss.value_and_gradient(scale * t)
+            if kind == "poisson":
+                assert torch.isinf(value).any()
+                assert not torch.isnan(value).any()
+            else:
+                assert torch.isfinite(value).all()
+                assert torch.isfinite(gradient).all()
         t[1] = float("nan")
         value, gradient = loss.value_and_gradient(t)
         assert torch.isnan(value).nonzero().flatten().tolist() == [1]

@@ -32,6 +32,7 @@ LOSSES = {
     "huber": lambda to: gs.losses.Huber(to(ROWS), SIGNS, agents=M),
     "hinge": lambda to: gs.losses.SmoothedHinge(to(ROWS), SIGNS, agents=M),
     "softmax": lambda to: gs.losses.Softmax(to(ROWS), CLASSES, agents=M),
+    "poisson": lambda to: gs.losses.Poisson(to(ROWS), CLASSES, agents=M),
     "quadratic": lambda to: gs.losses.Quadratic(to(SQUARE), to(ROWS[:M])),
     "linear": lambda to: gs.losses.Linear(to(ROWS[:M])),
     "stacked": lambda to: gs.losses.stack(

@@ -22,6 +22,7 @@ LOSSES = {
     "huber": gs.losses.Huber(ROWS, SIGNS, splits=SPLITS, delta=0.7),
     "hinge": gs.losses.SmoothedHinge(ROWS, SIGNS, splits=SPLITS, gamma=0.8),
     "softmax": gs.losses.Softmax(ROWS, CLASSES, splits=SPLITS),
+    "poisson": gs.losses.Poisson(ROWS, CLASSES, WEIGHTS, splits=SPLITS),
     "quadratic": gs.losses.Quadratic(np.stack([np.diag(each) for each in np.abs(ROWS[:3])]), ROWS[:3]),
     "linear": gs.losses.Linear(ROWS[:3]),
     "stacked": gs.losses.stack(
@@ -54,8 +55,17 @@ def test_single_precision_data_have_hessians_in_double_precision():
 def test_a_loss_without_them_says_so():
     custom = gs.losses.Custom(gradient=lambda x: x, agents=3, dimension=2)
     assert not custom.has_hessian
-    with pytest.raises(gs.InputError, match="a Hessian needs a built-in loss"):
+    with pytest.raises(gs.InputError, match="this needs the hessian of the loss; got Custom without it; give hessian="):
         custom.hessian(np.zeros((3, 2)))
+
+    class Steeper(gs.losses.Logistic):
+        def gradient(self, x):
+            return 2 * super().gradient(x)
+
+    own = Steeper(ROWS, SIGNS, splits=SPLITS)
+    assert not own.has_hessian
+    with pytest.raises(gs.InputError, match="a Hessian needs a loss over NumPy arrays that has one; got Steeper"):
+        own.hessian(np.zeros((3, 4)))
 
 
 def test_scales_of_columns():

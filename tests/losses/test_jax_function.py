@@ -4,7 +4,16 @@ import sys
 
 import numpy as np
 import pytest
-from autodiff_cases import K, P, assert_same_samples, assert_same_values, built_in, data
+from autodiff_cases import (
+    K,
+    P,
+    assert_newton_agrees,
+    assert_same_hessians,
+    assert_same_samples,
+    assert_same_values,
+    built_in,
+    data,
+)
 
 import gradslide as gs
 from gradslide._support.errors import InputError
@@ -266,3 +275,92 @@ def test_it_cannot_move_to_a_device():
     pytest.importorskip("torch", reason="needs PyTorch: install gradslide[torch]")
     with pytest.raises(InputError, match="cannot move to a device"):
         wrapped().to("cpu")
+
+
+# ---- Hessians
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize(
+    ("kind", "sizes", "reduction"),
+    [("softmax", RAGGED, "mean"), ("logistic", UNEVEN, "sum"), ("squares", EQUAL, "sum")],
+)
+def test_hessians_are_those_of_the_built_in_loss(kind, sizes, reduction, monkeypatch):
+    loss, expected = wrapped(kind, sizes, reduction=reduction), built_in(kind, sizes, reduction=reduction)
+    assert_same_hessians(loss, expected, points(loss), close, monkeypatch)
+
+
+def test_hessians_in_single_precision_and_of_functions_that_are_no_sums():
+    single, double = wrapped(dtype=np.float32), built_in("logistic", RAGGED)
+    x = points(single)
+    found = single.hessian(x)
+    assert found.dtype == np.float64
+    close(found, double.hessian(x), 1e-5)
+
+    def log_sum(x, batch):
+        return jax.nn.logsumexp(batch[0] @ x)
+
+    loss = wrapped(function=log_sum, reduction=None)
+    assert "hessian" in gs.check_loss(loss).passed
+
+
+def test_newton_takes_the_steps_of_the_built_in_loss():
+    assert_newton_agrees(wrapped("softmax"), built_in("softmax", RAGGED))
+
+
+def test_poisson_regression_is_the_built_in_one():
+    features, _, splits = data("squares", RAGGED)
+    counts = np.random.default_rng(5).poisson(2.0, len(features)).astype(float)
+
+    def poisson(x, batch):
+        scores = batch[0] @ x
+        return jnp.sum(jnp.exp(scores) - batch[1] * scores)
+
+    loss = gs.losses.Jax(poisson, [(features[rows], counts[rows]) for rows in splits], np.zeros(P))
+    assert_newton_agrees(loss, gs.losses.Poisson(features, counts, splits=splits))
+
+
+@jax.custom_vjp
+def only_backwards(scores):
+    return jnp.logaddexp(0, scores)
+
+
+only_backwards.defvjp(lambda scores: (only_backwards(scores), scores), lambda scores, g: (g * jax.nn.sigmoid(scores),))
+
+
+def test_functions_without_second_derivatives_run_without_them():
+    def function(x, batch):
+        scores = batch[0] @ x
+        return jnp.sum(only_backwards(scores) - batch[1] * scores)
+
+    loss, expected = wrapped(function=function), built_in("logistic", RAGGED)
+    assert not loss.has_hessian
+    with pytest.raises(InputError, match="a Hessian needs a loss over NumPy arrays that has one; got Jax"):
+        loss.hessian(points(loss))
+    graph, mu = gs.Graph.ring(5), 0.5
+    with pytest.raises(InputError, match="Newton needs losses with values and Hessians"):
+        gs.solve(gs.Problem(loss, mu=mu), graph, gs.Newton())
+    ours, theirs = (gs.solve(gs.Problem(each, mu=mu), graph) for each in (loss, expected))
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-6)
+
+
+def test_a_second_derivative_that_is_not_finite_does_no_harm():
+    """That of |x|^3 is NaN at 0, written in this way."""
+
+    def cubes(x, batch):
+        return jnp.sum(batch[0]) * 0 + jnp.sum((x**2) ** 1.5)
+
+    loss = wrapped(function=cubes, reduction=None)
+    start = np.zeros((loss.m, loss.d))
+    assert np.isnan(loss.hessian(start)).any()
+    assert np.isfinite(loss.gradient(start)).all()
+    solution = gs.solve(gs.Problem(loss), gs.Graph.ring(5), gs.AutoPDS(), stop=gs.Stop(iterations=3))
+    assert np.isfinite(solution.x).all()
+
+
+def test_a_class_with_another_value_does_not_inherit_hessians():
+    class Shifted(gs.losses.Jax):
+        def value(self, x):
+            return super().value(x) + 1.0
+
+    assert not Shifted(logistic, batches("logistic", RAGGED), np.zeros(P)).has_hessian

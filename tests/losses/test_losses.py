@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_cases import KINDS, LAYOUTS, M, P, make_data, make_loss, make_quadratic, point
+from loss_cases import KINDS, LAYOUTS, SMOOTH, M, P, make_data, make_loss, make_quadratic, point
 from real_data import DATA
 
 import gradslide as gs
@@ -95,7 +95,8 @@ def test_float32_stays_float32_and_agrees(kind, layout):
         np.testing.assert_allclose(result, getattr(double, name)(x, *arguments), rtol=2e-4, atol=2e-6)
     assert single.sample_gradient(x, 2, streams(single.m)).dtype == np.float32
     assert single.value_and_gradient(x)[1].dtype == np.float32
-    np.testing.assert_allclose(single.smoothness(), double.smoothness(), rtol=1e-5)
+    if kind in SMOOTH:
+        np.testing.assert_allclose(single.smoothness(), double.smoothness(), rtol=1e-5)
 
 
 def test_scalars_of_numpy_do_not_raise_the_precision():
@@ -110,7 +111,7 @@ def test_integers_become_float64():
     assert loss.gradient(np.ones((1, 2), dtype=int)).dtype == np.float64
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SMOOTH)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_extreme_scores_neither_overflow_nor_warn(kind, dtype):
     features, targets, _ = make_data(kind)
@@ -189,7 +190,7 @@ def test_sparse_features_stay_sparse_and_the_callers_data_is_left_alone():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SMOOTH)
 def test_smoothness_is_the_largest_eigenvalue_of_the_hessian_bound(kind, layout, weighted):
     loss, features, _, rows, factors = make_loss(kind, layout, weighted=weighted)
     curvature = KINDS[kind][3]
@@ -220,7 +221,7 @@ def lipschitz_ratios(loss, norm, pairs=200):
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SMOOTH)
 def test_smoothness_bounds_the_change_of_the_gradient(kind, norm):
     loss, *_ = make_loss(kind, "ragged", weighted=True)
     worst = lipschitz_ratios(loss, norm)
@@ -347,7 +348,7 @@ def test_take_restricts_to_agents_in_order(kind, chosen):
     assert (part.m, part.d, part.dtype) == (len(chosen), loss.d, loss.dtype)
     np.testing.assert_allclose(part.value(x[chosen]), loss.value(x)[chosen], rtol=1e-12)
     np.testing.assert_allclose(part.gradient(x[chosen]), loss.gradient(x)[chosen], atol=1e-12)
-    for norm in (1, 2):
+    for norm in () if kind == "poisson" else (1, 2):
         np.testing.assert_allclose(part.smoothness(norm), loss.smoothness(norm)[chosen], rtol=1e-12)
         np.testing.assert_array_equal(loss.take(chosen).smoothness(norm), loss.smoothness(norm)[chosen])
 
@@ -370,7 +371,8 @@ def test_stack_merges_alike_losses_into_one(kind):
     x = point(loss)
     np.testing.assert_allclose(merged.value(x), loss.value(x), rtol=1e-12)
     np.testing.assert_allclose(merged.gradient(x), loss.gradient(x), atol=1e-12)
-    np.testing.assert_allclose(merged.smoothness(), loss.smoothness(), rtol=1e-12)
+    if kind != "poisson":
+        np.testing.assert_allclose(merged.smoothness(), loss.smoothness(), rtol=1e-12)
 
 
 def test_stack_merges_different_weights_and_reductions():

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from autodiff_cases import K, P, assert_same_samples, assert_same_values, built_in, data
+from autodiff_cases import (
+    K,
+    P,
+    assert_newton_agrees,
+    assert_same_hessians,
+    assert_same_samples,
+    assert_same_values,
+    built_in,
+    data,
+)
 
 import gradslide as gs
 from gradslide._support.errors import InputError
@@ -444,3 +453,68 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
     namespace = {"__name__": "autodiff"}
     for source in blocks:
         exec(compile(source, PAGE, "exec"), namespace)
+
+
+# ---- Hessians
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("sizes", [EQUAL, RAGGED])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_hessians_are_those_of_the_built_in_loss(kind, sizes, reduction, monkeypatch):
+    loss, expected = wrapped(kind, sizes, reduction=reduction), built_in(kind, sizes, reduction=reduction)
+    assert_same_hessians(loss, expected, points(loss), close, monkeypatch)
+    assert loss._batches_directions
+
+
+def test_hessians_in_pieces_of_rows_in_single_precision_and_direction_by_direction():
+    expected = built_in("softmax", RAGGED)
+    few, single, slow = (
+        wrapped("softmax", rows_at_once=3),
+        wrapped("softmax", module=model("softmax", torch.float32)),
+        wrapped("softmax"),
+    )
+    slow._batches_directions = False
+    x = points(few)
+    for loss, tolerance in ((few, 1e-10), (single, 1e-5), (slow, 1e-10)):
+        found = loss.hessian(x.astype(loss.dtype))
+        assert found.dtype == np.float64
+        close(found, expected.hessian(x), tolerance)
+
+
+def test_a_linear_function_has_hessian_zero():
+    loss = wrapped("squares", loss=lambda predictions, targets: predictions[:, 0] * targets)
+    assert not loss.hessian(points(loss)).any()
+
+
+def test_newton_takes_the_steps_of_the_built_in_loss():
+    assert_newton_agrees(wrapped("softmax"), built_in("softmax", RAGGED))
+
+
+def test_a_loss_on_a_device_has_no_hessians():
+    assert not wrapped().to("cpu").has_hessian
+
+
+class OnceOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores):
+        ctx.save_for_backward(scores)
+        return nn.functional.softplus(scores)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        return g * torch.sigmoid(ctx.saved_tensors[0])
+
+
+def test_modules_without_second_derivatives_run_without_them():
+    def once(predictions, targets):
+        return (OnceOnly.apply(predictions) - targets * predictions)[:, 0]
+
+    loss, expected = wrapped(loss=once), built_in("logistic", RAGGED)
+    assert not loss.has_hessian
+    graph, mu = gs.Graph.ring(5), 0.5
+    with pytest.raises(InputError, match="Newton needs losses with values and Hessians"):
+        gs.solve(gs.Problem(loss, mu=mu), graph, gs.Newton())
+    ours, theirs = (gs.solve(gs.Problem(each, mu=mu), graph) for each in (loss, expected))
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-6)

@@ -21,6 +21,7 @@ MAKERS = {
     "hinge": lambda dtype: gs.losses.SmoothedHinge(ROWS.astype(dtype), SIGNS, splits=SPLITS, gamma=0.5),
     "softmax": lambda dtype: gs.losses.Softmax(ROWS.astype(dtype), CLASSES, splits=SPLITS),
     "sparse softmax": lambda dtype: gs.losses.Softmax(sp.csr_array(ROWS.astype(dtype)), CLASSES, splits=SPLITS),
+    "poisson": lambda dtype: gs.losses.Poisson(ROWS.astype(dtype) / 128, CLASSES, splits=SPLITS),
     "quadratic": lambda dtype: gs.losses.Quadratic(
         (ROOTS @ ROOTS.swapaxes(1, 2)).astype(dtype), ROWS[:3].astype(dtype)
     ),

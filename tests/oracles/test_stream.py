@@ -101,6 +101,7 @@ KINDS = {
     "huber": (gs.losses.Huber, NUMBERS, {"delta": 0.3}),
     "smoothed hinge": (gs.losses.SmoothedHinge, LABELS, {"gamma": 0.5}),
     "softmax": (gs.losses.Softmax, CLASSES, {"classes": 3}),
+    "poisson": (gs.losses.Poisson, CLASSES, {}),
 }
 LAYOUTS = {"dense": np.asarray, "sparse": sp.csr_array}
 SIZES = {"one by one": (1,), "in threes": (3,), "of any size": (2, 0, 5, 1, 4), "all at once": (600,)}

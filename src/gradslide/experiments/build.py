@@ -234,6 +234,8 @@ def targets_of(loss: Any, labels: Array) -> dict[str, Array]:
     """The labels under the name, and in the form, that the loss takes them."""
     if loss in ("least_squares", "huber"):
         return {"targets": labels}
+    if loss == "poisson":
+        return {"counts": labels}
     if loss == "softmax":
         return {"labels": np.unique(labels, return_inverse=True)[1]}
     return {"labels": labels}

@@ -16,6 +16,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "huber": losses.Huber,
     "smoothed_hinge": losses.SmoothedHinge,
     "softmax": losses.Softmax,
+    "poisson": losses.Poisson,
 }
 DOMAINS: dict[str, Callable[..., domains.Domain]] = {
     "free": domains.Free,

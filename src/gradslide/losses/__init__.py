@@ -13,6 +13,7 @@ from gradslide.losses.jax_function import Jax
 from gradslide.losses.least_squares import LeastSquares
 from gradslide.losses.linear import Linear
 from gradslide.losses.logistic import Logistic
+from gradslide.losses.poisson import Poisson
 from gradslide.losses.quadratic import Quadratic
 from gradslide.losses.smoothed_hinge import SmoothedHinge
 from gradslide.losses.softmax import Softmax
@@ -28,6 +29,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "LossReport",
+    "Poisson",
     "Quadratic",
     "SmoothedHinge",
     "Softmax",

@@ -2,7 +2,7 @@
 
 import abc
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, NoReturn, Self
 
@@ -18,6 +18,12 @@ from gradslide.losses.partition import as_slice, with_replacement
 
 Reduction = Literal["sum", "mean"] | None
 
+FEW = 4  # rows on which a function is tried
+# Numbers that products of Hessians with directions may take at once, about: one for each row of the data, agent and
+# direction, and the products themselves.
+_PRODUCT_ENTRIES = 2**24
+# Entries of all Hessians together up to which each agent's is returned.
+_MOST_HESSIANS = 2**24
 # How far from the start the ends of segments lie on which convexity is tried.
 _REACH = (0.1, 1.0, 10.0)
 
@@ -59,6 +65,30 @@ class Differentiated(Loss):
         these.
         """
 
+    @cached_property
+    def _is_twice_differentiable(self) -> bool:
+        """Whether the other library knows second derivatives."""
+        try:
+            self._try_products(self._pair())
+        # Libraries tell in many ways what they cannot do.
+        except Exception:
+            return False
+        return True
+
+    def _pair(self) -> AgentBlock:
+        """Two agents that have the first few rows each, to try things on."""
+        few = min(FEW, int(self._sizes[0]))
+        parts = [rows_at(part, np.tile(np.arange(few), 2)) for part in self._parts]
+        return self._blocks(parts, np.full(2, few), np.ones(2 * few))[0]
+
+    @abc.abstractmethod
+    def _try_products(self, block: AgentBlock) -> None:
+        """Raise any error if `_products` would."""
+
+    @abc.abstractmethod
+    def _products(self, block: AgentBlock, x: Array, directions: Array) -> Array:
+        """Products of the Hessians of the block's agents with directions, (c, d): NumPy's, (k, c, d)."""
+
     def _widths(self, sizes: Array) -> Array:
         """How many rows agents are padded to; more than they have where that saves work."""
         return sizes
@@ -76,6 +106,44 @@ class Differentiated(Loss):
     def value_and_gradient(self, x: Array) -> tuple[Array, Array]:
         values, gradients = self._over(self._whole, self._checked(x), gradient=True)
         return values, gradients
+
+    @property
+    def has_hessian(self) -> bool:
+        return self._home is None and self._is_twice_differentiable
+
+    def hessian(self, x: Array) -> Array:
+        if not self.has_hessian:
+            return super().hessian(x)
+        x, found = self._checked(x), np.empty((self.m, self.d, self.d))
+        for agents, hessians in self._hessians(x):
+            found[agents] = hessians
+        return found
+
+    def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
+        if not self.has_hessian or self.m * self.d**2 <= _MOST_HESSIANS:
+            return super().derivatives(x)
+        x, total = self._checked(x), np.zeros((1, self.d, self.d))
+        for _, hessians in self._hessians(x):
+            total += hessians.sum(axis=0)
+        return *self.value_and_gradient(x), total
+
+    def _hessians(self, x: Array) -> Iterator[tuple[Array, Array]]:
+        """Numbers of some agents, (k,), and their Hessians, (k, d, d), in double precision; all agents in turn."""
+        for block in self._whole:
+            # A direction takes a number for each row, and one for each entry of the product.
+            each = block.weights.shape[1] + self.d
+            together = max(1, _PRODUCT_ENTRIES // (each * self.d))
+            step = max(1, min(self.d, _PRODUCT_ENTRIES // each))
+            for own in np.array_split(np.arange(len(block.agents)), -(-len(block.agents) // together)):
+                few = slice(int(own[0]), int(own[-1]) + 1)
+                part = AgentBlock(block.agents[few], [part[few] for part in block.parts], block.weights[few])
+                at, hessians = rows_at(x, part.agents), np.empty((len(own), self.d, self.d))
+                for first in range(0, self.d, step):
+                    # The last ones once more, where fewer are left: one shape is compiled once.
+                    begin = min(first, self.d - step)
+                    directions = np.eye(step, self.d, begin, dtype=self.dtype)
+                    hessians[:, begin : begin + step] = self._products(part, at, directions)
+                yield part.agents, (hessians + hessians.swapaxes(1, 2)) / 2
 
     @property
     def rows_per_agent(self) -> Array | None:

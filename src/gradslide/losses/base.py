@@ -1,7 +1,7 @@
 """The interface of losses."""
 
 import abc
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,10 @@ from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device, DType
 from gradslide.losses.devices import moved, torch_home
+
+# (agents, c), of shapes (k,) and (k, d), -> the largest <c_k, x> over the set of agent agents[k], (k,); inf if there is
+# none.
+Support = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,7 @@ _FOLLOWING = (
     ("value_in_doubles",),
     ("evaluation", "has_evaluation"),
     ("hessian", "has_hessian", "derivatives"),
+    ("smoothness_over",),
     ("steps", "has_steps"),
     ("sample_gradient",),
     ("gradient_of_rows",),
@@ -272,7 +277,8 @@ class Loss(CheckedArguments, abc.ABC):
         Returns
         -------
         bool
-            True for built-in losses over NumPy arrays.
+            True for built-in losses over NumPy arrays, for `Custom` with `hessian`, and for `Torch`
+            and `Jax` where these know second derivatives.
         """
         return False
 
@@ -296,7 +302,7 @@ class Loss(CheckedArguments, abc.ABC):
         InputError
             If the loss has no Hessians: see `has_hessian`.
         """
-        rule, remedy = "a Hessian needs a built-in loss over NumPy arrays", "use a method with gradients only"
+        rule, remedy = "a Hessian needs a loss over NumPy arrays that has one", "use a method with gradients only"
         raise InputError(rule, type(self).__name__, remedy)
 
     def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
@@ -489,6 +495,32 @@ class Loss(CheckedArguments, abc.ABC):
             self._constants[norm] = constants
         return self._constants[norm]
 
+    def smoothness_over(self, support: Support, norm: int = 2) -> Array:
+        """Return the Lipschitz constant of each agent's gradient over a set X_i.
+
+        Problems ask for it. By default it is that of `smoothness`, which holds everywhere; a loss
+        that has none everywhere (`Poisson`) overrides it.
+
+        Parameters
+        ----------
+        support : callable
+            Support function of the sets: (agents, c), of shapes (k,) and (k, d), -> the largest
+            <c_k, x> over the set of agent agents[k], shape (k,); inf where there is none.
+        norm : {2, 1}
+            As for `smoothness`.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            One constant, or an upper bound, per agent, in float64.
+
+        Raises
+        ------
+        InputError
+            If the gradient is not Lipschitz there.
+        """
+        return self.smoothness(norm)
+
     def take(self, agents: Sequence[int] | Array) -> "Loss":
         """Return the loss of some agents.
 
@@ -615,7 +647,7 @@ def no_rows(loss: Loss) -> InputError:
     return InputError(
         "this way of sampling needs a loss that is a sum over rows",
         type(loss).__name__,
-        "use Logistic, LeastSquares, Huber, SmoothedHinge, Softmax, Torch or Jax, or give a gradient of your own",
+        "use Logistic or another loss over rows of data, Torch or Jax, or give a gradient of your own",
     )
 
 

@@ -15,6 +15,7 @@ from gradslide._support.errors import InputError, kind_of, raised_in, require, r
 from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.losses.base import Loss
+from gradslide.losses.custom import Custom
 from gradslide.losses.inputs import numeric_array
 
 # Rounding errors behind one value.
@@ -300,6 +301,8 @@ def has_checkable_hessian(loss: Loss) -> bool:
 
 def has_own_hessian(loss: Loss) -> bool:
     """Return whether Hessians are a user's code."""
+    if isinstance(loss, Custom):
+        return loss.has_hessian
     functions = (getattr(type(loss), name, None) for name in ("hessian", "row_curvatures"))
     return any(not each.__module__.startswith("gradslide.") for each in functions if each is not None)
 

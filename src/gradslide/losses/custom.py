@@ -9,7 +9,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, dtype_of, is_numpy, to_numpy
-from gradslide._support.errors import InputError, require
+from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, DType
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.devices import home_of, moved
@@ -23,7 +23,8 @@ class Custom(Loss):
 
     Methods extrapolate, so functions must be defined, convex and smooth a little outside X, too.
     Leave out what is unknown: without `value` no objective is reported, without `gradient` only
-    methods that sample can run. On a device (`to`) functions receive and return tensors there.
+    methods that sample can run, without `hessian` `Newton` cannot. On a device (`to`) functions
+    receive and return tensors there, and there are no Hessians.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class Custom(Loss):
     value_and_gradient : callable or list of callables, optional
         List of (d,) -> (float, (d,)), or one function (m, d) -> ((m,), (m, d)); instead of the two,
         or where both together are cheaper.
+    hessian : callable or list of callables, optional
+        List of (d,) -> (d, d), or one function (m, d) -> (m, d, d); symmetric.
     agents : int
         Number of agents m.
     dimension : int
@@ -76,6 +79,7 @@ class Custom(Loss):
         smoothness: npt.ArrayLike | Callable[[int], npt.ArrayLike] | None = None,
         sample_gradient: Functions | None = None,
         value_and_gradient: Functions | None = None,
+        hessian: Functions | None = None,
         agents: int,
         dimension: int,
         dtype: DType = np.float64,
@@ -98,6 +102,9 @@ class Custom(Loss):
         self._value = self._evaluator("value", value, (self.m,))
         self._sample = self._evaluator("sample_gradient", sample_gradient, (self.m, self.d))
         self._both = self._evaluator("value_and_gradient", value_and_gradient, (self.m, 1 + self.d))
+        # In double precision, whatever the gradients are.
+        shape = (self.m, self.d, self.d)
+        self._hessian = None if hessian is None else _Evaluator("hessian", hessian, shape, np.dtype(np.float64))
         self.has_value = value is not None or value_and_gradient is not None
         self._given = smoothness if smoothness is None or callable(smoothness) else self._per_agent(smoothness)
 
@@ -116,6 +123,18 @@ class Custom(Loss):
             return super().value_and_gradient(x)
         both = self._both(self._checked(x))
         return both[:, 0], both[:, 1:]
+
+    @property
+    def has_hessian(self) -> bool:
+        return self._hessian is not None and self._home is None
+
+    def hessian(self, x: Array) -> Array:
+        hessian = _given("hessian", self._hessian)
+        x = self._checked(x)
+        require(is_numpy(x), "a Hessian of Custom needs data of NumPy", kind_of(x), "leave x on the host")
+        found = hessian(x)
+        self._require_symmetric(found)
+        return found
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:
         sample = _given("sample_gradient", self._sample)
@@ -137,6 +156,7 @@ class Custom(Loss):
             smoothness=None if self._given is None else smoothness,
             sample_gradient=self._sample and self._sample.taken(agents),
             value_and_gradient=self._both and self._both.taken(agents),
+            hessian=self._hessian and self._hessian.taken(agents),
             agents=len(agents),
             dimension=self.d,
             dtype=self.dtype,
@@ -156,6 +176,17 @@ class Custom(Loss):
 
     def _evaluator(self, name: str, functions: Functions | None, shape: tuple[int, ...]) -> "_Evaluator | None":
         return None if functions is None else _Evaluator(name, functions, shape, self.dtype)
+
+    def _require_symmetric(self, hessian: Array) -> None:
+        """Refuse Hessians, (m, d, d), that rounding alone does not make unsymmetric."""
+        with np.errstate(invalid="ignore"):
+            away = np.abs(hessian - hessian.swapaxes(1, 2))
+        size = np.abs(hessian).max(axis=(1, 2), keepdims=True)
+        wrong = np.argwhere(away > np.sqrt(np.finfo(self.dtype).eps) * size)
+        if len(wrong):
+            i, j, k = wrong[0].tolist()
+            entries = f"{hessian[i, j, k]:.6g} in row {j}, column {k}, {hessian[i, k, j]:.6g} in row {k}, column {j}"
+            raise InputError(f"hessian must be symmetric for agent {i}", entries, "correct that function")
 
     def _per_agent(self, smoothness: Any) -> Array:
         constants = numeric_array("smoothness", smoothness).astype(np.float64)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, DType
 from gradslide.losses.autodiff import (
+    FEW,
     AgentBlock,
     Differentiated,
     Reduction,
@@ -21,8 +22,6 @@ from gradslide.losses.autodiff import (
     require_sum_of_rows,
 )
 from gradslide.losses.inputs import numeric_array, working_dtype
-
-_FEW = 4  # rows on which the function is tried
 
 
 class Jax(Differentiated):
@@ -95,6 +94,7 @@ class Jax(Differentiated):
         self._try()
         self._both = self._jax.jit(self._jax.vmap(self._jax.value_and_grad(self._value)))
         self._only = self._jax.jit(self._jax.vmap(self._value))
+        self._along = self._jax.jit(self._jax.vmap(self._product_rows, in_axes=(0, 0, 0, None)))
         if check_convexity:
             require_convex(self, self.x0)
 
@@ -154,6 +154,23 @@ class Jax(Differentiated):
                 return np.array(values), np.array(gradients)
             return np.array(self._only(x, block.parts, block.weights)), x
 
+    def _try_products(self, block: AgentBlock) -> None:
+        twice = np.tile(self.x0, (2, 1))
+        with self._precision():
+            self._jax.eval_shape(self._along, twice, block.parts, block.weights, twice)
+
+    def _products(self, block: AgentBlock, x: Array, directions: Array) -> Array:
+        with self._precision():
+            return np.array(self._along(x, block.parts, block.weights, directions))
+
+    def _product_rows(self, x: Array, parts: list[Array], weights: Array, directions: Array) -> Array:
+        """H v of one agent for each direction v, (c, d): forward derivatives of the gradient."""
+
+        def gradient(x: Array) -> Array:
+            return self._jax.grad(self._value)(x, parts, weights)
+
+        return self._jax.vmap(lambda v: self._jax.jvp(gradient, (x,), (v,))[1])(directions)
+
     def _value(self, x: Array, parts: list[Array], weights: Array) -> Array:
         """Of one agent."""
         if self._reduction is None:
@@ -175,7 +192,7 @@ class Jax(Differentiated):
 
     def _try(self) -> None:
         """Refuse what is no sum over rows; find out whether it gives one number per row."""
-        rows = min(_FEW, int(self._sizes[0]))
+        rows = min(FEW, int(self._sizes[0]))
         # At a start of zeros all rows would look alike.
         x = (self.x0 + np.random.default_rng(0).standard_normal(self.d)).astype(self.dtype)
         with self._precision():

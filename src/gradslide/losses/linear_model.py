@@ -35,8 +35,8 @@ _MOST_HESSIANS = 2**24
 class LinearModel(Loss):
     """Losses ft_i(x) = sum over agent i's rows a of w phi(a x, target), with phi convex and smooth.
 
-    Base class of `Logistic`, `LeastSquares`, `Huber`, `SmoothedHinge` and `Softmax`. A subclass
-    implements `read_targets`, `curvature`, `row_values` and `row_slopes`, and returns the
+    Base class of `Logistic`, `LeastSquares`, `Huber`, `SmoothedHinge`, `Softmax` and `Poisson`. A
+    subclass implements `read_targets`, `curvature`, `row_values` and `row_slopes`, and returns the
     parameters of phi in `settings`.
 
     Parameters
@@ -56,6 +56,8 @@ class LinearModel(Loss):
         "mean" for the weighted mean over each agent's rows.
     allow_overlap : bool
         Whether `splits` may give a row to several agents, or twice to one; it counts each time.
+    factors : ndarray, shape (n,), optional
+        Further factors of the rows, which do not count in the denominator of a mean.
     """
 
     outputs = 1  # K: scores per row
@@ -80,6 +82,7 @@ class LinearModel(Loss):
         sample_weight: npt.ArrayLike | None,
         reduction: Reduction,
         allow_overlap: bool = False,
+        factors: Array | None = None,
     ) -> None:
         if reduction not in ("sum", "mean"):
             raise unknown_name("reduction", str(reduction), ("sum", "mean"))
@@ -103,6 +106,9 @@ class LinearModel(Loss):
             weights = weights[selected].astype(self.dtype)
         if reduction == "mean":
             weights = _mean_weights(sizes, weights, self.dtype)
+        if factors is not None:
+            own = factors[selected].astype(self.dtype)
+            weights = own if weights is None else weights * own
         weights = None if weights is None else moved(weights, self._home)
         self._set_rows(RowBlocks(rows_at(features, selected), sizes), moved(targets[selected], self._home), weights)
         self._compiled = self._can_be_compiled and pays(self._blocks.entries)

@@ -11,7 +11,7 @@ from gradslide._support.arrays import as_dtype, doubles
 from gradslide._support.errors import require
 from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
-from gradslide.losses.base import Evaluation, Loss, checked_sampling
+from gradslide.losses.base import Evaluation, Loss, Support, checked_sampling
 from gradslide.losses.inputs import stack_rows
 
 
@@ -149,6 +149,14 @@ class Stacked(Loss):
 
     def compute_smoothness(self, norm: int) -> Array:
         return np.concatenate([part.smoothness(norm) for part in self.parts])
+
+    def smoothness_over(self, support: Support, norm: int = 2) -> Array:
+        def of_part(start: int) -> Support:
+            return lambda agents, c: support(agents + start, c)
+
+        starts = self._starts.tolist()
+        pairs = zip(self.parts, starts, strict=True)
+        return np.concatenate([part.smoothness_over(of_part(start), norm) for part, start in pairs])
 
     def take_agents(self, agents: Array) -> Loss:
         owners: Array = np.searchsorted(self._starts, agents, side="right") - 1

@@ -12,6 +12,7 @@ from gradslide._support.arrays import dtype_of, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, require_number
 from gradslide._support.types import Array, Device, DType, Tensor
 from gradslide.losses.autodiff import (
+    FEW,
     AgentBlock,
     Differentiated,
     Reduction,
@@ -23,7 +24,8 @@ from gradslide.losses.autodiff import (
 )
 from gradslide.losses.devices import moved
 
-_FEW = 4  # rows on which the loss is tried
+# The share of a derivative that differences may miss it by, and roundings behind a gradient.
+_ROUGH, _ROUNDINGS = 0.1, 64
 
 
 class Torch(Differentiated):
@@ -98,6 +100,7 @@ class Torch(Differentiated):
         self._loss = copy.deepcopy(loss).eval().to(first.device) if isinstance(loss, torch.nn.Module) else loss
         self._rows_at_once = rows_at_once
         self._per_row = self._vectorized = False
+        self._batches_directions = True
         self._try(torch)
         if check_convexity:
             require_convex(self, self.x0)
@@ -147,6 +150,51 @@ class Torch(Differentiated):
                     gradients[agents] += torch.autograd.grad(found.sum(), at)[0]
         return (to_numpy(values), to_numpy(gradients)) if self._home is None else (values, gradients)
 
+    def _try_products(self, block: AgentBlock) -> None:
+        # At a start of zeros all rows would look alike.
+        x, v = np.random.default_rng(0).standard_normal((2, 2, self.d)).astype(self.dtype)
+        x = x + self.x0
+        found = self._products(block, x, v)[:, 0]
+        # Functions with a gradient of their own may be silent about derivatives that it lacks.
+        eps = float(np.finfo(self.dtype).eps)
+        step = eps ** (1 / 3)
+        ends = [self._evaluate(block, x + sign * step * v[:1], gradient=True)[1] for sign in (1, -1)]
+        measured = (ends[0] - ends[1]) / (2 * step)
+        allowed = _ROUGH * max(np.linalg.norm(found), np.linalg.norm(measured))
+        allowed += _ROUNDINGS * eps * np.linalg.norm(ends[0]) / step
+        if not np.linalg.norm(found - measured) <= allowed:
+            raise ArithmeticError("derivatives of the gradient differ from its differences")
+
+    def _products(self, block: AgentBlock, x: Tensor, directions: Array) -> Array:
+        torch = importlib.import_module("torch")
+        x, weights = moved(x, self._there).detach(), block.weights
+        along = moved(directions, self._there)
+        products = torch.zeros((len(x), *along.shape), dtype=x.dtype, device=x.device)
+        with torch.enable_grad():
+            for agents, rows in self._pieces(weights.shape):
+                at = x[agents].clone().requires_grad_()
+                inputs, targets = (part[agents, rows] for part in block.parts)
+                found = self._values(at, inputs, targets, weights[agents, rows])
+                gradient = torch.autograd.grad(found.sum(), at, create_graph=True)[0]
+                # Where it does not depend on x, the Hessian is 0.
+                if gradient.requires_grad:
+                    products[agents] += self._derivatives_along(gradient, at, along).swapaxes(0, 1)
+        return to_numpy(products)
+
+    def _derivatives_along(self, gradient: Tensor, at: Tensor, along: Tensor) -> Tensor:
+        """The derivatives (c, k, d) of the gradients (k, d) along each direction (c, d)."""
+        grad = importlib.import_module("torch").autograd.grad
+        given = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+        if self._batches_directions:
+            try:
+                every = along[:, None].expand(-1, *gradient.shape)
+                return grad(gradient, at, every, is_grads_batched=True, **given)[0]
+            # What torch.vmap cannot do is told in many ways.
+            except Exception:
+                self._batches_directions = False
+        found = [grad(gradient, at, v.expand(gradient.shape), **given)[0] for v in along]
+        return importlib.import_module("torch").stack(found)
+
     def _pieces(self, shape: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
         """Agents and rows that are evaluated together."""
         agents, rows = shape
@@ -189,7 +237,7 @@ class Torch(Differentiated):
 
     def _try(self, torch: Any) -> None:
         """Refuse what is no sum over rows, is random or has no gradient; find out how it can be evaluated."""
-        few = slice(0, min(_FEW, int(self._sizes[0])))
+        few = slice(0, min(FEW, int(self._sizes[0])))
         inputs, targets = (part[few] for part in self._parts)
         # At a start of zeros all rows would look alike.
         at = moved((self.x0 + np.random.default_rng(0).standard_normal(self.d)).astype(self.dtype), self._there)
@@ -244,11 +292,9 @@ class Torch(Differentiated):
 
     def _try_agents(self) -> None:
         """All agents at once where the module allows it."""
-        block = self._whole[0]
-        pair = AgentBlock(block.agents[:2], [part[:2] for part in block.parts], block.weights[:2])
         self._vectorized = True
         try:
-            self._evaluate(pair, np.tile(self.x0, (len(pair.agents), 1)), gradient=True)
+            self._evaluate(self._pair(), np.tile(self.x0, (2, 1)), gradient=True)
         # What torch.vmap cannot do is told in many ways.
         except Exception:
             self._vectorized = False

@@ -65,8 +65,12 @@ class Objective(CheckedArguments):
         return values + self.mu * self.domain.nu(x) if self.mu > 0 else values
 
     def smoothness(self) -> Array:
-        """Return the smoothness constants of the ft_i in the norm of nu, shape (m,)."""
-        constants = self.loss.smoothness(self.domain.norm)
+        """Return the smoothness constants of the ft_i over X_i in the norm of nu, shape (m,)."""
+
+        def support(agents: Array, c: Array) -> Array:
+            return -self.domain.without_penalty().to(None).take(agents).linear_minimum(-c)
+
+        constants = self.loss.smoothness_over(support, self.domain.norm)
         weights = self.domain.weights
         return constants if weights is None else constants / float(np.min(to_numpy(weights)))
 

@@ -350,6 +350,9 @@ class CertificateEvaluator:
         hessians = self.values.hessian(at)[:, *upper]
         rows = np.hstack([doubles(problem.objective(at, values))[:, None], doubles(gradients), hessians])
         objective, gradient, entries = np.split(self._reduce(rows, "sum"), [1, 1 + problem.d])
+        # Users' code may lack a second derivative at a point.
+        if not np.isfinite(entries).all():
+            return kkt
         hessian = from_upper(entries, problem.d)
         found = minimize_model(point, gradient, hessian, problem.domain, problem.mu, m)
         return replace(kkt, error=found.decrease + found.missed, objective=float(objective[0]))
