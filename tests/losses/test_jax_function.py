@@ -120,7 +120,9 @@ def test_a_problem_and_a_graph_are_enough_and_give_the_same_answer(kind):
     # One more before the run, and four at the answer, compare the gradient of a user's function with its value.
     assert solution.costs.gradients == expected.costs.gradients + 5
     assert solution.costs.rounds == expected.costs.rounds
-    close(solution.x, expected.x, 1e-8)
+    # Softmax has directions without curvature, along which rounding moves Newton's method.
+    close(solution.x, expected.x, 1e-3 if kind == "softmax" else 1e-8)
+    assert solution.objective == pytest.approx(expected.objective, rel=1e-6)
 
 
 def test_without_smoothness_other_methods_say_what_is_missing():
@@ -340,8 +342,10 @@ def test_functions_without_second_derivatives_run_without_them():
     graph, mu = gs.Graph.ring(5), 0.5
     with pytest.raises(InputError, match="Newton needs losses with values and Hessians"):
         gs.solve(gs.Problem(loss, mu=mu), graph, gs.Newton())
-    ours, theirs = (gs.solve(gs.Problem(each, mu=mu), graph) for each in (loss, expected))
-    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-6)
+    stop = gs.Stop(gap=gs.Relative(1e-10), iterations=100)
+    ours, theirs = (gs.solve(gs.Problem(each, mu=mu), graph, stop=stop) for each in (loss, expected))
+    assert (ours.parameters["method"], theirs.parameters["method"]) == ("LBFGS", "Newton")
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-4)
 
 
 def test_a_second_derivative_that_is_not_finite_does_no_harm():

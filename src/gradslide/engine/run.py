@@ -462,7 +462,7 @@ class Run:
         if dual is not None:
             dual = to_numpy(dual[self._output] if isinstance(dual, Mapping) else dual)
         hessian = self._hessian() if self._is_complete else None
-        outputs, x = dict(zip(found, map(to_numpy, found.values()), strict=True)), found[self._output]
+        outputs, x = {name: _owned(to_numpy(each)) for name, each in found.items()}, found[self._output]
         certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
         kkt = None
@@ -769,6 +769,11 @@ class Run:
                 records.append(record)
                 return True
         return False
+
+
+def _owned(array: Array) -> Array:
+    """An array that can be written to: rows that are all alike may be one in memory."""
+    return array if array.flags.writeable else np.array(array)
 
 
 def _check_derivatives(context: Context) -> None:

@@ -26,6 +26,7 @@ _MOST_DENSE_RUNS = 8
 _DENSE_LIMIT = 500  # up to this order a full eigendecomposition is cheap, and exact to rounding
 _CHUNK_ENTRIES = 4_000_000  # bounds the memory of one batch
 _LANCZOS_TOLERANCE = 1e-10
+_SMALL = 64  # agents with at most so many rows are multiplied together
 _DENSE_SHARE = 0.05  # from this share of nonzeros on, dense products are faster
 
 
@@ -139,34 +140,43 @@ class RowBlocks:
     def gram(self, weights: Array) -> Array:
         """sum_row w_row a_row^T a_row of each agent, in double precision, (m, p, p); weights have any sign."""
         found = np.empty((self.m, self.p, self.p))
-        for i, (first, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            rows = self.features[first:end]
-            if is_sparse(rows):
-                scaled = sp.csr_array(sp.diags_array(weights[first:end]) @ rows)
-                found[i] = (rows.T @ scaled).toarray()
-            else:
-                rows = rows.astype(np.float64, copy=False)
-                found[i] = rows.T @ (rows * weights[first:end, None])
+        size = int(self.sizes[0])
+        if is_sparse(self.features) or size > _SMALL or np.any(self.sizes != size):
+            for i, (first, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+                found[i] = self._gram(slice(first, end), weights)
+            return found
+        for some in chunks(self.m, size * self.p):
+            rows = self.features[some.start * size : some.stop * size].astype(np.float64, copy=False)
+            scaled = rows * weights[some.start * size : some.stop * size, None]
+            blocks = rows.reshape(-1, size, self.p).swapaxes(1, 2)
+            np.matmul(blocks, scaled.reshape(-1, size, self.p), out=found[some])
         return found
 
     def total_gram(self, weights: Array) -> Array:
         """sum_row w_row a_row^T a_row over all agents, in double precision, (1, p, p)."""
-        features = self.features
-        is_positive = bool(np.all(weights >= 0))
+        if self._is_thin:
+            return self._gram(slice(0, self.n), weights)[None]
         found = np.zeros((self.p, self.p))
-        if is_sparse(features) and self.entries < _DENSE_SHARE * self.n * self.p:
-            scaled = sp.csr_array(sp.diags_array(weights) @ features)
-            return np.asarray((features.T @ scaled).toarray(), dtype=np.float64)[None]
         for chunk in chunks(self.n, self.p):
-            rows = features[chunk].toarray() if is_sparse(features) else features[chunk]
-            rows = rows.astype(np.float64, copy=False)
-            if is_positive:
-                # The product of an array with its own transpose takes half the operations.
-                rows = rows * np.sqrt(weights[chunk, None])
-                found += rows.T @ rows
-            else:
-                found += rows.T @ (rows * weights[chunk, None])
+            found += self._gram(chunk, weights)
         return found[None]
+
+    @property
+    def _is_thin(self) -> bool:
+        """Whether so few numbers are stored that sparse products are quicker than dense ones."""
+        return is_sparse(self.features) and self.entries < _DENSE_SHARE * self.n * self.p
+
+    def _gram(self, chosen: slice, weights: Array) -> Array:
+        rows, weights = self.features[chosen], weights[chosen]
+        if self._is_thin:
+            scaled = sp.csr_array(sp.diags_array(weights) @ rows)
+            return np.asarray((rows.T @ scaled).toarray(), dtype=np.float64)
+        rows = (rows.toarray() if is_sparse(rows) else rows).astype(np.float64, copy=False)
+        if np.all(weights >= 0):
+            # The product of an array with its own transpose takes half the operations.
+            rows = rows * np.sqrt(weights[:, None])
+            return np.asarray(rows.T @ rows)
+        return np.asarray(rows.T @ (rows * weights[:, None]))
 
     def _scaled(self, rows: slice, factors: Array) -> Features:
         if is_sparse(self.features):
