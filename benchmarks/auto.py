@@ -1,4 +1,4 @@
-"""Measure the costs of AutoPDS: against its prototype, tuned baselines, constraints and wrong guesses of L.
+"""Measure the costs of Auto and AutoPDS: against tuned baselines, a prototype, and wrong guesses of L.
 
 The error of a set of answers is the larger of the relative objective error at their mean and the
 relative disagreement ||X - mean||_F/(sqrt(m) |x*|). Answers of every method may be mixed by further
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from auto_bench import baselines, pool, problems, tables
 from auto_bench.errors import BALANCES
-from auto_bench.pool import AUTO, Results, Task
+from auto_bench.pool import AUTO, DEFAULT, Results, Task
 
 import gradslide as gs
 from gradslide._support import storage
@@ -65,18 +65,23 @@ def tasks(wanted: set[int], cells: list[tables.Cell], data_dir: Path | None) -> 
         if 7 in wanted and cell in shown(7, cells)
         for c in tables.FIXED_L
     ]
+    if 8 in wanted:
+        ours_first = [Task(*cell, "default", DEFAULT, {"balance": b}) for cell in shown(8, cells) for b in BALANCES]
+        found = ours_first + found
     for cell in cells:
         if cell[0] != problems.RIDGE:
             runs = baselines.grid(*cell, data_dir)
             found += [
-                Task(*cell, *run) for run in runs if wanted & {3, 7} or (4 in wanted and run[0] in ("core", "sliding"))
+                Task(*cell, *run)
+                for run in runs
+                if wanted & {3, 7, 8} or (4 in wanted and run[0] in ("core", "sliding"))
             ]
     return found
 
 
 def ours(wanted: set[int], cell: tables.Cell) -> list[baselines.Parameters]:
     """Return the parameters of AutoPDS that the tables need."""
-    found = [{"balance": 1.0, "agreement": "exact"}]
+    found = [{"balance": 1.0, "agreement": "exact"}] if wanted - {8} else []
     if wanted & {2, 3, 4, 7}:
         found.append({"balance": 1.0, "agreement": "late"})
     if 3 in wanted and cell[0] != problems.RIDGE:
@@ -89,6 +94,8 @@ def ours(wanted: set[int], cell: tables.Cell) -> list[baselines.Parameters]:
 
 def shown(number: int, cells: list[tables.Cell]) -> list[tables.Cell]:
     """Return the cells of a table."""
+    if number == 8:
+        return [cell for cell in cells if cell[0] not in (problems.RIDGE, "box per agent")]
     if number == 6:
         return [cell for cell in cells if cell == WRONG_L_CELL]
     if number == 4:
@@ -103,7 +110,8 @@ def main() -> None:
     wanted = set(given.only or tables.TABLES)
     cells = present(problems.cells(given.problems, given.networks), given.data_dir)
     cells = [cell for cell in cells if any(cell in shown(number, cells) for number in wanted)]
-    results = Results(given.out, given.data_dir, given.fresh)
+    compared = tuple(name for name, numbers in ((AUTO, {3, 7}), (DEFAULT, {8})) if numbers & wanted) or (AUTO,)
+    results = Results(given.out, given.data_dir, given.fresh, compared)
     todo = tasks(wanted, cells, given.data_dir)
     try:
         pool.run(todo, results, given.processes, only_read=given.cached)

@@ -32,10 +32,12 @@ def grid(problem: str, network: str, data_dir: Path | None) -> Iterator[tuple[st
     """Yield (group, method, parameters) of every run.
 
     "factor" multiplies the parameter by which the method is tuned, "L_factor" its L. Groups: "core" are the methods
-    for constrained problems, "other" the rest, "sliding" is PDS. DGD is not included: with a constant step it does not
-    converge to the optimum, with decreasing steps it takes thousands of gradients.
+    for constrained problems, "other" the rest, "sliding" is PDS, "exact" L-BFGS over exact sums. DGD is not included:
+    with a constant step it does not converge to the optimum, with decreasing steps it takes thousands of gradients.
     """
     constrained = problem in problems.CONSTRAINED
+    if problem != "box per agent":
+        yield "exact", "LBFGS", {}
     for K, restart, factor in product(_exchanges(network, data_dir), (True, False), FACTORS):
         if problem != "box per agent":
             yield "core", "AcceleratedTracking", {"K": K, "restart": restart, "factor": factor}

@@ -23,12 +23,15 @@ from auto_bench.errors import ACCURACIES, BALANCES, COUNTS, Bounds, Spent, cost
 from gradslide._support import storage
 
 AUTO = "AutoPDS"
+# The default of `solve`, and the group of its runs.
+DEFAULT = "Auto"
 # Each limit ends a run.
 LIMITS = {"gradients": 5_000, "rounds": 50_000, "seconds": 100.0}
 # The costs of a baseline need not be exact if they exceed those of AutoPDS by this factor.
 MARGIN = 1.3
 # Groups whose results bound the runs of a group.
 BOUNDED_BY = {"core": ("core",), "other": ("core", "other"), "sliding": ("sliding",), "auto": (), "fixed": ("fixed",)}
+BOUNDED_BY |= {"default": (), "exact": ()}
 # The setting of AutoPDS to compare with baselines whose sums over all agents are free, and counted.
 AGREEMENTS = {"free": "exact", "counted": "late"}
 _SHAPE = len(COUNTS), len(BALANCES), len(ACCURACIES)
@@ -63,7 +66,8 @@ class Result:
     """The result of a task.
 
     hits: for each accuracy the first costs, and later ones with fewer rounds. spent: costs at the end. ended: "done",
-    "bound" (no improvement possible), "diverged", "refused", "failed", or the limit that was reached.
+    "bound" (no improvement possible), "diverged", "refused", "failed", or the limit that was reached. chosen: the
+    method that Auto chose. floats: sent by all agents, until the end.
     """
 
     ended: str
@@ -72,6 +76,8 @@ class Result:
     error: float | None = None
     seconds: float = 0.0
     message: str = ""
+    chosen: str = ""
+    floats: int = 0
 
     def best(self, accuracy: int, balance: float, count: str) -> tuple[float, Spent] | None:
         """Return the least cost to an accuracy, and its parts."""
@@ -92,7 +98,7 @@ def _source(method: str) -> str:
     kind = getattr(gs, method, None)
     if kind is None:
         return ""
-    if method == AUTO:
+    if method in (AUTO, DEFAULT, "LBFGS", "Newton"):
         files = sorted(Path(gs.__file__).parent.rglob("*.py"))
         parts = [path.read_bytes() for path in files if "experiments" not in path.parts]
     else:
@@ -107,6 +113,7 @@ class Results:
     out: Path
     data_dir: Path | None
     fresh: bool = False
+    compared: tuple[str, ...] = (AUTO,)
     known: dict[tuple[str, str], dict[str, tuple[Task, Result]]] = field(default_factory=dict)
     # By cell and group, (count, balance, accuracy).
     least: dict[tuple[str, str, str], np.ndarray] = field(default_factory=dict)
@@ -117,6 +124,10 @@ class Results:
     def auto(self, cell: tuple[str, str], **parameters: Any) -> Result | None:
         label = Task(*cell, "auto", AUTO, parameters).label
         found = self.known.get(cell, {}).get(label)
+        return found[1] if found else None
+
+    def default(self, cell: tuple[str, str], **parameters: Any) -> Result | None:
+        found = self.known.get(cell, {}).get(Task(*cell, "default", DEFAULT, parameters).label)
         return found[1] if found else None
 
     def best(
@@ -161,11 +172,16 @@ class Results:
         return dict(zip(COUNTS, bounds.tolist(), strict=True))
 
     def _ours(self, cell: tuple[str, str]) -> np.ndarray:
-        costs = np.full(_SHAPE, np.inf)
-        for c, b, i in np.ndindex(_SHAPE):
-            result = self.auto(cell, balance=BALANCES[b], agreement=AGREEMENTS[COUNTS[c]])
-            if result is not None and (reached := result.best(i, BALANCES[b], COUNTS[c])) is not None:
-                costs[c, b, i] = reached[0]
+        """Return the largest costs of ours that are compared."""
+        costs = np.zeros(_SHAPE)
+        for name in self.compared:
+            for c, b, i in np.ndindex(_SHAPE):
+                if name == DEFAULT:
+                    result = self.default(cell, balance=BALANCES[b])
+                else:
+                    result = self.auto(cell, balance=BALANCES[b], agreement=AGREEMENTS[COUNTS[c]])
+                reached = None if result is None else result.best(i, BALANCES[b], COUNTS[c])
+                costs[c, b, i] = max(costs[c, b, i], np.inf if reached is None else reached[0])
         return costs
 
 
@@ -263,7 +279,8 @@ def _solved(task: Task, best: problems.Optimum, bounds: Bounds, data_dir: Path |
     solution = gs.solve(case.problem, graph, method, stop=gs.Stop(**LIMITS), callback=meter, record_every=every)
     ended = meter.ended or ("diverged" if solution.status is gs.Status.DIVERGED else solution.status.name)
     error = float(meter.error) if np.isfinite(meter.error) else None
-    return Result(ended=ended, hits=meter.hits, spent=meter.spent, error=error)
+    chosen, floats = str(solution.parameters.get("method", "")), solution.costs.floats_sent
+    return Result(ended=ended, hits=meter.hits, spent=meter.spent, error=error, chosen=chosen, floats=floats)
 
 
 @cache

@@ -122,6 +122,11 @@ def cells(problems: list[str] | None = None, networks: list[str] | None = None) 
     ]
 
 
+def dimension(name: str) -> int:
+    """Return the number of columns."""
+    return {"a9a": 123, "mushrooms": 112, "ridge": 50}.get(name.split()[0], 22)
+
+
 @cache
 def case(name: str, data_dir: Path | None) -> Case:
     return PROBLEMS[name](data_dir)

@@ -10,7 +10,7 @@ import numpy as np
 
 from auto_bench.errors import ACCURACIES, BALANCES, Spent
 from auto_bench.pool import AGREEMENTS, MARGIN, Result, Results, Task
-from auto_bench.problems import CONSTRAINED
+from auto_bench.problems import CONSTRAINED, dimension
 
 Cell = tuple[str, str]
 Table = tuple[list[str], Any]
@@ -193,6 +193,61 @@ def fixed_L(results: Results, cells: list[Cell]) -> Table:
     return lines, data
 
 
+def default(results: Results, cells: list[Cell]) -> Table:
+    """Auto beside L-BFGS over exact sums: what each accuracy takes."""
+    lines = ["Auto() and LBFGS(): gradients/all rounds (control rounds), and floats of all agents per gradient"]
+    lines.append(_row("", "", (*(f"{accuracy:g}" for accuracy in ACCURACIES), "floats")))
+    data = []
+    for cell in cells:
+        ours = results.default(cell, balance=_DEFAULT)
+        found = results.known.get(cell, {}).get(Task(*cell, "exact", "LBFGS", {}).label)
+        for name, result in ((ours.chosen if ours else "", ours), ("LBFGS", found[1] if found else None)):
+            if result is None or (result is not ours and name == (ours and ours.chosen)):
+                continue
+            firsts = _firsts(result)
+            floats = result.floats / max(1, result.spent[0])
+            spent = [_spent(first, True) for first in firsts]
+            lines.append(_row(*(cell if result is ours else ("", "")), [*spent, f"{floats:.0f} {name}"]))
+            data.append({"cell": cell, "method": name, "spent": firsts, "floats": floats})
+    return lines, data
+
+
+def default_against_baselines(results: Results, cells: list[Cell], count_hessians: bool) -> Table:
+    """Costs of Auto at each balance and accuracy, against the best of all baselines and their parameters."""
+    what = "a Hessian counts as d/20 - 1 more gradients, at least 0" if count_hessians else "Hessians are not counted"
+    lines = [
+        f"Auto(balance=b) against the best baseline; cost = b * gradients + all rounds; {what}; ratio: ours/theirs"
+    ]
+    data, groups = [], ("core", "other", "sliding", "exact")
+    for cell in cells:
+        for balance in BALANCES:
+            result = results.default(cell, balance=balance)
+            weight = max(1.0, dimension(cell[0]) / 20) if count_hessians and result and result.chosen == "Newton" else 1
+            for i, accuracy in enumerate(ACCURACIES):
+                ours = _best(result, i, balance, "counted")
+                if ours is not None:
+                    ours = (ours[0] + (weight - 1) * balance * ours[1][0], ours[1])
+                baseline = results.best(cell, groups, i, balance, "counted")
+                rivals = [
+                    (hit, task.label)
+                    for task, other in results.of(cell, groups)
+                    for hit in other.hits[i]
+                    if ours and hit[0] < ours[1][0] and hit[1] + hit[2] < ours[1][1] + ours[1][2]
+                ]
+                row = {"cell": cell, "balance": balance, "accuracy": accuracy, "ours": ours, "ahead": rivals}
+                row |= {"baseline": baseline and (*baseline[:2], baseline[2].label), "ratio": _over(ours, baseline)}
+                data.append(row)
+                if ours is None or (baseline and baseline[0] < ours[0]) or rivals:
+                    name = _baseline(baseline, ours, "counted")
+                    costs = f"{_cost(ours):>9}{_cost(baseline):>9}{_number(row['ratio']):>7}"
+                    lines.append(f"  {cell[0]}, {cell[1]}, b={balance:g}, {accuracy:g}: {costs}  {name}")
+    least = [row["ours"] is not None and not (row["baseline"] and row["baseline"][0] < row["ours"][0]) for row in data]
+    both = sum(bool(row["ahead"]) for row in data)
+    lines.append(f"no baseline costs less in {sum(least)} of {len(data)} cases; all others are listed above")
+    lines.append(f"a baseline is ahead in both gradients and rounds in {both} of {len(data)} cases")
+    return lines, data
+
+
 TABLES: dict[int, tuple[str, Callable[[Results, list[Cell]], list[Table]]]] = {
     1: ("sums free", lambda results, cells: [against_prototype(results, cells, "exact")]),
     2: ("all rounds counted", lambda results, cells: [against_prototype(results, cells, "late")]),
@@ -201,6 +256,13 @@ TABLES: dict[int, tuple[str, Callable[[Results, list[Cell]], list[Table]]]] = {
     5: ("convergence", lambda results, cells: [convergence(results, cells)]),
     6: ("a wrong first L", lambda results, cells: [wrong_first_L(results, cells)]),
     7: ("the best fixed L", lambda results, cells: [fixed_L(results, cells)]),
+    8: (
+        "the default",
+        lambda results, cells: [
+            default(results, cells),
+            *(default_against_baselines(results, cells, count_hessians) for count_hessians in (False, True)),
+        ],
+    ),
 }
 
 
