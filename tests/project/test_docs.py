@@ -81,6 +81,7 @@ def test_blocks_are_found():
         ("baselines.md", "python"),
         ("unreliable_networks.md", "python"),
         ("auto.md", "python"),
+        ("gossip.md", "python"),
     }
 
 

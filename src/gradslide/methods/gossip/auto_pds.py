@@ -115,7 +115,7 @@ class AutoPDS(Method[State]):
     (g) at a restart x = x_bar, w stays, and K grows if the residual did not halve.
 
     With late sums there is no (d): L changes when sums complete, and all agents roll back if it was
-    too small. Every ft_i must be convex and smooth; "shared" evaluates it outside X too. docs/auto.md
+    too small. Every ft_i must be convex and smooth; "shared" evaluates it outside X too. docs/gossip.md
     states what is guaranteed. Outputs are "average" and "last", and first "best", the better of both,
     for "own" and "sliding".
 
