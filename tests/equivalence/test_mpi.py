@@ -20,6 +20,8 @@ MAIN = tasks(
     ("SPDS", "random", {}),
     ("AutoPDS", "random", {}),
     ("Newton", "random", {"domain": "free", "stop": {"iterations": 8}}),
+    ("LBFGS", "random", {"domain": "free", "stop": {"iterations": 20}}),
+    ("Auto", "ring", {"domain": "own boxes"}),
     ("NIDS", "random", {"mu": 0.01}),
     ("DCS", "weighted", {}),
 )

@@ -68,12 +68,12 @@ def test_a_loss_without_them_says_so():
         own.hessian(np.zeros((3, 4)))
 
 
-def test_scales_of_columns():
+def test_squares_of_columns():
     scaled = ROWS * [1.0, 10.0, 0.0, 1e-3]
-    expected = np.sqrt((scaled**2).mean(axis=0))
+    expected = [(scaled[rows] ** 2).sum(axis=0) for rows in SPLITS]
     for features in (scaled, sp.csr_array(scaled)):
-        np.testing.assert_allclose(gs.losses.Logistic(features, SIGNS, splits=SPLITS).column_scales(), expected)
-    assert LOSSES["quadratic"].column_scales() is None
+        np.testing.assert_allclose(gs.losses.Logistic(features, SIGNS, splits=SPLITS).column_squares(), expected)
+    assert LOSSES["quadratic"].column_squares() is None
 
 
 @pytest.mark.parametrize("name", LOSSES)

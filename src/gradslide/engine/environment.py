@@ -346,9 +346,10 @@ def _contradicts(record: Record, dtype: DType) -> bool:
 
 def uneven_columns(loss: Loss) -> str:
     """Return a warning about columns whose scales differ much, or an empty string."""
-    scales = loss.column_scales()
-    if scales is None or not np.any(scales > 0):
+    squares, rows = loss.column_squares(), loss.rows_per_agent
+    if squares is None or rows is None or not np.any(squares > 0):
         return ""
+    scales = np.sqrt(squares.sum(axis=0) / np.sum(rows))
     largest = int(np.argmax(scales))
     smallest = int(np.argmin(np.where(scales > 0, scales, np.inf)))
     factor = float(scales[largest] / scales[smallest])

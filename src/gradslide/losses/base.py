@@ -329,12 +329,12 @@ class Loss(CheckedArguments, abc.ABC):
         """
         return *self.value_and_gradient(x), self.hessian(x)
 
-    def column_scales(self) -> Array | None:
-        """Return the root mean square of each column of the features here.
+    def column_squares(self) -> Array | None:
+        """Return the sum of squares of each column of the features, for each agent.
 
         Returns
         -------
-        ndarray, shape (p,), or None
+        ndarray, shape (m, p), or None
             None for a loss without features.
         """
         return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -211,15 +211,8 @@ class LinearModel(Loss):
         value, gradient = self._blocks.operator.sums(of_rows), self._pulled(slopes, self._blocks)
         return _RowEvaluation(x, value, gradient, self, scores, of_rows, slopes)
 
-    def column_scales(self) -> Array | None:
-        if self._home is not None:
-            return None
-        features = self._blocks.features
-        if is_sparse(features):
-            squares = np.asarray(features.astype(np.float64).power(2).sum(axis=0)).ravel()
-        else:
-            squares = np.einsum("ij,ij->j", features, features, dtype=np.float64)
-        return cast(Array, np.sqrt(squares / self._blocks.n))
+    def column_squares(self) -> Array | None:
+        return None if self._home is not None else self._blocks.column_squares()
 
     @property
     def has_hessian(self) -> bool:

@@ -161,6 +161,18 @@ class RowBlocks:
             found += self._gram(chunk, weights)
         return found[None]
 
+    def column_squares(self) -> Array:
+        """The sums of squares of the columns of each agent, in double precision, (m, p)."""
+        features = self.features
+        if is_sparse(features):
+            owners = np.repeat(np.repeat(np.arange(self.m), self.sizes), np.diff(features.indptr))
+            squares = features.data.astype(np.float64) ** 2
+            return np.bincount(owners * self.p + features.indices, squares, self.m * self.p).reshape(self.m, self.p)
+        found = np.empty((self.m, self.p))
+        for i, (first, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            np.einsum("ij,ij->j", features[first:end], features[first:end], dtype=np.float64, out=found[i])
+        return found
+
     @property
     def _is_thin(self) -> bool:
         """Whether so few numbers are stored that sparse products are quicker than dense ones."""

@@ -99,11 +99,11 @@ class Stacked(Loss):
         value, gradient = (stack_rows([getattr(part, name) for part in parts]) for name in ("value", "gradient"))
         return _StackedEvaluation(x, value, gradient, parts, self._slices)
 
-    def column_scales(self) -> Array | None:
-        scales = [part.column_scales() for part in self.parts]
-        found = [each for each in scales if each is not None]
-        same = len({len(each) for each in found}) == 1 and len(found) == len(scales)
-        return np.max(found, axis=0) if same else None
+    def column_squares(self) -> Array | None:
+        squares = [part.column_squares() for part in self.parts]
+        found = [each for each in squares if each is not None]
+        same = len({each.shape[1] for each in found}) == 1 and len(found) == len(squares)
+        return np.concatenate(found) if same else None
 
     @property
     def has_hessian(self) -> bool:

@@ -100,7 +100,7 @@ class LBFGS(ExactSums[Memory]):
         values, gradients = context.oracle.value_and_gradient(x)
         if not is_first:
             return values, gradients, np.zeros((len(x), 0))
-        return values, gradients, _column_squares(context.problem.loss)[None]
+        return values, gradients, _column_squares(context.problem.loss)
 
     def start(self, common: CommonProblem, sums: Totals, objective: float) -> Memory:
         metric, none = np.ones(common.d), np.zeros((0, common.d))
@@ -155,8 +155,8 @@ def _positive(scales: Array) -> Array:
 
 
 def _column_squares(loss: Loss) -> Array:
-    """The sums of squares of the columns of the features of all agents here, by coordinate; NaN if there are none."""
-    scales, rows = loss.column_scales(), loss.rows_per_agent
-    if scales is None or rows is None or loss.d % len(scales):
-        return np.full(loss.d, np.nan)
-    return np.tile(np.sum(rows) * scales**2, loss.d // len(scales))
+    """The sums of squares of the columns of the features, by agent and coordinate; NaN if there are none."""
+    squares = loss.column_squares()
+    if squares is None or loss.d % squares.shape[1]:
+        return np.full((loss.m, loss.d), np.nan)
+    return np.tile(squares, (1, loss.d // squares.shape[1]))

@@ -119,7 +119,7 @@ def test_a_stream_that_ends_in_one_process_ends_all(found):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stages", [[(3, 15), (2, 30)], [(3, 15), (2, 30), (4, 45), (3, 60)]], ids=len)
-@pytest.mark.parametrize("method", ["AutoPDS", "PDS", "SPDS", "NIDS"])
+@pytest.mark.parametrize("method", ["AutoPDS", "PDS", "SPDS", "NIDS", "LBFGS"])
 def test_a_run_goes_on_with_another_number_of_processes(method, stages, tmp_path):
     path = tmp_path / "run.npz"
     task = {**AUTO, "method": method, "checkpoint": str(path)}

@@ -31,6 +31,8 @@ def own_sets():
 RUNS = {
     "late sums": (logistic(GRAPH), gs.AutoPDS(), 60, 1e-9),
     "Newton": (logistic(GRAPH), gs.Newton(), 5, 1e-9),
+    "LBFGS": (logistic(GRAPH), gs.LBFGS(), 12, 1e-7),
+    "Auto": (logistic(GRAPH), gs.Auto(), 5, 1e-9),
     "no sums": (logistic(GRAPH), gs.AutoPDS(agreement="none", first_L=1.0), 30, 0.0),
     "single precision": (logistic(GRAPH, dtype=np.float32), gs.AutoPDS(K=2), 20, 1e-4),
     "simplex": (logistic(GRAPH, domain=gs.domains.EntropySimplex()), gs.AutoPDS(), 10, 1e-9),
@@ -54,7 +56,7 @@ def numbers(solution):
     return solution.status, last.iteration, costs.rounds, costs.gradients, costs.samples, costs.values
 
 
-@pytest.mark.first(5)
+@pytest.mark.first(6)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_that_of_the_simulation(name):
     problem, method, iterations, rtol = RUNS[name]
@@ -379,9 +381,10 @@ def test_an_agent_serves_what_it_sent_before_its_own_checkpoint(tmp_path):
     assert case.found() == undisturbed(gs.AutoPDS())
 
 
-def test_agents_that_are_killed_amid_exact_sums_lead_to_the_same(tmp_path):
+@pytest.mark.parametrize("method", [gs.Newton(), gs.LBFGS(memory=3), gs.Auto()], ids=lambda method: method.name)
+def test_agents_that_are_killed_amid_exact_sums_lead_to_the_same(method, tmp_path):
     """One of them is the root of the tree, which alone has the model."""
-    root, method = FIVE.radius_center()[0], gs.Newton()
+    root = FIVE.radius_center()[0]
     case = Case(tmp_path / "run", method, gs.Stop(iterations=ITERATIONS), checkpoint_seconds=0.02, pause=0.01)
     case.kill([((root + 2) % FIVE.m, 3), (root, 6), (root, 12)])
     assert case.found() == undisturbed(method)
