@@ -49,6 +49,8 @@ class Snapshot:
         What was recorded.
     engine : mapping or None
         The state outside the method: of the network, the clock and the checks.
+    check_states : sequence of (state, array or None)
+        What late checks need: a state of the method, and gradients.
     """
 
     iteration: int
@@ -56,6 +58,7 @@ class Snapshot:
     costs: Costs
     records: list[Record] = field(default_factory=list)
     engine: Mapping[str, Storable] | None = None
+    check_states: Sequence[tuple[Storable, Array | None]] = ()
 
 
 class Checkpoint:
@@ -140,6 +143,10 @@ class Checkpoint:
             "costs": snapshot.costs.to_dict(),
             "history": History(snapshot.records).to_dict(),
             "memory": storage.flatten(snapshot.engine, "memory", arrays),
+            "check_states": [
+                [storage.flatten(each, f"state_of_check.{number}.{place}", arrays) for place, each in enumerate(pair)]
+                for number, pair in enumerate(snapshot.check_states)
+            ],
         }
         return meta, arrays
 
@@ -181,6 +188,10 @@ class Checkpoint:
             costs=Costs(**meta["costs"]),
             records=list(History.from_dict(meta["history"])),
             engine=storage.restore(None, meta.get("memory"), arrays),
+            check_states=[
+                (storage.restore(template, state, arrays, device), storage.restore(None, gradient, arrays, device))
+                for state, gradient in meta.get("check_states", ())
+            ],
         )
 
 
