@@ -143,6 +143,9 @@ class Stop(CheckedArguments):
     On a network with gap or kkt the agents decide by themselves: whenever the number of outer
     iterations has grown by half, and at the end, they agree on all targets. That costs control
     rounds and one function value (gap) or gradient (kkt; two the first time), which are counted.
+    With `AutoPDS` the sums are piggybacked on its exchanges instead, and gaps are checked whenever
+    the iterations have grown by a fifth. The decision comes some iterations late, and the answer is
+    that of the iteration which was checked.
 
     Targets alone may never be reached: give a limit as well. A run that reaches targets on
     feasibility alone (residual, disagreement) ends as `Status.FEASIBLE`: such a point need not be
