@@ -250,6 +250,7 @@ class Silent(Method[State]):
     """Gradient steps of agents that have the same data, and need no exchanges; they take as many as they are told."""
 
     exchanges: int = 0
+    rate: float = 0.05
 
     def init(self, context):
         return State(context.x0 + 1.0)
@@ -257,7 +258,7 @@ class Silent(Method[State]):
     def step(self, context, state):
         for _ in range(self.exchanges):
             context.network.combine(state.x, context.network.laplacian)
-        return State(state.x - 0.05 * context.oracle.gradient(state.x))
+        return State(state.x - self.rate * context.oracle.gradient(state.x))
 
     def output(self, state):
         return state.x
@@ -271,16 +272,37 @@ SAME = gs.Problem(gs.losses.Quadratic(np.tile(np.eye(3), (6, 1, 1)), np.tile([1.
 
 def test_sums_that_nothing_carries_are_not_waited_for():
     stop = gs.Stop(kkt=gs.Relative(1e-3), iterations=5000)
-    solution = gs.solve(SAME, RING, Silent(), stop=stop)
+    solution = gs.solve(SAME, RING, Silent(rate=0.1), stop=stop)
     assert solution.status is gs.Status.CONVERGED
     assert solution.costs.rounds == 0
     last = solution.history[-1].iteration
-    assert last in ALL_DUE
     costs = gs.network.Local(RING).costs
-    at_once = sum(6 + 32 < k <= last for k in ALL_DUE)
-    assert at_once > 0
-    rounds = at_once * (2 * costs.control_rounds("sum") + costs.control_rounds("max"))
+    # The first late check is given up after 32 iterations; the next one starts where it has 64.
+    first = ALL_DUE[0]
+    at_once = [first + 33, *(k for k in ALL_DUE if first + 33 < k < 4 * 32)]
+    assert last in at_once[1:]
+    rounds = (at_once.index(last) + 1) * (2 * costs.control_rounds("sum") + costs.control_rounds("max"))
     assert solution.costs.control_rounds == rounds + solution.costs.hessians * costs.control_rounds("sum")
+
+
+def test_after_sums_that_came_too_late_longer_ones_are_waited_for():
+    """A check takes 60 iterations here: one that is started after 128 is given 64."""
+    graph = gs.Graph.path(61)
+    same = gs.Problem(gs.losses.Quadratic(np.tile(np.eye(2), (61, 1, 1)), np.tile([1.0, 2.0], (61, 1))))
+    takes, take = [], Checks.take
+
+    def watched(self, iteration, *given):
+        takes.append(iteration)
+        take(self, iteration, *given)
+
+    with watched_starts() as starts, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checks, "take", watched)
+        solution = gs.solve(same, graph, Silent(exchanges=2, rate=0.02), stop=gs.Stop(kkt=0.1, iterations=2000))
+    assert solution.status is gs.Status.STATIONARY
+    given_up = starts[0] + 33
+    assert takes == [given_up, *(k for k in ALL_DUE if given_up < k < 128)]
+    assert solution.history[-1].iteration in [k for k in starts if k >= 128]
+    assert solution.costs.control_rounds == len(takes) * (2 * 60 + graph.diameter)
 
 
 def test_a_method_of_users_that_exchanges_is_checked_late():

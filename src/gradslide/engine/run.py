@@ -641,7 +641,7 @@ class Run:
         iteration = self._now.iteration
         if known is None:
             self._agree_on_records(checks.advance(iteration, self._look))
-            if checks.late_is_due(iteration) or (checks.may_be_late and checks.is_due(iteration)):
+            if checks.late_is_due(iteration) or (checks.are_late(iteration) and checks.is_due(iteration)):
                 state = self._method.snapshot_for_check(self._context, self._now.state)
                 if state is not None:
                     late = checks.begin(iteration, state, self._look) if checks.late_is_due(iteration) else None

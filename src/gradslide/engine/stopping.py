@@ -32,7 +32,8 @@ _FIRST_CHECK, _CHECK_GROWTH = 5, 0.5
 _LATE_GROWTH = 0.2
 # The largest number of late checks under way: each keeps a snapshot.
 _UNDER_WAY = 3
-# Outer iterations within which a late check must be decided, or half of those before it if that is more.
+# Outer iterations within which a late check must be decided, or half of those before it if that is more. After one that
+# was not, the next is started when it has twice as long.
 _PATIENCE = 32
 # A gap is never small relative to an optimum of 0: this share of the objective at the start will do.
 _NEGLIGIBLE = 1e-9
@@ -525,7 +526,7 @@ class Checks:
     measures_disagreement : bool
         Compute the disagreement even if it is no target, because nothing else observes it.
     may_be_late : bool
-        Whether checks may be late. False once sums have not completed in time.
+        Whether checks may be late.
 
     Attributes
     ----------
@@ -537,6 +538,9 @@ class Checks:
         Late checks that are not decided yet, the oldest first.
     held : LateCheck or None
         The first one after which all targets held.
+    late_from : int
+        The first outer iteration in which a late check may be started: later, if one was not decided
+        in time.
     """
 
     stop: Stop
@@ -548,6 +552,8 @@ class Checks:
     iteration: int = field(default=-1, init=False)
     under_way: list[LateCheck] = field(default_factory=list, init=False)
     held: LateCheck | None = field(default=None, init=False)
+    late_from: int = field(default=_FIRST_CHECK, init=False)
+    _is_overdue: bool = field(default=False, init=False)
     _lower: float = field(default=-math.inf, init=False)
 
     @property
@@ -557,8 +563,8 @@ class Checks:
         return Request(self.stop.gap is not None, measures_disagreement, self.stop.kkt is not None, in_doubles=True)
 
     def is_due(self, iteration: int) -> bool:
-        """Whether iterations have grown enough since the last check."""
-        return iteration >= _FIRST_CHECK and has_grown(iteration, _CHECK_GROWTH)
+        """Whether iterations have grown enough since the last check, or a late one was not decided in time."""
+        return self._is_overdue or (iteration >= _FIRST_CHECK and has_grown(iteration, _CHECK_GROWTH))
 
     def take(self, iteration: int, x: Array, evidence: Sequence[DualEvidence], known: Evaluation | None = None) -> None:
         """Let the agents agree on the values of their targets at x, unless they know them already."""
@@ -569,7 +575,7 @@ class Checks:
         self._take_in(iteration, found)
 
     def _take_in(self, iteration: int, found: Evaluation) -> None:
-        stop, evaluator = self.stop, self.evaluator
+        stop, evaluator, self._is_overdue = self.stop, self.evaluator, False
         kkt = found.kkt if stop.kkt is not None else None
         if kkt is not None and kkt.error is None and stop.estimates_error:
             assert isinstance(stop.kkt, Relative)
@@ -588,11 +594,14 @@ class Checks:
             kkt=kkt,
         )
 
+    def are_late(self, iteration: int) -> bool:
+        """Whether checks are late from this iteration on, if the method allows it."""
+        return self.may_be_late and iteration >= self.late_from
+
     def late_is_due(self, iteration: int) -> bool:
         """Whether a late check is to be started, if the method allows it."""
         growth = _LATE_GROWTH if self.stop.kkt is None else _CHECK_GROWTH
-        has_room = self.may_be_late and len(self.under_way) < _UNDER_WAY
-        return has_room and iteration >= _FIRST_CHECK and has_grown(iteration, growth)
+        return self.are_late(iteration) and len(self.under_way) < _UNDER_WAY and has_grown(iteration, growth)
 
     def begin(self, iteration: int, state: object, look: Look) -> LateCheck:
         """Start a late check of a snapshot."""
@@ -622,9 +631,10 @@ class Checks:
             # The first one that held counts, whatever the others say.
             self.last, self.iteration = answer, answer.iteration
         oldest = self.under_way[0].iteration if self.under_way else iteration
-        if iteration - oldest > max(_PATIENCE, oldest / 2):
-            # The method exchanges too seldom, or not at all: agents check at once from now on.
-            self.may_be_late, self.under_way = False, []
+        patience = max(_PATIENCE, oldest // 2)
+        if iteration - oldest > patience:
+            # The method exchanges too seldom, or not at all: agents check at once, now and for a while.
+            self._is_overdue, self.late_from, self.under_way = True, 4 * patience, []
         return decided
 
     def _proceed(self, late: LateCheck, look: Look) -> Evaluation | None:
@@ -681,7 +691,7 @@ class Checks:
         """What a checkpoint keeps of the checks."""
         last = None if self.last is None else asdict(self.last)
         known = {"lower": self._lower, "first": self.evaluator.first, "scale": self.evaluator.scale, "last": last}
-        late = {"request": asdict(self.request), "may_be_late": self.may_be_late, "has_held": self.held is not None}
+        late = {"request": asdict(self.request), "late_from": self.late_from, "has_held": self.held is not None}
         return {**known, **late, "late": [each.to_dict() for each in self._late]}
 
     @property
@@ -707,7 +717,7 @@ class Checks:
         self.last = last
         if state.get("request") != asdict(self.request) or not self.may_be_late:
             return
-        self.may_be_late = state["may_be_late"]
+        self.late_from = state["late_from"]
         late = [LateCheck.from_dict(each, *arrays) for each, arrays in zip(state["late"], states, strict=True)]
         held = late.pop() if state["has_held"] else None
         self.under_way = late
