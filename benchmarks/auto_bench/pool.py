@@ -67,7 +67,7 @@ class Result:
 
     hits: for each accuracy the first costs, and later ones with fewer rounds. spent: costs at the end. ended: "done",
     "bound" (no improvement possible), "diverged", "refused", "failed", or the limit that was reached. chosen: the
-    method that Auto chose. floats: sent by all agents, until the end.
+    method that Auto chose last. hessians, floats: until the end, the latter of all agents.
     """
 
     ended: str
@@ -77,6 +77,7 @@ class Result:
     seconds: float = 0.0
     message: str = ""
     chosen: str = ""
+    hessians: int = 0
     floats: int = 0
 
     def best(self, accuracy: int, balance: float, count: str) -> tuple[float, Spent] | None:
@@ -279,8 +280,9 @@ def _solved(task: Task, best: problems.Optimum, bounds: Bounds, data_dir: Path |
     solution = gs.solve(case.problem, graph, method, stop=gs.Stop(**LIMITS), callback=meter, record_every=every)
     ended = meter.ended or ("diverged" if solution.status is gs.Status.DIVERGED else solution.status.name)
     error = float(meter.error) if np.isfinite(meter.error) else None
-    chosen, floats = str(solution.parameters.get("method", "")), solution.costs.floats_sent
-    return Result(ended=ended, hits=meter.hits, spent=meter.spent, error=error, chosen=chosen, floats=floats)
+    chosen, costs = str(solution.parameters.get("method", "")), solution.costs
+    known = {"chosen": chosen, "hessians": costs.hessians, "floats": costs.floats_sent}
+    return Result(ended=ended, hits=meter.hits, spent=meter.spent, error=error, **known)
 
 
 @cache

@@ -222,11 +222,13 @@ def default_against_baselines(results: Results, cells: list[Cell], count_hessian
     for cell in cells:
         for balance in BALANCES:
             result = results.default(cell, balance=balance)
-            weight = max(1.0, dimension(cell[0]) / 20) if count_hessians and result and result.chosen == "Newton" else 1
+            more = max(0.0, dimension(cell[0]) / 20 - 1) if count_hessians else 0.0
             for i, accuracy in enumerate(ACCURACIES):
                 ours = _best(result, i, balance, "counted")
-                if ours is not None:
-                    ours = (ours[0] + (weight - 1) * balance * ours[1][0], ours[1])
+                if ours is not None and result is not None:
+                    # Hessians come last: a run may go from LBFGS to Newton.
+                    hessians = max(0, ours[1][0] - (result.spent[0] - result.hessians))
+                    ours = (ours[0] + more * balance * hessians, ours[1])
                 baseline = results.best(cell, groups, i, balance, "counted")
                 rivals = [
                     (hit, task.label)

@@ -172,6 +172,18 @@ def test_sums_are_in_double_precision_and_maxima_are_what_they_are():
     assert [result.dtype for result in local.completed()] == [np.float32]
 
 
+@pytest.mark.parametrize("name", ["local", *CONDITIONS])
+def test_channels_do_not_hear_each_other(name):
+    net = network.Local(GRAPH) if name == "local" else CONDITIONS[name](network.Local(GRAPH))
+    for number, channel in enumerate(("", "check 5", "check 6", "check 5")):
+        net.start_reduce(np.full((GRAPH.m, 1), float(number)), "max", channel)
+    exchange(net, net.costs.control_rounds("max"))
+    heard = {channel: [float(each[0]) for each in net.completed("max", channel)] for channel in ("check 5", "", "none")}
+    assert heard == {"check 5": [1.0, 3.0], "": [0.0], "none": []}
+    assert net.completed("sum", "check 6") == net.completed() == []
+    assert [float(each[0]) for each in net.completed(channel="check 6")] == [2.0]
+
+
 def test_what_was_posted_is_what_it_was_then_and_stays():
     local, values = network.Local(gs.Graph.path(2)), integers(2)
     for reduction in ("sum", "max"):
@@ -322,7 +334,7 @@ def test_what_rides_goes_on_from_a_memory_to_the_bit(name, tmp_path):
         found = []
         for _ in range(net.costs.control_rounds("sum") + net.costs.control_rounds("max")):
             exchange(net)
-            found.append([result.tobytes() for result in net.completed()])
+            found.append([result.tobytes() for channel in ("check", "") for result in net.completed(None, channel)])
         return found
 
     values = np.random.default_rng(0).normal(size=(4, GRAPH.m, 3))
@@ -331,7 +343,7 @@ def test_what_rides_goes_on_from_a_memory_to_the_bit(name, tmp_path):
     exchange(first, 3)
     first.start_reduce(values[1], "max")
     first.start_reduce(values[2] > 0, "or")
-    first.start_reduce(values[3], "sum")
+    first.start_reduce(values[3], "sum", "check")
     arrays = {}
     meta = storage.flatten(first.session.checkpoint(), "memory", arrays)
     storage.write(tmp_path / "memory.npz", "memory", 1, {"memory": meta}, arrays)
@@ -386,6 +398,17 @@ def test_nothing_rides_on_the_exchanges_of_observations(name):
 
 
 # Counting
+
+
+def test_the_vectors_of_checks_take_their_time_on_the_clock():
+    costs = Costs()
+    timeline = Timeline(gs.Clock(latency=0.5, bandwidth=8.0), GRAPH, loss_of(GRAPH.m), costs)
+    net = Counted(network.Local(GRAPH), costs, timeline)
+    net.start_reduce(integers(GRAPH.m, n=3), "sum", "check 5")
+    assert costs.floats_sent == 2 * (GRAPH.m - 1) * 3
+    # One number takes a second in each exchange; the latency is that of the exchanges.
+    assert costs.simulated_seconds == 3 * net.costs.control_rounds("sum") > 0
+    assert costs.control_rounds == costs.rounds == 0
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -51,6 +51,8 @@ class Snapshot:
         The state outside the method: of the network, the clock and the checks.
     is_common : bool
         Whether the state is the same in all processes; what only some have is in the first one.
+    check_states : sequence of (state, array or None)
+        What late checks need: a state of the method, and gradients.
     """
 
     iteration: int
@@ -59,6 +61,7 @@ class Snapshot:
     records: list[Record] = field(default_factory=list)
     engine: Mapping[str, Storable] | None = None
     is_common: bool = False
+    check_states: Sequence[tuple[Storable, Array | None]] = ()
 
 
 class Checkpoint:
@@ -143,6 +146,10 @@ class Checkpoint:
             "costs": snapshot.costs.to_dict(),
             "history": History(snapshot.records).to_dict(),
             "memory": storage.flatten(snapshot.engine, "memory", arrays),
+            "check_states": [
+                [storage.flatten(each, f"state_of_check.{number}.{place}", arrays) for place, each in enumerate(pair)]
+                for number, pair in enumerate(snapshot.check_states)
+            ],
         }
         return meta, arrays
 
@@ -184,6 +191,10 @@ class Checkpoint:
             costs=Costs(**meta["costs"]),
             records=list(History.from_dict(meta["history"])),
             engine=storage.restore(None, meta.get("memory"), arrays),
+            check_states=[
+                (storage.restore(template, state, arrays, device), storage.restore(None, gradient, arrays, device))
+                for state, gradient in meta.get("check_states", ())
+            ],
         )
 
 

@@ -231,7 +231,9 @@ class NetworkEnvironment(Environment):
         is_provable = stop.gap is None or self._evaluator.traits.is_provable
         rule = "Stop(gap=...) needs one domain for all agents, bounded or with mu > 0, and losses that have a value"
         require(is_provable, rule, "agents elsewhere for which that does not hold", "use kkt")
-        checks = Checks(stop, self._evaluator, start, measures_disagreement=not self._sees_all)
+        # Sums that messages may be lost of are not waited for; those of a lone agent are free.
+        may_be_late = self._network.is_reliable and self._network.m > 1
+        checks = Checks(stop, self._evaluator, start, not self._sees_all, may_be_late)
         if isinstance(self.observer, AgreedObserver):
             self.observer.checks = checks
         return checks

@@ -20,7 +20,7 @@ from gradslide.domains import Domain
 from gradslide.engine.checkpoints import Checkpoint, Snapshot, run_identity
 from gradslide.engine.environment import Environment
 from gradslide.engine.progress import ProgressLine
-from gradslide.engine.stopping import Signal, Stop, has_grown
+from gradslide.engine.stopping import Check, Checks, LateCheck, Signal, Stop, has_grown
 from gradslide.losses import Loss
 from gradslide.losses.check import (
     ROUGH,
@@ -40,7 +40,7 @@ from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.solution import Solution
 from gradslide.results.status import ENDS, LIMITS, REACHED, Status
-from gradslide.theory.certificates import DualEvidence
+from gradslide.theory.certificates import DualEvidence, Evaluation
 
 # The share by which iterations grow between two comparisons of all outputs.
 _COMPARISON_GROWTH = 0.1
@@ -226,14 +226,16 @@ class Run:
         assert engine is not None
         costs.__dict__.update(asdict(found.costs))
         self._choice = self._given_method.resumed(self._choice, cast("dict[str, float | str]", engine["choice"]))
-        found.costs, found.state = costs, self._method.restored(found.state, self._now.state)
+        fresh, found.costs = self._now.state, costs
+        found.state = self._method.restored(found.state, fresh)
         self._earlier = costs.seconds
         self._now = found
         self._environment.resume(engine["environment"])
         self._restore_lower()
         self._plan()
         if self._checks is not None and engine["checks"] is not None:
-            self._checks.restore(engine["checks"])
+            states = [(self._method.restored(state, fresh), gradient) for state, gradient in found.check_states]
+            self._checks.restore(engine["checks"], states)
         limit = cast("dict[str, Any] | None", engine.get("limit"))
         if limit is not None and limit["stop"] == self._described_stop():
             # It may be that only another process had reached it.
@@ -269,7 +271,7 @@ class Run:
         last = records[-1] if records else None
         if self._checks is not None and self._checks.iteration == now.iteration:
             last = self._record(self._outputs()[self._output], is_observed=self._observes_targets)
-        if last is not None and self._reached(last):
+        if self._late_answer is not None or (last is not None and self._reached(last)):
             self._switch_output()
             self.status = self._success()
             return
@@ -351,16 +353,19 @@ class Run:
         known = self._method.known(now.state)
         if known is not None and known.lower is not None:
             self._lower = max(self._lower, known.lower)
-        if self._checks is not None and (known is not None or self._checks.is_due(now.iteration)):
-            is_checked = True
+        late = None
+        if self._checks is not None:
             with self._timed():
-                self._checks.take(now.iteration, x, self._evidence(), known)
-            self._share(self._own_limit())
+                is_checked, late = self._check(self._checks, x, known)
+            if is_checked:
+                self._share(self._own_limit())
         self._limit = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
         is_observed = is_due or self._limit is not None
         record = self._record(x, is_observed or (is_checked and self._observes_targets))
         if record is None:
             return None
+        if late is not None:
+            late.record = record
         self._is_complete = True
         if is_observed or self._reads_all:
             self._keep_output()
@@ -420,7 +425,10 @@ class Run:
         now, finishes = self._now, self._method.finishes
         if not (self._is_complete and now.iteration and self.status in ENDS):
             return
-        is_unchecked = False
+        late = self._late_answer if self.status in REACHED else None
+        if late is not None:
+            self._return_to(late)
+        is_unchecked = late is not None
         if self._checks is not None and self.status in LIMITS and self._checks.iteration != now.iteration:
             is_unchecked = True
             with self._timed():
@@ -442,6 +450,22 @@ class Run:
         # What was recorded of this iteration no longer holds.
         if (is_unchecked or finishes) and now.records and now.records[-1].iteration == now.iteration:
             now.records.pop()
+
+    @property
+    def _late_answer(self) -> LateCheck | None:
+        """The late check that showed that all targets held, if one did."""
+        return None if self._checks is None else self._checks.held
+
+    def _return_to(self, late: LateCheck) -> None:
+        """Return to the iteration that was verified; what was spent since remains spent."""
+        now = self._now
+        assert self._checks is not None
+        assert self._checks.last is not None
+        now.iteration, now.state = late.iteration, late.state
+        now.records[:] = [record for record in now.records if record.iteration <= late.iteration]
+        if self._checks.last.lower is not None:
+            self._lower = max(self._lower, self._checks.last.lower)
+        self._keep_output()
 
     def solution(self) -> Solution:
         """Return what was reached; the last record is of the last iteration."""
@@ -628,8 +652,37 @@ class Run:
         outputs = self._method.output(self._now.state)
         return outputs if isinstance(outputs, Mapping) else {"last": outputs}
 
-    def _evidence(self) -> Sequence[DualEvidence]:
-        evidence = list(self._method.dual_evidence(self._now.state))
+    def _check(self, checks: Checks, x: Array, known: Evaluation | None) -> tuple[bool, LateCheck | None]:
+        """Let the agents check this iteration, if that is due, at once or late; return whether, and the late check."""
+        iteration = self._now.iteration
+        if known is None:
+            self._agree_on_records(checks.advance(iteration, self._look))
+            if checks.late_is_due(iteration) or (checks.are_late(iteration) and checks.is_due(iteration)):
+                state = self._method.snapshot_for_check(self._context, self._now.state)
+                if state is not None:
+                    late = checks.begin(iteration, state, self._look) if checks.late_is_due(iteration) else None
+                    return late is not None, late
+        if known is None and not checks.is_due(iteration):
+            return False, None
+        checks.take(iteration, x, self._evidence(), known)
+        return True, None
+
+    def _agree_on_records(self, decided: Sequence[Check]) -> None:
+        """Complete records of earlier iterations by what agents that see no others agreed on since."""
+        if self._context.network.session.sees_all:
+            return
+        for check in decided:
+            for index, record in enumerate(self._now.records):
+                if record.iteration == check.iteration:
+                    self._now.records[index] = check.agreed(record)
+
+    def _look(self, state: object) -> tuple[Array, Sequence[DualEvidence]]:
+        """The answer and the dual evidence of a snapshot."""
+        outputs = self._method.output(state)
+        return outputs[self._output] if isinstance(outputs, Mapping) else outputs, self._evidence(state)
+
+    def _evidence(self, state: object = None) -> Sequence[DualEvidence]:
+        evidence = list(self._method.dual_evidence(self._now.state if state is None else state))
         for index, each in enumerate(evidence):
             averaged = self._now.iteration if each.averaged is None else each.averaged
             reach = self._context.oracle.reach if each.reach is None else each.reach
@@ -655,6 +708,7 @@ class Run:
     def _snapshot(self) -> Snapshot:
         checks = None if self._checks is None else self._checks.to_dict()
         limit = {"status": self.status.name, "stop": self._described_stop()} if self.status in LIMITS else None
+        self._now.check_states = () if self._checks is None else self._checks.states
         self._now.is_common = self._method.has_common_state
         self._now.engine = {
             "environment": self._environment.checkpoint(),
@@ -706,7 +760,7 @@ class Run:
     def _reached(self, record: Record) -> bool:
         """Whether all targets hold: as the agents agreed if they must, else as observed, now or after `finish`."""
         if self._checks is not None:
-            return self._checks.hold(record)
+            return self._checks.held is not None or self._checks.hold(record)
         return self._stop.reached(record) or self._finish_suffices(record)
 
     def _success(self) -> Status:

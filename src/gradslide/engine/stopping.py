@@ -2,12 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any, cast
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.keywords import CheckedArguments
@@ -19,7 +20,7 @@ from gradslide.results.certificate import KKT, Certificate
 from gradslide.results.costs import Costs
 from gradslide.results.history import Record
 from gradslide.results.status import Status
-from gradslide.theory.certificates import CertificateEvaluator, DualEvidence, Evaluation
+from gradslide.theory.certificates import CertificateEvaluator, DualEvidence, Evaluation, Request
 
 TARGETS = ("objective", "residual", "disagreement", "gap", "kkt")
 LIMITS = ("iterations", "gradients", "samples", "rounds", "operator_products", "seconds")
@@ -27,6 +28,13 @@ LIMITS = ("iterations", "gradients", "samples", "rounds", "operator_products", "
 _BEYOND_REACH = 1e100
 # The first check, and the share by which iterations grow between checks: each costs control rounds.
 _FIRST_CHECK, _CHECK_GROWTH = 5, 0.5
+# The share for late checks, which cost no rounds; not for kkt, where each check costs a gradient.
+_LATE_GROWTH = 0.2
+# The largest number of late checks under way: each keeps a snapshot.
+_UNDER_WAY = 3
+# Outer iterations within which a late check must be decided, or half of those before it if that is more. After one that
+# was not, the next is started when it has twice as long.
+_PATIENCE = 32
 # A gap is never small relative to an optimum of 0: this share of the objective at the start will do.
 _NEGLIGIBLE = 1e-9
 # An estimated error need not become as small as a gap: by this factor.
@@ -136,6 +144,9 @@ class Stop(CheckedArguments):
     On a network with gap or kkt the agents decide by themselves: whenever the number of outer
     iterations has grown by half, and at the end, they agree on all targets. That costs control
     rounds and one function value (gap) or gradient (kkt; two the first time), which are counted.
+    With `AutoPDS` the sums are piggybacked on its exchanges instead, and gaps are checked whenever
+    the iterations have grown by a fifth. The decision comes some iterations late, and the answer is
+    that of the iteration which was checked.
 
     Targets alone may never be reached: give a limit as well. A run that reaches targets on
     feasibility alone (residual, disagreement) ends as `Status.FEASIBLE`: such a point need not be
@@ -429,10 +440,80 @@ class Check:
     disagreement: float | None
     kkt: KKT | None
 
+    def agreed(self, record: Record) -> Record:
+        """The record of that iteration with what the agents agreed on in place of what was observed."""
+        record = replace(record, mean_norm=self.mean_norm, disagreement=self.disagreement)
+        if self.lower is None or self.upper is None:
+            return record
+        return replace(record, objective=self.upper, lower=self.lower, gap=self.upper - self.lower)
+
+
+@dataclass
+class LateCheck:
+    """A check whose sums are piggybacked on the exchanges of later iterations.
+
+    Attributes
+    ----------
+    iteration : int
+        The outer iteration that it is about.
+    state : object
+        The method's snapshot; the answer, if the targets held.
+    gradient : Array or None
+        The gradients at the answer, for kkt.
+    record : Record or None
+        What was observed in that iteration.
+    mean : Array or None
+        The mean of the answers, once it is known.
+    names : sequence of str
+        What the sums that are under way then are about.
+    sums : Array or None
+        These, once they are known.
+    awaits_distance : bool
+        Whether the largest distance from the mean is under way.
+    distance : float or None
+        That distance, once it is known.
+    """
+
+    iteration: int
+    state: Any
+    gradient: Array | None
+    record: Record | None = None
+    mean: Array | None = None
+    names: Sequence[str] = ()
+    sums: Array | None = None
+    awaits_distance: bool = False
+    distance: float | None = None
+
+    @property
+    def channel(self) -> str:
+        """The channel of its reductions."""
+        return f"check {self.iteration}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds, but for arrays with one row for each agent."""
+        record = None if self.record is None else asdict(self.record)
+        names = ("iteration", "mean", "names", "sums", "awaits_distance", "distance")
+        return {**{name: getattr(self, name) for name in names}, "record": record}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any], state: object, gradient: Array | None) -> "LateCheck":
+        """Return the check that `to_dict` saved, with its arrays."""
+        record = None if saved["record"] is None else Record(**saved["record"])
+        return cls(state=state, gradient=gradient, **{**saved, "record": record})
+
+
+# A snapshot for a late check, and gradients.
+CheckState = tuple[Any, Array | None]
+# From a snapshot to the answer and its dual evidence.
+Look = Callable[[Any], tuple[Array, Sequence[DualEvidence]]]
+
 
 @dataclass
 class Checks:
     """Decisions that end a run on a network: taken now and then, on what all agents know alike, and counted.
+
+    A check is taken at once, in control rounds, or late: its sums are piggybacked, and the decision
+    is about the outer iteration in which it was started.
 
     Parameters
     ----------
@@ -444,6 +525,8 @@ class Checks:
         x_0.
     measures_disagreement : bool
         Compute the disagreement even if it is no target, because nothing else observes it.
+    may_be_late : bool
+        Whether checks may be late.
 
     Attributes
     ----------
@@ -451,35 +534,48 @@ class Checks:
         The last check.
     iteration : int
         Its outer iteration; -1 before the first.
+    under_way : list of LateCheck
+        Late checks that are not decided yet, the oldest first.
+    held : LateCheck or None
+        The first one after which all targets held.
+    late_from : int
+        The first outer iteration in which a late check may be started: later, if one was not decided
+        in time.
     """
 
     stop: Stop
     evaluator: CertificateEvaluator
     start: Array
     measures_disagreement: bool = False
+    may_be_late: bool = False
     last: Check | None = field(default=None, init=False)
     iteration: int = field(default=-1, init=False)
+    under_way: list[LateCheck] = field(default_factory=list, init=False)
+    held: LateCheck | None = field(default=None, init=False)
+    late_from: int = field(default=_FIRST_CHECK, init=False)
+    _is_overdue: bool = field(default=False, init=False)
     _lower: float = field(default=-math.inf, init=False)
 
+    @property
+    def request(self) -> Request:
+        """What a check finds out."""
+        measures_disagreement = self.stop.disagreement is not None or self.measures_disagreement
+        return Request(self.stop.gap is not None, measures_disagreement, self.stop.kkt is not None, in_doubles=True)
+
     def is_due(self, iteration: int) -> bool:
-        """Whether iterations have grown enough since the last check."""
-        return iteration >= _FIRST_CHECK and has_grown(iteration, _CHECK_GROWTH)
+        """Whether iterations have grown enough since the last check, or a late one was not decided in time."""
+        return self._is_overdue or (iteration >= _FIRST_CHECK and has_grown(iteration, _CHECK_GROWTH))
 
     def take(self, iteration: int, x: Array, evidence: Sequence[DualEvidence], known: Evaluation | None = None) -> None:
         """Let the agents agree on the values of their targets at x, unless they know them already."""
-        stop, evaluator = self.stop, self.evaluator
         if known is None:
-            found = evaluator.evaluate(
-                x,
-                evidence,
-                gap=stop.gap is not None,
-                disagreement=stop.disagreement is not None or self.measures_disagreement,
-                kkt=stop.kkt is not None,
-                start=self.start,
-                in_doubles=True,
-            )
+            found = self.evaluator.evaluate(x, evidence, **asdict(self.request), start=self.start)
         else:
-            found, evaluator.first = known, known.first
+            found, self.evaluator.first = known, known.first
+        self._take_in(iteration, found)
+
+    def _take_in(self, iteration: int, found: Evaluation) -> None:
+        stop, evaluator, self._is_overdue = self.stop, self.evaluator, False
         kkt = found.kkt if stop.kkt is not None else None
         if kkt is not None and kkt.error is None and stop.estimates_error:
             assert isinstance(stop.kkt, Relative)
@@ -498,6 +594,81 @@ class Checks:
             kkt=kkt,
         )
 
+    def are_late(self, iteration: int) -> bool:
+        """Whether checks are late from this iteration on, if the method allows it."""
+        return self.may_be_late and iteration >= self.late_from
+
+    def late_is_due(self, iteration: int) -> bool:
+        """Whether a late check is to be started, if the method allows it."""
+        growth = _LATE_GROWTH if self.stop.kkt is None else _CHECK_GROWTH
+        return self.are_late(iteration) and len(self.under_way) < _UNDER_WAY and has_grown(iteration, growth)
+
+    def begin(self, iteration: int, state: object, look: Look) -> LateCheck:
+        """Start a late check of a snapshot."""
+        x, evidence = look(state)
+        gradient = self.evaluator.slopes(x, self.request)
+        vectors = self.evaluator.vectors(x, evidence, gradient, self.request)
+        late = LateCheck(iteration, state, gradient)
+        self.evaluator.network.start_reduce(array_namespace(x).concat(vectors, axis=1), "sum", late.channel)
+        self.under_way.append(late)
+        return late
+
+    def advance(self, iteration: int, look: Look) -> list[Check]:
+        """Take in sums of late checks that have completed; return the checks that they decided."""
+        decided: list[Check] = []
+        answer: Check | None = None
+        for late in tuple(self.under_way):
+            found = self._proceed(late, look)
+            if found is None:
+                continue
+            self.under_way.remove(late)
+            self._take_in(late.iteration, found)
+            assert self.last is not None
+            decided.append(self.last)
+            if self.held is None and self._held_at(late):
+                self.held, answer = late, self.last
+        if answer is not None:
+            # The first one that held counts, whatever the others say.
+            self.last, self.iteration = answer, answer.iteration
+        oldest = self.under_way[0].iteration if self.under_way else iteration
+        patience = max(_PATIENCE, oldest // 2)
+        if iteration - oldest > patience:
+            # The method exchanges too seldom, or not at all: agents check at once, now and for a while.
+            self._is_overdue, self.late_from, self.under_way = True, 4 * patience, []
+        return decided
+
+    def _proceed(self, late: LateCheck, look: Look) -> Evaluation | None:
+        """Take in what has completed of a late check; return what it found, once all of it has."""
+        evaluator, network, channel = self.evaluator, self.evaluator.network, late.channel
+        if late.mean is None:
+            for total in network.completed("sum", channel):
+                x, evidence = look(late.state)
+                means = evaluator.split_mean(total)
+                # The oldest one asks for what must be known of the start; the others come later.
+                start = self.start if late is self.under_way[0] else None
+                parts = evaluator.parts(x, evidence, late.gradient, self.request, means, start)
+                late.mean, late.names = means[0], parts.names
+                if parts.columns is None:
+                    late.sums = np.zeros(0)
+                else:
+                    network.start_reduce(parts.columns, "sum", channel)
+                if parts.away is not None:
+                    late.awaits_distance = True
+                    network.start_reduce(parts.away[:, None], "max", channel)
+        if late.mean is None:
+            return None
+        for total in network.completed("sum", channel):
+            late.sums = total
+        for largest in network.completed("max", channel):
+            late.awaits_distance, late.distance = False, float(largest[0])
+        if late.sums is None or late.awaits_distance:
+            return None
+        return evaluator.concluded(self.request, late.mean, late.names, late.sums.tolist(), late.distance)
+
+    def _held_at(self, late: LateCheck) -> bool:
+        """Whether all targets held after the late check's iteration, which was the last to be taken in."""
+        return self.hold(late.record or Record.of(late.iteration, Costs()))
+
     def hold(self, record: Record) -> bool:
         """Whether all targets held after the record's iteration."""
         if self.last is None or self.iteration != record.iteration:
@@ -506,13 +677,7 @@ class Checks:
 
     def agreed(self, record: Record) -> Record:
         """The record with what the agents agreed on in place of what was observed, if they did in its iteration."""
-        last = self.last
-        if last is None or self.iteration != record.iteration:
-            return record
-        record = replace(record, mean_norm=last.mean_norm, disagreement=last.disagreement)
-        if last.lower is None or last.upper is None:
-            return record
-        return replace(record, objective=last.upper, lower=last.lower, gap=last.upper - last.lower)
+        return record if self.last is None or self.iteration != record.iteration else self.last.agreed(record)
 
     @property
     def certificate(self) -> Certificate | None:
@@ -525,10 +690,22 @@ class Checks:
     def to_dict(self) -> Storable:
         """What a checkpoint keeps of the checks."""
         last = None if self.last is None else asdict(self.last)
-        return {"lower": self._lower, "first": self.evaluator.first, "scale": self.evaluator.scale, "last": last}
+        known = {"lower": self._lower, "first": self.evaluator.first, "scale": self.evaluator.scale, "last": last}
+        late = {"request": asdict(self.request), "late_from": self.late_from, "has_held": self.held is not None}
+        return {**known, **late, "late": [each.to_dict() for each in self._late]}
 
-    def restore(self, saved: Storable) -> None:
-        """Continue from what `to_dict` returned."""
+    @property
+    def _late(self) -> list[LateCheck]:
+        """All late checks that a checkpoint holds."""
+        return [*self.under_way, *([] if self.held is None else [self.held])]
+
+    @property
+    def states(self) -> list[CheckState]:
+        """What a checkpoint holds of late checks for each agent."""
+        return [(each.state, each.gradient) for each in self._late]
+
+    def restore(self, saved: Storable, states: Sequence[CheckState] = ()) -> None:
+        """Continue from what `to_dict` and `states` returned; late checks of other targets are dropped."""
         state = cast(dict[str, Any], saved)
         self._lower, self.evaluator.scale = state["lower"], state["scale"]
         self.evaluator.first = state.get("first")
@@ -538,6 +715,14 @@ class Checks:
             last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], last["disagreement"], kkt)
             self.iteration = last.iteration
         self.last = last
+        if state.get("request") != asdict(self.request) or not self.may_be_late:
+            return
+        self.late_from = state["late_from"]
+        late = [LateCheck.from_dict(each, *arrays) for each, arrays in zip(state["late"], states, strict=True)]
+        held = late.pop() if state["has_held"] else None
+        self.under_way = late
+        # Targets may have changed since.
+        self.held = held if held is not None and self._held_at(held) else None
 
 
 def has_grown(iteration: int, share: float) -> bool:

@@ -471,6 +471,28 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         """
         return ""
 
+    def snapshot_for_check(self, context: Context, state: StateT) -> StateT | None:
+        """Return a snapshot of the state, kept until the sums that check it have completed.
+
+        These are piggybacked on the exchanges of the next steps, and cost no control rounds. If they
+        show that all targets held, the run ends with the snapshot: the steps since are lost.
+
+        Parameters
+        ----------
+        context : Context
+            As for `step`.
+        state : object
+            The current state.
+
+        Returns
+        -------
+        object or None
+            A state that later steps leave unchanged, with the same outputs, multipliers, evidence
+            and parameters; `finish` takes it, `step` need not. None, as by default, if the agents
+            check at once, in control rounds.
+        """
+        return None
+
     def evidence(self, state: StateT) -> Sequence[DualEvidence]:
         """Return `dual_evidence(state)`; deprecated.
 
@@ -552,7 +574,7 @@ class Choice(NamedTuple):
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "has_common_state", "lasting_outputs"),
     *("is_unit_free", "prepare", "restored", "dual", "parameters", "iterations"),
-    *("dual_evidence", "hessian", "known", "contradiction", "invariant", "finish"),
+    *("dual_evidence", "hessian", "known", "contradiction", "snapshot_for_check", "invariant", "finish"),
 )
 
 

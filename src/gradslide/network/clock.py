@@ -138,6 +138,13 @@ class Timeline:
                 track.exchange(size)
         self._publish()
 
+    def transfer(self, size: float, rounds: int) -> None:
+        """Add `size` bytes to each message of so many exchanges to come, whose latency counts there."""
+        for track in self._tracks.values():
+            for _ in range(rounds):
+                track.exchange(size, has_latency=False)
+        self._publish()
+
     def checkpoint(self) -> list[Array]:
         """Return the state that `resume` needs."""
         return [track.now.copy() for track in self._tracks.values()]
@@ -167,9 +174,9 @@ class _Track:
         both = order % max(1, links)
         self._latency, self._bandwidth = np.asarray(clock.latency)[both], np.asarray(clock.bandwidth)[both]
 
-    def exchange(self, size: float) -> None:
+    def exchange(self, size: float, has_latency: bool = True) -> None:
         if len(self._senders):
-            arrivals = self.now[self._senders] + self._latency + size / self._bandwidth
+            arrivals = self.now[self._senders] + has_latency * self._latency + size / self._bandwidth
             self.now = np.maximum(self.now, np.maximum.reduceat(arrivals, self._firsts))
 
 

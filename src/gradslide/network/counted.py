@@ -19,8 +19,8 @@ _DOUBLE = np.dtype(np.float64).itemsize
 class Counted(Wrapper):
     """A network that enters every exchange into `costs`, and on a timeline. Observations stay free.
 
-    Piggybacked reductions are counted in floats when they start; on the timeline their few bytes
-    are neglected.
+    Piggybacked reductions are counted in floats when they start. On the timeline the few bytes of
+    those of methods are neglected; checks send vectors, whose transfer takes its time.
 
     Parameters
     ----------
@@ -121,9 +121,12 @@ class Counted(Wrapper):
         self._spent.pace.exchanges += self.costs.sum_rounds
         self._spent.pace.exchange_seconds += seconds if self.m > 1 else 0.0
 
-    def start_reduce(self, values: Array, reduction: Reduction) -> None:
+    def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
         self._spent.floats_sent += self.costs.reduce_floats(values, reduction)
-        self._network.start_reduce(values, reduction)
+        if self._timeline is not None and channel:
+            size = math.prod(np.shape(values)[1:]) * _DOUBLE
+            self._timeline.transfer(size, self.costs.control_rounds(reduction))
+        self._network.start_reduce(values, reduction, channel)
 
     def survey(self, values: Array, compute: Compute) -> Array:
         answer = self._network.survey(values, compute)

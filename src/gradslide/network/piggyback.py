@@ -25,10 +25,11 @@ class _Pending(NamedTuple):
     due: int
     reduction: Reduction
     result: Array
+    channel: str = ""
 
 
 # What a session saves: the exchanges so far, and what is pending.
-_Saved: TypeAlias = tuple[int, list[tuple[int, Reduction, Array]]]
+_Saved: TypeAlias = tuple[int, list[tuple[int, Reduction, Array, str]]]
 
 
 class Piggybacking(CheckedArguments, RenamedMembers, ABC):
@@ -72,20 +73,20 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
     def relay(self, values: Array, solve: Answer, size: int) -> Array:
         return solve(self.total(values))
 
-    def start_reduce(self, values: Array, reduction: Reduction) -> None:
+    def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
         values = to_numpy(values)
         values = values.astype(np.float64, copy=False) if reduction == "sum" else values
         result = np.asarray(self.agree(values, reduction))
         # All agents know the same: nobody changes it.
         result.flags.writeable = False
         due = self._exchanges + self.costs.control_rounds(reduction)
-        self._pending = *self._pending, _Pending(due, reduction, result)
+        self._pending = *self._pending, _Pending(due, reduction, result, channel)
 
-    def completed(self, reduction: Reduction | None = None) -> list[Array]:
+    def completed(self, reduction: Reduction | None = None, channel: str = "") -> list[Array]:
         results: list[Array] = []
         pending: list[_Pending] = []
         for each in self._pending:
-            if each.due <= self._exchanges and reduction in (None, each.reduction):
+            if each.due <= self._exchanges and reduction in (None, each.reduction) and channel == each.channel:
                 results.append(each.result)
             else:
                 pending.append(each)

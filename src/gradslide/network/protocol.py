@@ -193,7 +193,7 @@ class Network(Protocol):
         """
         ...
 
-    def start_reduce(self, values: Array, reduction: Reduction) -> None:
+    def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
         """Start a reduction without control rounds: it is piggybacked on the exchanges to come.
 
         All agents know its result `costs.control_rounds(reduction)` exchanges later. Any number may
@@ -205,11 +205,14 @@ class Network(Protocol):
             One row for each agent.
         reduction : {"max", "or", "sum"}
             As for `agree`.
+        channel : str
+            Who asks for the result: empty for methods. The engine's checks have channels of their
+            own.
         """
         ...
 
-    def completed(self, reduction: Reduction | None = None) -> list[Array]:
-        """Return the results that all agents know by now, each of them once.
+    def completed(self, reduction: Reduction | None = None, channel: str = "") -> list[Array]:
+        """Return the results of a channel that all agents know by now, each of them once.
 
         They come in the order in which they were started. A reduction that takes fewer exchanges
         may overtake another.
@@ -218,6 +221,8 @@ class Network(Protocol):
         ----------
         reduction : {"max", "or", "sum"}, optional
             Return results of this kind only, and keep the others for later calls.
+        channel : str
+            The channel that the reductions were started on.
 
         Returns
         -------

@@ -63,11 +63,11 @@ class Wrapper(CheckedArguments, RenamedMembers):
     def relay(self, values: Array, solve: Answer, size: int) -> Array:
         return self._network.relay(values, solve, size)
 
-    def start_reduce(self, values: Array, reduction: Reduction) -> None:
-        self._network.start_reduce(values, reduction)
+    def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
+        self._network.start_reduce(values, reduction, channel)
 
-    def completed(self, reduction: Reduction | None = None) -> list[Array]:
-        return self._network.completed(reduction)
+    def completed(self, reduction: Reduction | None = None, channel: str = "") -> list[Array]:
+        return self._network.completed(reduction, channel)
 
     def survey(self, values: Array, compute: Compute) -> Array:
         return self._network.survey(values, compute)

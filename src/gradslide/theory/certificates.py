@@ -110,6 +110,37 @@ class Evaluation:
     first: float | None = None
 
 
+@dataclass(frozen=True)
+class Request:
+    """What an evaluation is to find out; see `CertificateEvaluator.evaluate`."""
+
+    gap: bool = False
+    disagreement: bool = False
+    kkt: bool = False
+    in_doubles: bool = False
+
+
+class Parts(NamedTuple):
+    """What each agent here adds to the reductions that end an evaluation.
+
+    Attributes
+    ----------
+    names : tuple of str
+        What the columns are parts of.
+    columns : Array or None
+        To be summed, shape (agents, names).
+    away : Array or None
+        Distances from the mean, of which the largest counts, shape (agents,).
+    point : Array or None
+        As in `Evaluation`.
+    """
+
+    names: tuple[str, ...]
+    columns: Array | None
+    away: Array | None
+    point: Array | None
+
+
 @dataclass(eq=False)
 class CertificateEvaluator:
     """Compute bounds and residuals from each agent's part, by reductions over all agents.
@@ -221,19 +252,54 @@ class CertificateEvaluator:
         Evaluation
             What all agents know alike.
         """
-        problem, m, xp = self.problem, self.network.m, array_namespace(x)
-        gradient = doubles(self.values.gradient(x)) if kkt else None
-        proves = gap and self.traits.has_lower_bound
-        pulls = [doubles(each.dual.w) for each in evidence] if proves or kkt else []
+        request = Request(gap, disagreement, kkt, in_doubles)
+        gradient = self.slopes(x, request)
+        vectors = self.vectors(x, evidence, gradient, request)
+        if self.is_counted:
+            means = self.split_mean(self._reduce(array_namespace(x).concat(vectors, axis=1), "sum"))
+        else:
+            means = [self._reduce(each, "sum") / self.network.m for each in vectors]
+        parts = self.parts(x, evidence, gradient, request, means, start)
+        totals = [] if parts.columns is None else self._reduce(parts.columns, "sum").tolist()
+        distance = None if parts.away is None else float(self._reduce(parts.away, "max"))
+        return self.concluded(request, means[0], parts.names, totals, distance, parts.point)
+
+    def slopes(self, x: Array, request: Request) -> Array | None:
+        """Return the gradients at x, if the request needs them."""
+        return doubles(self.values.gradient(x)) if request.kkt else None
+
+    def vectors(
+        self, x: Array, evidence: Sequence[DualEvidence], gradient: Array | None, request: Request
+    ) -> list[Array]:
+        """Return the vectors whose means come first: x, and the multipliers, if the request needs them."""
+        needs_pulls = request.kkt or (request.gap and self.traits.has_lower_bound)
+        pulls = [doubles(each.dual.w) for each in evidence] if needs_pulls else []
         if gradient is not None and not pulls:
             # Without multipliers, those that fit best at consensus: mean gradient - own gradient.
             pulls = [-gradient]
-        vectors = [doubles(x), *pulls]
-        if self.is_counted:
-            mean, *excesses = np.split(self._reduce(xp.concat(vectors, axis=1), "sum") / m, len(vectors))
-        else:
-            mean, *excesses = (self._reduce(each, "sum") / m for each in vectors)
+        return [doubles(x), *pulls]
 
+    def split_mean(self, total: Array) -> list[Array]:
+        """Return the means of `vectors` from the sum of their concatenation."""
+        return np.split(total / self.network.m, len(total) // self.problem.d)
+
+    def parts(
+        self,
+        x: Array,
+        evidence: Sequence[DualEvidence],
+        gradient: Array | None,
+        request: Request,
+        means: Sequence[Array],
+        start: Array | None,
+    ) -> Parts:
+        """Return what each agent adds to the answer, once the means of `vectors` are known.
+
+        start: where `scale` and `first` are computed, too; None if they are known, or under way.
+        """
+        problem, m, xp = self.problem, self.network.m, array_namespace(x)
+        gap, kkt = request.gap, request.kkt
+        proves = gap and self.traits.has_lower_bound
+        (mean, *excesses), pulls = means, self.vectors(x, evidence, gradient, request)[1:]
         parts: dict[tuple[str, int], list[Array]] = {}
         away: list[Array] = []
         size = float(np.linalg.norm(mean))
@@ -249,19 +315,18 @@ class CertificateEvaluator:
                 if gradient is not None:
                     squares = stationarity_part(piece, x[rows], gradient[rows] + w)
                     parts.setdefault(("kkt", k), []).append(squares)
-            if disagreement or kkt:
+            if request.disagreement or kkt:
                 away.append(lengths(x[rows] - like(mean, x)))
         point = None
         if gap and self.traits.is_common:
-            if in_doubles and problem.dtype != np.float64:
+            if request.in_doubles and problem.dtype != np.float64:
                 point, upper = self._upper_in_doubles(mean, x)
             else:
                 point = feasible(problem, mean)
                 at = xp.broadcast_to(like(point, x), x.shape)
                 upper = problem.objective(at, self.values.value(at))
             parts["upper", 0] = [upper]
-        if kkt and self.scale is None:
-            assert start is not None
+        if kkt and self.scale is None and start is not None:
             if self.first is None and not gap and problem.loss.has_value:
                 values, slope = self.values.value_and_gradient(start)
                 parts["first", 0] = [problem.objective(start, values)]
@@ -274,27 +339,38 @@ class CertificateEvaluator:
         first_values = self.values.first_values if isinstance(self.values, Oracle) else None
         if gap and self.first is None and start is not None and first_values is not None:
             parts["first", 0] = [problem.objective(start, first_values)]
-
-        totals: dict[str, list[float]] = {"lower": [], "upper": []}
+        columns = None
         if parts:
             columns = xp.stack([doubles(xp.concat(blocks)) for blocks in parts.values()], axis=1)
-            for (name, _), total in zip(parts, self._reduce(columns, "sum").tolist(), strict=True):
-                totals.setdefault(name, []).append(total)
-        distance = float(self._reduce(xp.concat(away), "max")) if away else None
+        return Parts(tuple(name for name, _ in parts), columns, xp.concat(away) if away else None, point)
+
+    def concluded(
+        self,
+        request: Request,
+        mean: Array,
+        names: Sequence[str],
+        sums: Sequence[float],
+        distance: float | None,
+        point: Array | None = None,
+    ) -> Evaluation:
+        """Return what all agents know once `Parts` are reduced; sums: of its columns, distance: the largest `away`."""
+        totals: dict[str, list[float]] = {"lower": [], "upper": []}
+        for name, total in zip(names, sums, strict=True):
+            totals.setdefault(name, []).append(total)
         if "start" in totals:
             self.scale = math.sqrt(totals["start"][0])
         if "first" in totals:
             self.first = totals["first"][0]
         residuals = None
-        if kkt:
+        if request.kkt:
             assert distance is not None
             assert self.scale is not None
             residuals = KKT(math.sqrt(min(totals["kkt"])), distance, self.scale)
         return Evaluation(
             mean,
             point,
-            lower=max(filter(math.isfinite, totals["lower"]), default=-math.inf) if gap else None,
-            upper=min(filter(math.isfinite, totals["upper"]), default=math.inf) if gap else None,
+            lower=max(filter(math.isfinite, totals["lower"]), default=-math.inf) if request.gap else None,
+            upper=min(filter(math.isfinite, totals["upper"]), default=math.inf) if request.gap else None,
             disagreement=distance,
             kkt=residuals,
         )

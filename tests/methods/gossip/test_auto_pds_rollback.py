@@ -47,8 +47,8 @@ class InHandfuls(Wrapper):
         super().__init__(network)
         self._waiting = []
 
-    def completed(self, reduction=None):
-        self._waiting += super().completed(reduction)
+    def completed(self, reduction=None, channel=""):
+        self._waiting += super().completed(reduction, channel)
         come, self._waiting = (self._waiting, []) if len(self._waiting) >= 4 else ([], self._waiting)
         return come
 

@@ -11,6 +11,7 @@ import pytest
 from mpi_tasks import GRAPHS, METHODS, alone, command, environment, needs_mpi, start, stop_of, together, whole_problem
 
 import gradslide as gs
+from gradslide._support import storage
 
 pytestmark = needs_mpi
 
@@ -140,6 +141,27 @@ def test_one_process_and_several_go_on_from_each_other(tmp_path):
     ended = gs.solve(problem, graph, method, stop=stop_of(AUTO), checkpoint=path, record_every=20)
     assert_same_end(ended, expected)
     assert [other.name for other in sorted(tmp_path.glob("run*"))] == ["run.npz"]
+
+
+@pytest.mark.parametrize("name", ["gap", "kkt"])
+def test_one_process_and_several_go_on_from_each_other_amid_late_checks(name, tmp_path):
+    """Their sums, and what is kept for each agent, change hands."""
+    path = tmp_path / "run.npz"
+    (task,) = (each for each in ENDINGS if each["name"] == name)
+    task = {**task, "checkpoint": str(path)}
+    problem, graph, method = whole_problem(task), GRAPHS["random"], METHODS["AutoPDS"]
+    expected = alone(task)
+    assert expected.status in (gs.Status.CONVERGED, gs.Status.STATIONARY)
+    assert expected.history[-1].iteration > 13
+    stop = {**task["stop"], "iterations": 7}
+    gs.solve(problem, graph, method, stop=stop_of({"stop": stop}), checkpoint=path, record_every=20)
+    late = storage.checkpoint_memory(path)["checks"]["late"]
+    assert len(late) > 0
+    half = {**task, "stop": {**stop, "iterations": 13}}
+    assert together([half], 2, tmp_path / "2")[name][0].history[-1].iteration == 13
+    ended = gs.solve(problem, graph, method, stop=stop_of(task), checkpoint=path, record_every=20)
+    assert_same_end(ended, expected)
+    assert ended.history[-1].iteration == expected.history[-1].iteration
 
 
 @pytest.mark.slow

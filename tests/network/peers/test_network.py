@@ -238,6 +238,9 @@ def test_agents_agree():
         np.testing.assert_array_equal(found["wild"], [np.inf, np.nan, np.nan])
 
 
+CHANNELS = ("", "check")
+
+
 def script(rng):
     """What a method does, at random: (posted reductions, of which reduction it asks) before each exchange."""
     kinds = ("sum", "max", "or")
@@ -257,8 +260,8 @@ def played(net, rows, agents):
     for step, (posts, asked, agrees) in enumerate(script(np.random.default_rng(5))):
         for number, reduction in enumerate(posts):
             values = rows[agents] + 100 * step + number
-            net.start_reduce(values % 2 == 0 if reduction == "or" else values, reduction)
-        given += [(step, result.tolist()) for result in net.completed(asked)]
+            net.start_reduce(values % 2 == 0 if reduction == "or" else values, reduction, CHANNELS[(step + number) % 2])
+        given += [(step, name, result.tolist()) for name in CHANNELS for result in net.completed(asked, name)]
         if agrees:
             # Control rounds carry nothing that rides.
             net.agree(rows[agents], "max")

@@ -276,6 +276,12 @@ class AutoPDS(Method[State]):
             DualEvidence(gradient.y, gradient.conjugate, iterate.dual, averaged=0, reach=lengths(gradient.x_under)),
         )
 
+    def snapshot_for_check(self, context: Context, state: State) -> State | None:
+        """Return a copy without what late sums need; None where the method itself waits for sums."""
+        if self._rules(context, state.tuning)[0] == "exact":
+            return None
+        return replace(state, late=LateSums()).copy()
+
     def invariant(self, state: State) -> Array:
         return state.iterate.dual.w
 

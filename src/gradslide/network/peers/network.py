@@ -317,12 +317,12 @@ class Peers(CheckedArguments, RenamedMembers):
         while not is_done(collective):
             self._exchange(purpose, NOTHING, [collective, *self._piggyback.pending()])
 
-    def start_reduce(self, values: Array, reduction: Reduction) -> None:
+    def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
         values = np.asarray(values, dtype=np.float64) if reduction == "sum" else values
-        self._piggyback.start(PendingReduction.of(values, reduction, self._topology))
+        self._piggyback.start(PendingReduction.of(values, reduction, self._topology, channel))
 
-    def completed(self, reduction: Reduction | None = None) -> list[Array]:
-        return self._piggyback.completed(reduction)
+    def completed(self, reduction: Reduction | None = None, channel: str = "") -> list[Array]:
+        return self._piggyback.completed(reduction, channel)
 
     def survey(self, values: Array, compute: Compute) -> Array:
         topology, values = self._topology, np.asarray(values)

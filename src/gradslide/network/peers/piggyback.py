@@ -20,9 +20,10 @@ class PendingReduction:
     dtype: str
     shape: tuple[int, ...]
     collective: Flood | TreeSum
+    channel: str = ""
 
     @classmethod
-    def of(cls, values: Array, reduction: Reduction, topology: Topology) -> "PendingReduction":
+    def of(cls, values: Array, reduction: Reduction, topology: Topology, channel: str = "") -> "PendingReduction":
         """Start with this agent's values, one row.
 
         Sums are added up in float64, and rounded to the type of values.
@@ -32,7 +33,7 @@ class PendingReduction:
         dtype = "bool" if reduction == "or" else values.dtype.str
         flat = values.astype(bool) if reduction == "or" else values
         collective = topology.reduction(flat.ravel().astype(np.float64), reduction)
-        return cls(reduction, dtype, values.shape[1:], collective)
+        return cls(reduction, dtype, values.shape[1:], collective, channel)
 
     @property
     def result(self) -> Array:
@@ -48,13 +49,14 @@ class PendingReduction:
             "shape": self.shape,
             "step": self.collective.step,
             "values": self.collective.values,
+            "channel": self.channel,
         }
 
     @classmethod
     def resumed(cls, state: "PendingState", topology: Topology) -> "PendingReduction":
         reduction = state["reduction"]
         collective = topology.reduction(state["values"], reduction, state["step"])
-        return cls(reduction, state["dtype"], tuple(state["shape"]), collective)
+        return cls(reduction, state["dtype"], tuple(state["shape"]), collective, state.get("channel", ""))
 
 
 class Piggyback:
@@ -76,9 +78,9 @@ class Piggyback:
     def start(self, reduction: PendingReduction) -> None:
         self._reductions.append(reduction)
 
-    def completed(self, reduction: Reduction | None) -> list[Array]:
+    def completed(self, reduction: Reduction | None, channel: str) -> list[Array]:
         def is_known(each: PendingReduction) -> bool:
-            return is_done(each.collective) and reduction in (None, each.reduction)
+            return is_done(each.collective) and reduction in (None, each.reduction) and each.channel == channel
 
         results = [each.result for each in self._reductions if is_known(each)]
         self._reductions = [each for each in self._reductions if not is_known(each)]
@@ -122,6 +124,7 @@ class PendingState(TypedDict):
     shape: tuple[int, ...]
     step: int
     values: Array
+    channel: str
 
 
 class PiggybackState(TypedDict):
