@@ -41,7 +41,7 @@ run: $(VENV)/.installed-run ## set up and run the main job on built-in data
 EXAMPLES := hospitals_regression sensor_field power_flow barycenter click_prediction deblurring
 
 examples: $(VENV)/.installed-examples ## six problems that people have, with a picture each: a minute
-	@set -e; for name in $(EXAMPLES); do \
+	@set -e; mkdir -p gradslide-results/examples; for name in $(EXAMPLES); do \
 		echo "== $$name"; \
 		$(BIN)/python examples/$$name.py gradslide-results/examples/$$name.png; \
 	done
@@ -80,6 +80,7 @@ bench: $(VENV)/.installed-dev ## measure speed, memory and growth, and what over
 	$(BIN)/python benchmarks/inner_loop.py
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/whole_solve.py
+	$(BIN)/python benchmarks/exact_sums.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/start.py

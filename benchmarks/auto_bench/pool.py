@@ -161,7 +161,7 @@ class Results:
         if self.fresh or not path.exists():
             return None
         said = json.loads(path.read_text(encoding="utf-8"))
-        return Result(**{name: said[name] for name in Result.__dataclass_fields__})
+        return Result(**{name: said[name] for name in Result.__dataclass_fields__ if name in said})
 
     def bounds(self, task: Task) -> Bounds:
         """Return costs above which a run is of no interest."""

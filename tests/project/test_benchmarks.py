@@ -98,3 +98,16 @@ def test_tables_show_what_they_are_given(bench, capsys):
     assert {"title", "what", "thing", "2.5"} <= set(printed)
     assert timing.best_mean(2, lambda: None, least=1e-4) > 0
     assert timing.copy_bandwidth(1, megabytes=1) > 0
+
+
+def test_exact_sums_are_counted_and_timed(bench, capsys):
+    exact_sums = bench("exact_sums")
+    exact_sums.wall_time(agents=12, repeats=1)
+    printed = capsys.readouterr().out
+    for name in ("newton-cholesky", "Auto", "Newton", "LBFGS", "NIDS"):
+        assert name in printed
+    loss = gs.losses.LeastSquares(np.ones((4, 1)), np.arange(4.0), agents=4)
+    best = gs.reference.reference(gs.Problem(loss)).objective
+    reached, solution = exact_sums.spent(gs.Problem(loss), gs.Graph.ring(4), best)
+    assert reached == ["2/12"] * 3
+    assert solution.costs.hessians == 2

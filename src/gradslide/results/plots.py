@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from gradslide._support.errors import unknown_name
 from gradslide._support.plotting import COLOURS, DASHES, pyplot, tidy
 
@@ -17,6 +19,9 @@ AXES = {
 }
 
 
+COUNTS = set(AXES) - {"seconds"}
+# Histories up to this length show their records.
+_FEW = 20
 METRICS = {
     "disagreement": "disagreement max |x_i - mean|",
     "residual": "residual of the constraints",
@@ -89,6 +94,8 @@ def plot_histories(
             "color": COLOURS[index % len(COLOURS)],
             "linestyle": DASHES[index % len(DASHES)],
             "label": name or None,
+            "marker": "o" if len(columns["iteration"]) <= _FEW else None,
+            "markersize": 4,
         }
         # A loss without a value has no objective.
         objective = _numbers(columns["gap" if bounded else "objective"])
@@ -96,12 +103,16 @@ def plot_histories(
             objective = [max(f - optimum, 1e-16 * abs(optimum)) for f in objective]
         for column, cost in enumerate(against):
             axes[0, column].plot(columns[cost], objective, **style)
-            axes[1, column].plot(columns[cost], columns[below], **style)
+            axes[1, column].plot(columns[cost], _numbers(columns[below]), **style)
     for column, cost in enumerate(against):
         for row in range(2):
             axis = axes[row, column]
-            if row == 1 or bounded or optimum is not None:
+            # Exact sums leave no disagreement.
+            has_positive = any(np.nanmax(line.get_ydata(), initial=0.0) > 0 for line in axis.lines)
+            if (row == 1 or bounded or optimum is not None) and has_positive:
                 axis.set_yscale("log")
+            if cost in COUNTS:
+                axis.xaxis.get_major_locator().set_params(integer=True)
             tidy(axis)
         axes[1, column].set_xlabel(AXES.get(cost, cost))
     at = " at the mean" if below == "disagreement" else ""
