@@ -329,8 +329,10 @@ def make_graph(rng, m, notes):
 def make_method(rng, kind, notes):
     """The method, its name, and whether it may refuse a problem."""
     drawn = rng.random()
-    if drawn < 0.6:
+    if drawn < 0.3:
         return None, "default", False
+    if drawn < 0.6:
+        return gs.AutoPDS(), "AutoPDS", False
     if drawn < 0.7:
         options = [{"agreement": "early"}, {"restarts": False}, {"balance": "adaptive"}, {"balance": 4.0}]
         options = options[int(rng.integers(len(options)))]
@@ -403,6 +405,8 @@ def make_case(seed):
     method, name, may_refuse = make_method(rng, kind, notes)
     if seed % 6 == 5 and loss.has_hessian and domain.euclidean:
         method, name, may_refuse = gs.Newton(), "Newton", where == "per agent"
+    elif seed % 6 == 4 and loss.has_value and domain.euclidean:
+        method, name, may_refuse = gs.LBFGS(memory=int(rng.choice([1, 5, 20]))), "LBFGS", where == "per agent"
     options = {"method": method}
     start = rng.random()
     if start < 0.4:
@@ -415,11 +419,11 @@ def make_case(seed):
             notes.append("far start" if start < 0.1 else "start")
     tolerance = power(rng, -6, -2)
     limit = int(rng.choice([20, 60, 150, 300]))
-    is_endless = kind == "linear" and mu == 0 and not set_.bounded and name in ("default", "AutoPDS")
+    is_endless = kind == "linear" and mu == 0 and not set_.bounded and name in ("default", "AutoPDS", "LBFGS")
     # Long enough to reach points so far away that steps are lost in rounding.
     stop = {"iterations": 20_000 if is_endless else limit}
     is_relative = True
-    proves = name in ("default", "AutoPDS", "Newton", "PDS", "CondatVu")
+    proves = name in ("default", "AutoPDS", "Newton", "LBFGS", "PDS", "CondatVu")
     has_gap = (set_.bounded or mu > 0 or is_strong) and where != "per agent"
     if not proves:
         stop["target"] = "objective"

@@ -57,6 +57,7 @@ def test_all_kinds_of_problems_are_made():
         "SPDS",
         "AutoPDS",
         "Newton",
+        "LBFGS",
         "default",
     ]
     wanted += ["float32", "far start", "m=1,", "weighted edges", "duplicated column", "constant column", "separable"]

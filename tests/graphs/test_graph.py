@@ -448,3 +448,8 @@ def test_random_default_edge_count_follows_erdos_renyi():
 def test_random_at_scale():
     graph = Graph.random(100_000, 4, seed=1)
     assert (graph.degrees.max(), len(graph.edges)) == (4, 150_000)
+
+
+def test_radius():
+    for graph, radius in ((gs.Graph.ring(7), 3), (gs.Graph.star(9), 1), (gs.Graph.path(5), 2), (gs.Graph.ring(8), 4)):
+        assert graph.radius == graph.radius_center()[1] == radius

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gradslide as gs
+from gradslide.methods import exact_sums, lbfgs, newton
 from gradslide.network.coupling import Coupling, Dual
 from gradslide.oracles import Oracle
 
@@ -24,6 +25,11 @@ THINGS = {
     "coupling": Coupling,
     "oracle": Oracle,
     "Dual": Dual,
+    "Totals": exact_sums.Totals,
+    "State": exact_sums.State,
+    "Model": exact_sums.Model,
+    "Curvature": newton.Curvature,
+    "Memory": lbfgs.Memory,
     "Reference": gs.reference.Reference,
     "gs": gs,
     "guarantees": gs.guarantees,

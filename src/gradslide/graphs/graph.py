@@ -671,6 +671,17 @@ class Graph(CheckedArguments):
         """
         return self._extent.diameter_high
 
+    @property
+    def radius(self) -> int:
+        """Number of hops from the root of a shallow breadth-first tree to the farthest agent.
+
+        Returns
+        -------
+        int
+            For m <= 2,000 the radius of the graph.
+        """
+        return self._extent.radius
+
     def radius_center(self) -> tuple[int, int]:
         """Find the root of a shallow breadth-first tree.
 

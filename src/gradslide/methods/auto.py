@@ -174,7 +174,7 @@ def _only_gossip(context: Context) -> str:
 
 def _predict(graph: Graph, lacks: Array, *, d: int, balance: float) -> Array:
     """Return the predicted costs of Newton, LBFGS and gossip; infinite where one is impossible."""
-    rounds = 2 * graph.radius_center()[1]
+    rounds = 2 * graph.radius
     newton = _NEWTON * (balance * max(1.0, d / _COLUMNS) + rounds)
     if lacks[1] or d > _MOST_COLUMNS:
         newton = math.inf

@@ -104,7 +104,7 @@ class CostModel:
         int
             Rounds of `Network.total` and `Network.relay`.
         """
-        return 2 * self.graph.radius_center()[1]
+        return 2 * self.graph.radius
 
     def relay_floats(self, up: int, down: int) -> int:
         """Return the floats of an exact sum, of which every agent but the root sends one up.
@@ -132,7 +132,7 @@ class CostModel:
         int
             Control rounds of `Network.survey`.
         """
-        return self.graph.diameter_bound + self.graph.radius_center()[1]
+        return self.graph.diameter_bound + self.graph.radius
 
     def survey_floats(self, values: Array, answer: Array) -> int:
         """Return the floats of a survey.
@@ -166,4 +166,4 @@ class CostModel:
         """
         if self.norm == "flooded":
             return 1 + self.control_rounds("max")
-        return self.graph.radius_center()[1] if self.norm == "broadcast" else 0
+        return self.graph.radius if self.norm == "broadcast" else 0
