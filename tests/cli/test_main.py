@@ -70,7 +70,9 @@ def test_main_job_prints_one_table_and_says_where_its_files_are(main_run):
     for words in ("network", "gradients", "rounds", "control", "gap: certified", "disagreement", "status"):
         assert words in done.stdout
     assert "bound" not in done.stdout, "nothing was promised"
-    rows = [line for line in done.stdout.splitlines() if "max degree" in line]
+    lines = [line for line in done.stdout.splitlines() if "max degree" in line]
+    rows, choices = lines[:3], lines[3:]
+    assert all(line.startswith("auto chose Newton; lowest predicted cost") for line in choices)
     assert [name in row for row, name in zip(rows, ("degree 4 ", "degree 9 ", "degree 20 "), strict=True)] == [True] * 3
     assert all("converged" in row for row in rows)
     *named, page = [line.strip() for line in done.stdout.split("written:\n")[1].splitlines()]

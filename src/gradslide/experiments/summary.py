@@ -36,9 +36,21 @@ def summary_table(results: Mapping[str, Any], ending: Column = STATUS) -> Table:
     notes = [
         f"{', '.join(work)} and communication rounds: per agent",
         *dict.fromkeys(f"{column.heading or column.name}: {column.note}" for column in shown if column.note),
+        *_choices(runs),
     ]
     title = "What each network took, and what was reached"
     return Table.of_records(title, [Column("network"), *shown, ending], records, notes)
+
+
+def _choices(runs: Sequence[Run]) -> list[str]:
+    """What the automatic method chose, and why; one line for all networks with the same choice."""
+    told: dict[str, list[str]] = {}
+    for run in runs:
+        found = run.get("parameters") or {}
+        if "reason" in found:
+            changed = f"; changed {found['changed']}" if "changed" in found else ""
+            told.setdefault(f"chose {found['method']}; {found['reason']}{changed}", []).append(run["network"])
+    return [f"auto {text} ({', '.join(networks)})" for text, networks in told.items()]
 
 
 def spread(results: Mapping[str, Any]) -> str:
@@ -65,6 +77,7 @@ def _columns(results: Mapping[str, Any]) -> list[Column]:
     promised = f"what the theory promised{mean}, from the reference optimum (docs/guarantees.md)"
     return [
         *(Column(name, right=True) for name in work),
+        Column("hessians", right=True),
         Column("rounds", right=True),
         Column(
             "control_rounds",
@@ -114,7 +127,7 @@ def _record(run: Run) -> dict[str, Cell]:
 def _is_empty(column: Column, records: Sequence[Mapping[str, Cell]]) -> bool:
     """Whether the column can be left out: there is nothing in it."""
     cells = [record.get(column.name) for record in records]
-    if column.name == "control_rounds":
+    if column.name in ("control_rounds", "hessians"):
         return not any(cells)
     return column.name in ("bound_at_mean", "gap", "residual_bound") and all(cell is None for cell in cells)
 

@@ -36,6 +36,10 @@ _MEANINGS = {
     "balance": "balance: rounds that a gradient is worth",
     "restarts": "restarts of the momentum",
     "step_size": "step size",
+    "chosen": "chosen: the method that did the work",
+    "reason": "reason: why it was chosen",
+    "changed": "changed: the choice, in the run",
+    "rejected": "rejected: steps that did not lower the objective",
 }
 _LABELS = {
     "error": "objective error at the mean",
@@ -132,5 +136,6 @@ def _judged(residual: float, refutation: str) -> tuple[bool | None, str]:
 
 def settings(run: Run) -> dict[str, Any]:
     """What it was run with."""
-    facts = {**run["settings"], "output": run["output"], **run["parameters"]}
+    found = {"chosen" if name == "method" else name: value for name, value in run["parameters"].items()}
+    facts = {**run["settings"], "output": run["output"], **found}
     return {"name": run["network"], "facts": {_MEANINGS.get(name, name): value for name, value in facts.items()}}
