@@ -33,7 +33,10 @@ def test_runs_over_many_agents(graph):
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(network.m, d))
     loss = gs.losses.Quadratic(np.broadcast_to(np.eye(d), (network.m, d, d)), -centres)
-    solution = gs.solve(gs.Problem(loss), network, stop=gs.Stop(iterations=5))
+    solution = gs.solve(gs.Problem(loss), network, gs.AutoPDS(), stop=gs.Stop(iterations=5))
     # One at the start, and one in each outer iteration.
     assert solution.costs.gradients == 6
     np.testing.assert_allclose(solution.mean, centres.mean(axis=0), atol=0.05)
+    exact = gs.solve(gs.Problem(loss), network)
+    assert exact.costs.gradients == 2
+    np.testing.assert_allclose(exact.mean, centres.mean(axis=0), atol=1e-9)

@@ -195,6 +195,36 @@ def test_an_objective_without_a_lower_bound_never_converges(name, method):
         solution = gs.solve(ENDLESS[name](), gs.Graph.ring(4), method, record_every=100)
     assert solution.status is gs.Status.DIVERGED
     assert "no lower bound" in solution.warnings[0]
+    if method.name != "AutoPDS":
+        assert solution.costs.gradients < 150
+
+
+def test_large_objectives_of_bounded_problems_are_no_divergence():
+    cost = np.full((4, 2), 1e15)
+    problem = gs.Problem(gs.losses.Linear(cost), gs.domains.Box(-1e8, 1e8))
+    solution = gs.solve(problem, gs.Graph.ring(4))
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(-8e23)
+
+
+@pytest.mark.parametrize("method", [gs.Auto(), gs.LBFGS(), gs.AutoPDS()], ids=lambda method: method.name)
+@pytest.mark.parametrize("offset", [1e5, 1e6])
+def test_an_objective_that_falls_by_orders_of_magnitude_is_not_done_too_early(method, offset):
+    """Far below the start, and far above the optimum."""
+    rng = np.random.default_rng(0)
+    features = np.c_[np.ones(400), rng.normal(size=(400, 2))]
+    targets = offset + features @ [0.0, 1.0, -2.0] + rng.normal(size=400)
+    problem = gs.Problem(gs.losses.LeastSquares(features, targets, agents=4))
+    solution = gs.solve(problem, gs.Graph.ring(4), method)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(gs.reference.reference(problem).objective, rel=1e-3)
+
+
+def test_targets_that_exact_sums_fulfil_at_once_are_warned_of():
+    loss = gs.losses.LeastSquares(np.ones((4, 1)), np.arange(4.0), agents=4)
+    stop = gs.Stop(disagreement=1e-3, iterations=50)
+    with pytest.warns(RuntimeWarning, match="with exact sums agents never disagree"):
+        assert gs.solve(gs.Problem(loss), gs.Graph.ring(4), stop=stop).status is gs.Status.FEASIBLE
 
 
 def test_raw_columns_are_harmless_by_default():

@@ -1,5 +1,7 @@
 """LBFGS: evaluations do not depend on the network; all sets, losses without Hessians, large dimensions, far starts."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -213,3 +215,45 @@ def test_losses_that_are_not_convex_end_the_run():
     with pytest.warns(RuntimeWarning, match="not convex"):
         solution = solve(gs.Problem(bent), x0=np.array([5.5 - np.pi + 0.3]))  # near the maximum of the sum
     assert solution.status is gs.Status.CONTRADICTORY
+
+
+@pytest.mark.parametrize("label", ["l2 ball", "halfspace", "l1 ball"])
+@pytest.mark.parametrize("seed", range(2))
+def test_rounding_does_not_make_the_matrix_indefinite(label, seed):
+    """Columns from 1e-4 to 1e4, with sets in which they cannot be scaled: pairs differ by many orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(100, 6)) * np.geomspace(1e-4, 1e4, 6)
+    loss = gs.losses.LeastSquares(features, rng.normal(size=100), agents=12)
+    sets = {"l2 ball": gs.domains.L2Ball(1e6), "l1 ball": gs.domains.L1Ball(1e6)}
+    domain = sets.get(label, gs.domains.Halfspace(np.ones(6), 1.0))
+    with pytest.warns(RuntimeWarning, match="differ in scale"):
+        solution = solve(gs.Problem(loss, domain), stop=gs.Stop(kkt=gs.Relative(1e-8), iterations=150))
+    first = solution.history[0].objective
+    assert all(after.objective <= before.objective * (1 + 1e-12) for before, after in pairwise(solution.history))
+    assert solution.objective < first
+
+
+def test_starts_that_are_not_finite_are_refused():
+    loss = gs.losses.Poisson(np.ones((12, 1)), np.ones(12), agents=12)
+    for method in (gs.Newton(), gs.LBFGS(), gs.Auto()):
+        for start in (400.0, 1000.0):
+            with pytest.raises(gs.InputError, match="value and gradient at the start must be finite"):
+                gs.solve(gs.Problem(loss), GRAPHS["ring"], method, x0=np.array([start]))
+
+
+def test_noise_of_users_in_single_precision_is_no_contradiction():
+    features, targets = FEATURES.astype(np.float32).reshape(12, 20, 4), RNG.normal(size=(12, 20)).astype(np.float32)
+
+    def residuals(x):
+        return np.einsum("aij,aj->ai", features, x.astype(np.float32)) - targets
+
+    loss = gs.losses.Custom(
+        value=lambda x: np.sqrt(1 + residuals(x) ** 2).sum(axis=1).astype(np.float64),
+        gradient=lambda x: np.einsum("aij,ai->aj", features, residuals(x) / np.sqrt(1 + residuals(x) ** 2)).astype(
+            np.float64
+        ),
+        agents=12,
+        dimension=4,
+    )
+    solution = solve(gs.Problem(loss), stop=gs.Stop(kkt=gs.Relative(1e-6), iterations=60))
+    assert solution.status in (gs.Status.STATIONARY, gs.Status.ITERATION_LIMIT)

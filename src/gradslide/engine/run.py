@@ -57,6 +57,10 @@ _DIRECTIONS, _DOUBTFUL = 2, 10.0
 _OBSERVING_SHARE = 0.2
 # Outer iterations before the first search for signs that there is no solution.
 _FIRST_SEARCH = 16
+_NO_NEWS = (
+    "with exact sums agents never disagree, so that targets on disagreement and residual alone hold at once: give a "
+    "target on the objective, too (gap, kkt or objective)"
+)
 Callback = Callable[[Record, Array], bool | None]
 
 # What ends a run before its targets and limits do, with what was reached.
@@ -225,7 +229,8 @@ class Run:
         costs, engine = self._now.costs, found.engine
         assert engine is not None
         costs.__dict__.update(asdict(found.costs))
-        self._choice = self._given_method.resumed(self._choice, cast("dict[str, float | str]", engine["choice"]))
+        told = cast("dict[str, float | str]", engine.get("choice", {}))
+        self._choice = self._given_method.resumed(self._choice, told)
         fresh, found.costs = self._now.state, costs
         found.state = self._method.restored(found.state, fresh)
         self._earlier = costs.seconds
@@ -503,6 +508,7 @@ class Run:
             *self._environment.warnings(method, x, context.x0, certificate, is_verified),
             self._fall() if self.status is Status.DIVERGED else "",
             self._doubt,
+            _NO_NEWS if self.status is Status.FEASIBLE and method.has_common_state else "",
         ]
         if fields["dual"] is not None:
             fields["dual"] = fields["dual"].astype(context.problem.dtype)
@@ -627,10 +633,11 @@ class Run:
         is_returning = seen[-1] - first < _RETURNING * (max(seen) - first)
         return seen[-1] - first > _DIVERGED * scale and not is_returning
 
-    def _fall(self) -> str:
+    def _fall(self, record: Record | None = None) -> str:
         """Return a warning that the problem may be unbounded, if the objective fell while values grew."""
-        last = self._now.records[-1].objective if self._now.records else None
-        if last is None or not -last > _ABSURD:
+        record = record or (self._now.records[-1] if self._now.records else None)
+        last, problem = None if record is None else record.objective, self._context.problem
+        if problem.domain.bounded or problem.mu > 0 or last is None or not -last > _ABSURD:
             return ""
         at_start = self._environment.observer.metrics(self._context.x0, -math.inf)
         if at_start is None or at_start.objective is None or not -last > _ABSURD * (1 + abs(at_start.objective)):
@@ -772,6 +779,8 @@ class Run:
         """Return the status if the iterate is an answer, or a sign that there is none."""
         if record.gap is not None and record.gap < 0 and self._environment.is_contradictory(record):
             return Status.CONTRADICTORY
+        if record.objective is not None and -record.objective > _ABSURD and self._fall(record):
+            return Status.DIVERGED
         if doubt := self._method.contradiction(self._now.state):
             self._doubt = doubt
             return Status.CONTRADICTORY

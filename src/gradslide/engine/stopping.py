@@ -37,8 +37,9 @@ _UNDER_WAY = 3
 _PATIENCE = 32
 # A gap is never small relative to an optimum of 0: this share of the objective at the start will do.
 _NEGLIGIBLE = 1e-9
-# An estimated error need not become as small as a gap: by this factor.
-_ERROR_TO_GAP = 1e3
+# The same for an estimated error, which has no rounding errors of bounds, and with exact sums; in double and in single
+# precision.
+_NEGLIGIBLE_ERROR = {np.dtype(np.float64): (1e-12, 1e-20), np.dtype(np.float32): (1e-9, 1e-12)}
 
 
 class Signal(IntEnum):
@@ -76,7 +77,8 @@ class Relative(CheckedArguments):
         - gap: the absolute value of the objective, or 1e-9 times that at the start if the method
           evaluated it there (the optimum may be 0);
         - kkt: the stationarity at the start, the norm of the mean for the disagreement and, if the
-          agents can estimate the error of the objective (`KKT.error`), the objective for that error.
+          agents can estimate the error of the objective (`KKT.error`), the objective for that error, or
+          1e-12 times that at the start (1e-20 with exact sums, 1e-9 and 1e-12 in single precision).
 
     Examples
     --------
@@ -322,7 +324,7 @@ class Stop(CheckedArguments):
             rule = "Stop(kkt=...) needs multipliers where agents have domains of their own"
             require(method.proves or is_common, rule, method.name, "use gs.PDS() or gs.CondatVu()")
 
-    def reached(self, record: Record, kkt: KKT | None = None, least: float = 0.0) -> bool:
+    def reached(self, record: Record, kkt: KKT | None = None, least: float = 0.0, least_for_error: float = 0.0) -> bool:
         """Return whether every target holds.
 
         Parameters
@@ -333,13 +335,15 @@ class Stop(CheckedArguments):
             The residuals that a target on them is compared with.
         least : float
             The least scale of a relative gap, used where the objective is smaller.
+        least_for_error : float
+            The same for an estimated error of the objective.
 
         Returns
         -------
         bool
             False if there are no targets, or a value is unknown.
         """
-        found = self._comparisons(record, kkt, least)
+        found = self._comparisons(record, kkt, least, least_for_error)
         for _, measured, allowed in found:
             if measured is None or not measured <= allowed:
                 return False
@@ -375,7 +379,7 @@ class Stop(CheckedArguments):
         return self.contraction_needed(record)
 
     def _comparisons(
-        self, record: Record, kkt: KKT | None = None, least: float = 0.0
+        self, record: Record, kkt: KKT | None = None, least: float = 0.0, least_for_error: float = 0.0
     ) -> list[tuple[str, float | None, float]]:
         """The name, measured value and largest allowed value of each target."""
         measurements = (
@@ -396,7 +400,7 @@ class Stop(CheckedArguments):
                 found.append((name, measured, target))
         if self.estimates_error and kkt is not None and kkt.error is not None:
             assert isinstance(self.kkt, Relative)
-            found.append(("kkt", kkt.error, self.kkt.value * max(_ERROR_TO_GAP * least, abs(kkt.objective or 0.0))))
+            found.append(("kkt", kkt.error, self.kkt.value * max(least_for_error, abs(kkt.objective or 0.0))))
         return found
 
     def exhausted(
@@ -431,7 +435,7 @@ class Stop(CheckedArguments):
 
 @dataclass(frozen=True)
 class Check:
-    """What all agents agreed on after an outer iteration; lower: the best bound of all checks so far."""
+    """What all agents agreed on after an outer iteration, or knew; lower: the best bound of all checks so far."""
 
     iteration: int
     mean_norm: float
@@ -439,6 +443,7 @@ class Check:
     upper: float | None
     disagreement: float | None
     kkt: KKT | None
+    is_known: bool = False
 
     def agreed(self, record: Record) -> Record:
         """The record of that iteration with what the agents agreed on in place of what was observed."""
@@ -572,9 +577,9 @@ class Checks:
             found = self.evaluator.evaluate(x, evidence, **asdict(self.request), start=self.start)
         else:
             found, self.evaluator.first = known, known.first
-        self._take_in(iteration, found)
+        self._take_in(iteration, found, is_known=known is not None)
 
-    def _take_in(self, iteration: int, found: Evaluation) -> None:
+    def _take_in(self, iteration: int, found: Evaluation, is_known: bool = False) -> None:
         stop, evaluator, self._is_overdue = self.stop, self.evaluator, False
         kkt = found.kkt if stop.kkt is not None else None
         if kkt is not None and kkt.error is None and stop.estimates_error:
@@ -592,6 +597,7 @@ class Checks:
             upper=found.upper,
             disagreement=found.disagreement,
             kkt=kkt,
+            is_known=is_known,
         )
 
     def are_late(self, iteration: int) -> bool:
@@ -673,7 +679,9 @@ class Checks:
         """Whether all targets held after the record's iteration."""
         if self.last is None or self.iteration != record.iteration:
             return False
-        return self.stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * abs(self.evaluator.first or 0.0))
+        first, dtype = abs(self.evaluator.first or 0.0), self.evaluator.problem.dtype
+        share = _NEGLIGIBLE_ERROR[np.dtype(dtype)][self.last.is_known]
+        return self.stop.reached(self.agreed(record), self.last.kkt, _NEGLIGIBLE * first, share * first)
 
     def agreed(self, record: Record) -> Record:
         """The record with what the agents agreed on in place of what was observed, if they did in its iteration."""
@@ -712,7 +720,7 @@ class Checks:
         last = state["last"]
         if last is not None:
             kkt = None if last["kkt"] is None else KKT.from_dict(last["kkt"])
-            last = Check(last["iteration"], last["mean_norm"], last["lower"], last["upper"], last["disagreement"], kkt)
+            last = Check(**{"is_known": False, **last, "kkt": kkt})
             self.iteration = last.iteration
         self.last = last
         if state.get("request") != asdict(self.request) or not self.may_be_late:

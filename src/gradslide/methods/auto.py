@@ -116,7 +116,7 @@ class Auto(Method[object]):
         return choice._replace(method=new, told=told), taken
 
     def resumed(self, choice: Choice, told: Any) -> Choice:
-        return choice._replace(method=self._method(str(told["method"])), told=told)
+        return choice._replace(method=self._method(str(told["method"])), told=told) if told else choice
 
     def _better(self, context: Context, old: "ExactSums[Any]", state: State[Any]) -> tuple[str, str]:
         """Return the other method and why, if it should take over; all agents know the same numbers."""
@@ -136,7 +136,8 @@ class Auto(Method[object]):
             if state.evaluations > 1 and left > _CLEARLY * _LBFGS * lbfgs:
                 return "LBFGS", f"a Hessian takes as long as {hessian:.3g} gradients"
             is_poor = state.rejected > _OFTEN * state.evaluations
-            if is_poor and state.evaluations * newton > _LBFGS * lbfgs:
+            is_safe = LBFGS().is_unit_free(context.domain)
+            if is_poor and is_safe and state.evaluations * newton > _LBFGS * lbfgs:
                 return "LBFGS", f"{state.rejected} steps were rejected"
             return "", ""
         is_slow = state.evaluations > 2 * _LBFGS and state.evaluations * lbfgs > _CLEARLY * _NEWTON * newton

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 
 from gradslide._support.arrays import dot, doubles, to_numpy
-from gradslide._support.errors import require
+from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean
 from gradslide.graphs.graph import Graph
@@ -47,10 +47,11 @@ _NO_DAMPING = 1e-6
 # The next step after a rejected one is at most this share as long, and less after several in a row.
 _SHORTER = 0.25
 # The first damping of a model that has no minimum, or one that is beyond all measure.
-_FLAT, _ENDLESS = 1.0, 1e30
+_FLAT, _FAR = 1.0, 1e30
 
-# Values contradict gradients if they differ by this share of the slope, and by this many roundings.
-_ROUGHLY, _SURELY = 0.1, 100.0
+# Values contradict gradients if they differ by this share of the slope, and of the value: users may compute in single
+# precision.
+_ROUGHLY, _SURELY = 0.1, 1e-6
 
 # What a method remembers of the curvature.
 CurvatureT = TypeVar("CurvatureT")
@@ -418,7 +419,8 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         require_common_domain(context, self)
         abilities = survey_agents(context)
         lacks = abilities.lack_values or (self.needs_hessian and abilities.lack_hessians)
-        what, other = ("values and Hessians", "LBFGS") if self.needs_hessian else ("values", "AutoPDS")
+        what = "values and Hessians" if self.needs_hessian else "values"
+        other = "AutoPDS" if abilities.lack_values else "LBFGS"
         require(not lacks, f"{self.name} needs losses with {what}", repr(context.problem.loss), f"use gs.{other}()")
         return common_problem(context, abilities)
 
@@ -440,6 +442,9 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
 
         answer = context.network.relay(rows, decide, 1 + len(Assessment._fields) + d)
         is_accepted, *numbers = answer[:-d].tolist()
+        if state.evaluations == 0 and not math.isfinite(Assessment(*numbers).scale):
+            rule = "value and gradient at the start must be finite, and their squares, too"
+            raise InputError(rule, f"an objective of {Assessment(*numbers).objective:.3g}", "give another x0")
         return replace(
             state,
             x=state.trial if is_accepted else state.x,
@@ -489,11 +494,8 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         return replace(state, model=state.model._replace(curvature=curvature, scales=scales, rejections=0))
 
     def output(self, state: State[CurvatureT]) -> dict[str, Array]:
-        """Return the best point so far, and the next one, which no one has evaluated yet."""
-        return {
-            name: np.broadcast_to(point.astype(state.dtype), (state.agents, len(point)))
-            for name, point in (("best", state.x), ("next", state.trial))
-        }
+        """Return the best point so far."""
+        return {"best": np.broadcast_to(state.x.astype(state.dtype), (state.agents, len(state.x)))}
 
     def known(self, state: State[CurvatureT]) -> Evaluation | None:
         """Return bounds and residuals at x, which came with the answer of the root."""
@@ -540,9 +542,14 @@ def next_trial(
     """
     trial, model = state.trial, state.model
     assessment, noise = common.assess(trial, sums), common.noise(sums)
-    is_finite = math.isfinite(sums.value) and all(bool(np.isfinite(each).all()) for each in (sums.gradient, sums.rest))
+    arrays = (sums.gradient, sums.rest) if method.needs_hessian else (sums.gradient,)
+    is_finite = math.isfinite(sums.value) and all(bool(np.isfinite(each).all()) for each in arrays)
     if model is None:
-        assessment = assessment._replace(scale=assessment.stationarity, first=assessment.objective)
+        scale = assessment.stationarity if is_finite else math.inf
+        assessment = assessment._replace(scale=scale, first=assessment.objective)
+        if not math.isfinite(scale):
+            nothing = np.zeros(common.d)
+            return Model(assessment, nothing, cast(CurvatureT, None), nothing, 0.0, 0.0, 0.0, noise), trial, True
         curvature = method.start(common, sums, assessment.objective)
         found = Model(assessment, sums.gradient, curvature, method.matrix(curvature)[1], 0.0, 0.0, 0.0, noise)
         return _with_step(method, common, found, trial, True)
@@ -586,12 +593,14 @@ def _contradiction(
     rise = sums.value - (model.assessment.objective - common.objective(x, 0.0))
     low, high = float(model.gradient @ step), float(sums.gradient @ step)
     missed = max(low - rise, rise - high)
-    return missed if missed > _ROUGHLY * max(abs(low), abs(high)) + _SURELY * noise else 0.0
+    doubtful = _ROUGHLY * max(abs(low), abs(high)) + _SURELY * max(abs(sums.value), abs(sums.value - rise)) + noise
+    return missed if missed > doubtful else 0.0
 
 
 def least_curvature(gradient: Array, objective: float) -> Array:
     """Return second derivatives with which no coordinate alone could lower the objective by more than its size."""
-    return gradient**2 / (2 * abs(objective)) if objective else np.abs(gradient)
+    # The square of a gradient may overflow where this does not.
+    return np.abs(gradient) * (np.abs(gradient) / (2 * abs(objective)) if objective else 1.0)
 
 
 def _with_step(
@@ -608,7 +617,7 @@ def _with_step(
     if is_accepted and method.needs_hessian:
         exact = minimum if model.damping == 0 else minimize_model(*given)
         model = model._replace(assessment=model.assessment._replace(error=exact.decrease + exact.missed))
-    if not minimum.decrease < _ENDLESS * (1 + abs(model.assessment.objective)):
+    if not minimum.decrease < _FAR * (1 + abs(model.assessment.objective)):
         model = model._replace(damping=max(flat, model.damping))
         minimum = minimize_model(*given, model.damping * model.scales)
     length = math.sqrt(float(model.scales @ (minimum.x - x) ** 2))

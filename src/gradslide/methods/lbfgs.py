@@ -17,11 +17,13 @@ from gradslide.domains import Domain
 from gradslide.domains.euclidean import Euclidean
 from gradslide.losses import Loss
 from gradslide.methods.base import Context
-from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals
+from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals, least_curvature
 from gradslide.problems.model import LowRank, Matrix, has_intervals
 
 # A pair (s, y) counts if <s, y> is more than this many roundings of its terms.
 _VISIBLE = 16.0
+# <s, B s> below this share of its terms is lost in rounding.
+_LOST = 1e-12
 # A function is straight along a step if <s, y> is not seen and would be at this share of the slope. Then theta falls.
 _STRAIGHT, _FLATTER, _LEAST = 1e-3, 1 / 16, 1e-100
 
@@ -107,9 +109,8 @@ class LBFGS(ExactSums[Memory]):
         if has_intervals(common.domain) and np.isfinite(sums.rest).all() and np.any(sums.rest > 0):
             metric = _positive(sums.rest)
         # With this curvature the objective would fall by its own size.
-        square = float(np.sum(sums.gradient**2 / metric))
-        theta = square / (2 * abs(objective)) if objective else math.sqrt(square)
-        return Memory(metric, float(theta) or 1.0, none, none)
+        theta = float(np.sum(least_curvature(sums.gradient, objective) / metric))
+        return Memory(metric, theta or 1.0, none, none)
 
     def learn(
         self, common: CommonProblem, model: Model[Memory], step: Array, sums: Totals, is_accepted: bool
@@ -140,6 +141,11 @@ class LBFGS(ExactSums[Memory]):
         for s, y in zip(steps, changes, strict=True):
             # B+ = B - Bs s'B/(s'Bs) + yy'/(s'y)
             Bs = found @ s
+            terms = float(found.diagonal @ s**2 + np.abs(found.weights) @ (found.factors.T @ s) ** 2)
+            if not float(s @ Bs) > _LOST * terms:
+                # Rounding has made B indefinite: older pairs are forgotten.
+                found = LowRank(theta * metric, np.zeros((len(metric), 0)), np.zeros(0))
+                Bs = found @ s
             pair = np.column_stack([Bs / np.sqrt(s @ Bs), y / np.sqrt(s @ y)])
             factors, weights = np.hstack([found.factors, pair]), np.append(found.weights, [-1.0, 1.0])
             found = LowRank(found.diagonal, factors, weights)

@@ -72,7 +72,7 @@ class KKT:
     error : float or None
         An estimate of the objective at the mean less the optimum: what the quadratic model there
         gains over the set (half the squared Newton decrement if X = R^d). None if it is unknown:
-        the loss has no Hessians, the agents have sets of their own, or d > 500.
+        the loss has no Hessians, the agents have sets of their own, or d > 500 (but for Newton).
     objective : float or None
         The objective at the mean, if `error` is known.
     """
