@@ -1,7 +1,5 @@
 """LBFGS: evaluations do not depend on the network; all sets, losses without Hessians, large dimensions, far starts."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import scipy.optimize
@@ -217,20 +215,23 @@ def test_losses_that_are_not_convex_end_the_run():
     assert solution.status is gs.Status.CONTRADICTORY
 
 
-@pytest.mark.parametrize("label", ["l2 ball", "halfspace", "l1 ball"])
-@pytest.mark.parametrize("seed", range(2))
-def test_rounding_does_not_make_the_matrix_indefinite(label, seed):
-    """Columns from 1e-4 to 1e4, with sets in which they cannot be scaled: pairs differ by many orders of magnitude."""
-    rng = np.random.default_rng(seed)
+def test_rounding_does_not_make_the_matrix_indefinite():
+    """Pairs that differ by many orders of magnitude: <s, B s> is lost in rounding, and older pairs are forgotten."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        steps = rng.normal(size=5) * (1 + 1e-9 * rng.normal(size=(6, 5)))
+        matrix = gs.LBFGS().matrix(lbfgs.Memory(np.ones(5), 1e14, steps, 1e-6 * steps))[0]
+        assert np.linalg.eigvalsh(dense(matrix)).min() > -1e-1  # rounding of 1e14
+
+
+def test_columns_that_no_metric_can_scale():
+    rng = np.random.default_rng(0)
     features = rng.normal(size=(100, 6)) * np.geomspace(1e-4, 1e4, 6)
-    loss = gs.losses.LeastSquares(features, rng.normal(size=100), agents=12)
-    sets = {"l2 ball": gs.domains.L2Ball(1e6), "l1 ball": gs.domains.L1Ball(1e6)}
-    domain = sets.get(label, gs.domains.Halfspace(np.ones(6), 1.0))
+    problem = gs.Problem(gs.losses.LeastSquares(features, rng.normal(size=100), agents=12), gs.domains.L2Ball(1e6))
     with pytest.warns(RuntimeWarning, match="differ in scale"):
-        solution = solve(gs.Problem(loss, domain), stop=gs.Stop(kkt=gs.Relative(1e-8), iterations=150))
-    first = solution.history[0].objective
-    assert all(after.objective <= before.objective * (1 + 1e-12) for before, after in pairwise(solution.history))
-    assert solution.objective < first
+        solution = solve(problem, stop=gs.Stop(kkt=gs.Relative(1e-8), iterations=300))
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(gs.reference.reference(problem).objective, rel=1e-8)
 
 
 def test_starts_that_are_not_finite_are_refused():

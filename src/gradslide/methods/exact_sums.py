@@ -49,9 +49,9 @@ _SHORTER = 0.25
 # The first damping of a model that has no minimum, or one that is beyond all measure.
 _FLAT, _FAR = 1.0, 1e30
 
-# Values contradict gradients if they differ by this share of the slope, and of the value: users may compute in single
-# precision.
-_ROUGHLY, _SURELY = 0.1, 1e-6
+# Values contradict gradients if they differ by this share of the slope, and of the value (users may compute in single
+# precision), and by this many rounding errors.
+_ROUGHLY, _SURELY, _ROUNDINGS = 0.1, 1e-6, 10.0
 
 # What a method remembers of the curvature.
 CurvatureT = TypeVar("CurvatureT")
@@ -590,11 +590,15 @@ def _contradiction(
     common: CommonProblem, model: Model[Any], x: Array, step: Array, sums: Totals, noise: float
 ) -> float:
     """By how much the change of the value lies outside its slopes at both ends, between which convexity has it."""
-    rise = sums.value - (model.assessment.objective - common.objective(x, 0.0))
+    rest = common.objective(x, 0.0)
+    rise = sums.value - (model.assessment.objective - rest)
     low, high = float(model.gradient @ step), float(sums.gradient @ step)
     missed = max(low - rise, rise - high)
-    doubtful = _ROUGHLY * max(abs(low), abs(high)) + _SURELY * max(abs(sums.value), abs(sums.value - rise)) + noise
-    return missed if missed > doubtful else 0.0
+    errors, length = sums.errors, float(np.linalg.norm(step))
+    rounding = common.eps * (errors.values + errors.operations / common.m * errors.gradients * length)
+    rounding += float(np.finfo(np.float64).eps) * abs(rest)
+    values = _SURELY * max(abs(sums.value), abs(sums.value - rise))
+    return missed if missed > _ROUGHLY * max(abs(low), abs(high)) + values + _ROUNDINGS * rounding + noise else 0.0
 
 
 def least_curvature(gradient: Array, objective: float) -> Array:

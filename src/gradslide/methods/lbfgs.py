@@ -23,7 +23,7 @@ from gradslide.problems.model import LowRank, Matrix, has_intervals
 # A pair (s, y) counts if <s, y> is more than this many roundings of its terms.
 _VISIBLE = 16.0
 # <s, B s> below this share of its terms is lost in rounding.
-_LOST = 1e-12
+_LOST = 1e-15
 # A function is straight along a step if <s, y> is not seen and would be at this share of the slope. Then theta falls.
 _STRAIGHT, _FLATTER, _LEAST = 1e-3, 1 / 16, 1e-100
 
