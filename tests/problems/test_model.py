@@ -124,3 +124,13 @@ def test_units_do_not_matter_on_planes(kind):
 
     expected = decrease(H, g, normals / units)
     assert decrease(H * np.outer(units, units), g * units, normals) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_penalty_on_groups_without_curvature():
+    """Prox steps are very long, but finite: the minimum at 0 is found."""
+    domain = gs.domains.Free(penalty=gs.GroupL1(10.0, groups=[0, 0, 1])).bind(1, 3, np.float64)
+    x, g = np.array([0.0, 0.0, -1e-5]), np.array([3.0, 4.0, -9.0])
+    found = minimize_model(x, g, np.zeros((3, 3)), domain, 0.0, 1)
+    np.testing.assert_array_equal(found.x, 0.0)
+    assert found.decrease == pytest.approx(1.9e-4)
+    assert found.missed == 0

@@ -49,9 +49,9 @@ _SHORTER = 0.25
 # The first damping of a model that has no minimum, or one that is beyond all measure.
 _FLAT, _FAR = 1.0, 1e30
 
-# Values contradict gradients if they differ by this share of the slope, and of the value (users may compute in single
+# Values contradict gradients if they differ by this share of the slope, and of the values (users may compute in single
 # precision), and by this many rounding errors.
-_ROUGHLY, _SURELY, _ROUNDINGS = 0.1, 1e-6, 10.0
+_ROUGHLY, _SURELY, _SURELY_IN_SINGLE, _ROUNDINGS = 0.1, 1e-6, 1e-3, 10.0
 
 # What a method remembers of the curvature.
 CurvatureT = TypeVar("CurvatureT")
@@ -554,7 +554,7 @@ def next_trial(
         found = Model(assessment, sums.gradient, curvature, method.matrix(curvature)[1], 0.0, 0.0, 0.0, noise)
         return _with_step(method, common, found, trial, True)
     known, step = model.assessment, trial - state.x
-    noise = max(model.noise, noise) if is_finite else model.noise
+    own, noise = noise, max(model.noise, noise) if is_finite else model.noise
     decrease = known.objective - assessment.objective
     is_accepted = is_finite and decrease >= _ACCEPT * model.predicted - noise
     if is_finite and known.contradiction == 0:
@@ -571,7 +571,7 @@ def next_trial(
         assessment = assessment._replace(
             scale=known.scale, first=known.first, lower=lower, contradiction=known.contradiction
         )
-        found = Model(assessment, sums.gradient, curvature, scales, damping, 0.0, 0.0, noise)
+        found = Model(assessment, sums.gradient, curvature, scales, damping, 0.0, 0.0, own)
         return _with_step(method, common, found, trial, True, flat)
     rejections, damping = model.rejections + 1, model.damping
     if not is_finite or rejections > method.patience:
@@ -597,7 +597,9 @@ def _contradiction(
     errors, length = sums.errors, float(np.linalg.norm(step))
     rounding = common.eps * (errors.values + errors.operations / common.m * errors.gradients * length)
     rounding += float(np.finfo(np.float64).eps) * abs(rest)
-    values = _SURELY * max(abs(sums.value), abs(sums.value - rise))
+    # Values that are small beside that at the start may have absolute rounding errors.
+    share = _SURELY_IN_SINGLE if common.dtype == np.float32 else _SURELY
+    values = share * max(abs(sums.value), abs(sums.value - rise), abs(model.assessment.first))
     return missed if missed > _ROUGHLY * max(abs(low), abs(high)) + values + _ROUNDINGS * rounding + noise else 0.0
 
 

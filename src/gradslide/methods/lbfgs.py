@@ -26,6 +26,8 @@ _VISIBLE = 16.0
 _LOST = 1e-15
 # A function is straight along a step if <s, y> is not seen and would be at this share of the slope. Then theta falls.
 _STRAIGHT, _FLATTER, _LEAST = 1e-3, 1 / 16, 1e-100
+# Slopes below this share of the objective at the start do not matter.
+_MATTERS = 1e-4
 
 
 class Memory(NamedTuple):
@@ -120,7 +122,8 @@ class LBFGS(ExactSums[Memory]):
         product = float(step @ change)
         rounding = common.eps * float(np.abs(step) @ (np.abs(sums.gradient) + np.abs(model.gradient)))
         if not product > _VISIBLE * rounding:
-            is_straight = _VISIBLE * rounding < _STRAIGHT * abs(float(step @ model.gradient))
+            slope, seen = abs(float(step @ model.gradient)), model.assessment
+            is_straight = slope > max(_VISIBLE * rounding / _STRAIGHT, _MATTERS * abs(seen.first))
             flatter = model.curvature._replace(theta=max(_FLATTER * theta, _LEAST))
             return flatter if is_straight and is_accepted else model.curvature
         theta = math.sqrt(float(np.sum(change**2 / metric)) / float(np.sum(metric * step**2)))

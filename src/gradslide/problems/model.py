@@ -29,6 +29,8 @@ _EXACT = 1e-8
 _NEARLY = 1e-2
 # A step longer than this goes along a direction without any curvature: the model has no minimum.
 _ENDLESS = 1e60
+# The least curvature of prox steps, relative to the slope.
+_FLATTEST = 1e-40
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,8 @@ def _prox_steps(x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> Mod
     if is_scaled and np.any(diagonal > 0):
         metric = np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min())
     scaled = domain.replaced(center=np.zeros((1, len(x))), weights=metric[None] if is_scaled else None)
-    L = max(_largest(H, metric), 1e-300) * (1 + 1e-9)
+    # Without any curvature steps are very long, but finite.
+    L = max(_largest(H, metric), _FLATTEST * float(np.max(np.abs(g) / metric, initial=0.0)), 1e-300) * (1 + 1e-9)
 
     def penalty(u: Array) -> float:
         return m * float(domain.r(u[None])[0])
@@ -315,6 +318,8 @@ def _prox_steps(x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> Mod
         if float((metric * (ahead - new)) @ (new - u)) > 0:
             t, ahead = 1.0, u
             new = prox(u)
+        if not np.isfinite(new).all():
+            return ModelMinimum(best, -least, math.inf)
         t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
         ahead, moved = new + (t - 1) / t_next * (new - u), new - u
         u, t = new, t_next
