@@ -57,8 +57,9 @@ class Auto(Method[object]):
 
     with rad the radius of the graph and K the exchanges per gradient. It takes the survey that exact
     sums need anyway. A run goes from Newton to LBFGS once if Hessians, measured, turn out so slow that
-    LBFGS costs less than half as much, or if a quarter of the steps were rejected and Newton has
-    cost more than LBFGS was predicted to: so it happens at losses with kinks on a small scale. It goes
+    LBFGS costs less than half as much, or if a quarter of the steps were rejected, Newton has cost
+    more than LBFGS was predicted to, and `LBFGS` does not depend on units either: so it happens at
+    losses with kinks on a small scale. It goes
     from LBFGS to Newton once if LBFGS takes more than twice the evaluations predicted, and has cost
     more than twice what Newton was predicted to.
 
