@@ -234,6 +234,18 @@ def test_columns_that_no_metric_can_scale():
     assert solution.objective == pytest.approx(gs.reference.reference(problem).objective, rel=1e-8)
 
 
+def test_errors_are_not_estimated_in_every_evaluation():
+    """Residuals are small long before the objective is: each estimate costs a gradient, a Hessian and control rounds."""
+    rng = np.random.default_rng(0)
+    features = np.c_[np.ones(400), rng.normal(size=(400, 10)) * np.geomspace(1, 30, 10)]
+    features = features @ np.linalg.qr(rng.normal(size=(11, 11)))[0]
+    problem = gs.Problem(gs.losses.LeastSquares(features, 1e6 + rng.normal(size=400), agents=12))
+    solution = solve(problem)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(gs.reference.reference(problem).objective, rel=1e-3)
+    assert 1 < solution.costs.hessians < solution.costs.gradients / 4
+
+
 def test_starts_that_are_not_finite_are_refused():
     loss = gs.losses.Poisson(np.ones((12, 1)), np.ones(12), agents=12)
     for method in (gs.Newton(), gs.LBFGS(), gs.Auto()):

@@ -39,7 +39,7 @@ _PATIENCE = 32
 _NEGLIGIBLE = 1e-9
 # The same for an estimated error, which has no rounding errors of bounds, and with exact sums; in double and in single
 # precision.
-_NEGLIGIBLE_ERROR = {np.dtype(np.float64): (1e-12, 1e-20), np.dtype(np.float32): (1e-9, 1e-12)}
+_NEGLIGIBLE_ERROR = {np.dtype(np.float64): (1e-12, 1e-20), np.dtype(np.float32): (1e-9, 1e-9)}
 
 
 class Signal(IntEnum):
@@ -78,7 +78,7 @@ class Relative(CheckedArguments):
           evaluated it there (the optimum may be 0);
         - kkt: the stationarity at the start, the norm of the mean for the disagreement and, if the
           agents can estimate the error of the objective (`KKT.error`), the objective for that error, or
-          1e-12 times that at the start (1e-20 with exact sums, 1e-9 and 1e-12 in single precision).
+          1e-12 times that at the start (1e-20 with exact sums, 1e-9 in single precision).
 
     Examples
     --------
@@ -546,6 +546,8 @@ class Checks:
     late_from : int
         The first outer iteration in which a late check may be started: later, if one was not decided
         in time.
+    estimated : tuple of int and KKT or None
+        In which outer iteration the error of the objective was estimated last, and what was found.
     """
 
     stop: Stop
@@ -558,6 +560,7 @@ class Checks:
     under_way: list[LateCheck] = field(default_factory=list, init=False)
     held: LateCheck | None = field(default=None, init=False)
     late_from: int = field(default=_FIRST_CHECK, init=False)
+    estimated: tuple[int, KKT | None] = field(default=(0, None), init=False)
     _is_overdue: bool = field(default=False, init=False)
     _lower: float = field(default=-math.inf, init=False)
 
@@ -584,9 +587,14 @@ class Checks:
         kkt = found.kkt if stop.kkt is not None else None
         if kkt is not None and kkt.error is None and stop.estimates_error:
             assert isinstance(stop.kkt, Relative)
-            # The error is estimated only where the residuals would end the run.
+            # The error is estimated only where the residuals would end the run, and not in every evaluation: it costs a
+            # gradient and a Hessian.
+            before, estimate = self.estimated
             if kkt.stationarity <= stop.kkt.value * kkt.scale:
-                kkt = evaluator.with_error(kkt, found.mean)
+                if estimate is None or not is_known or iteration >= (1 + _LATE_GROWTH) * before:
+                    estimate = evaluator.with_error(kkt, found.mean)
+                    self.estimated = iteration, estimate
+                kkt = replace(kkt, error=estimate.error, objective=estimate.objective)
         if found.lower is not None:
             self._lower = max(self._lower, found.lower)
         self.iteration = iteration
@@ -698,9 +706,11 @@ class Checks:
     def to_dict(self) -> Storable:
         """What a checkpoint keeps of the checks."""
         last = None if self.last is None else asdict(self.last)
+        iteration, estimate = self.estimated
+        estimated = [iteration, None if estimate is None else estimate.to_dict()]
         known = {"lower": self._lower, "first": self.evaluator.first, "scale": self.evaluator.scale, "last": last}
         late = {"request": asdict(self.request), "late_from": self.late_from, "has_held": self.held is not None}
-        return {**known, **late, "late": [each.to_dict() for each in self._late]}
+        return {**known, **late, "estimated": estimated, "late": [each.to_dict() for each in self._late]}
 
     @property
     def _late(self) -> list[LateCheck]:
@@ -717,6 +727,8 @@ class Checks:
         state = cast(dict[str, Any], saved)
         self._lower, self.evaluator.scale = state["lower"], state["scale"]
         self.evaluator.first = state.get("first")
+        iteration, estimate = state.get("estimated", (0, None))
+        self.estimated = iteration, None if estimate is None else KKT.from_dict(estimate)
         last = state["last"]
         if last is not None:
             kkt = None if last["kkt"] is None else KKT.from_dict(last["kkt"])
