@@ -235,7 +235,7 @@ def test_columns_that_no_metric_can_scale():
 
 
 def test_errors_are_not_estimated_in_every_evaluation():
-    """Residuals are small long before the objective is: each estimate costs a gradient, a Hessian and control rounds."""
+    """Residuals are small long before the objective is; an estimate costs a gradient, a Hessian and control rounds."""
     rng = np.random.default_rng(0)
     features = np.c_[np.ones(400), rng.normal(size=(400, 10)) * np.geomspace(1, 30, 10)]
     features = features @ np.linalg.qr(rng.normal(size=(11, 11)))[0]
