@@ -146,7 +146,8 @@ def test_the_matrix_is_that_of_bfgs():
     """Each update satisfies the secant equation, and the matrix is the one of the recursion with dense matrices."""
     _, steps, changes = pairs(7, 4)
     metric = np.linspace(1.0, 2.0, 7)
-    matrix, diagonal = gs.LBFGS().matrix(lbfgs.Memory(metric, 3.0, steps, changes))
+    memory = lbfgs.Memory(metric, 3.0, steps, changes)
+    matrix, diagonal = gs.LBFGS().matrix(memory), gs.LBFGS().scales(memory)
     B = np.diag(3.0 * metric)
     np.testing.assert_array_equal(diagonal, 3.0 * metric)
     for s, y in zip(steps, changes, strict=True):
@@ -161,7 +162,7 @@ def test_models_of_low_rank_have_the_minima_of_dense_ones(label, k):
     """Up to more columns than there are dimensions, with steps that lie in the span of the gradient, too."""
     d, domain = 9, DOMAINS[label](9).bind(1, 9, np.float64)
     H, steps, changes = pairs(d, k, seed=2)
-    matrix = gs.LBFGS(memory=20).matrix(lbfgs.Memory(np.ones(d), 5.0, steps, changes))[0]
+    matrix = gs.LBFGS(memory=20).matrix(lbfgs.Memory(np.ones(d), 5.0, steps, changes))
     x = domain.project(np.full((1, d), 0.3))[0]
     g = 10 * (steps[0] if k else np.ones(d)) - H @ x
     low, full = (minimize_model(x, g, each, domain, 0.1, 3) for each in (matrix, dense(matrix)))
@@ -220,7 +221,7 @@ def test_rounding_does_not_make_the_matrix_indefinite():
     for seed in range(20):
         rng = np.random.default_rng(seed)
         steps = rng.normal(size=5) * (1 + 1e-9 * rng.normal(size=(6, 5)))
-        matrix = gs.LBFGS().matrix(lbfgs.Memory(np.ones(5), 1e14, steps, 1e-6 * steps))[0]
+        matrix = gs.LBFGS().matrix(lbfgs.Memory(np.ones(5), 1e14, steps, 1e-6 * steps))
         assert np.linalg.eigvalsh(dense(matrix)).min() > -1e-1  # rounding of 1e14
 
 

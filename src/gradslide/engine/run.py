@@ -440,7 +440,7 @@ class Run:
                 self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
             if now.records and self._reached(now.records[-1]):
                 self.status = self._success()
-        if self.status in LIMITS and (self._has_diverged(now.records) or self._fall()):
+        if self.status in LIMITS and self._has_diverged(now.records):
             self.status = Status.DIVERGED
             return
         if self._checks is not None and self.status in (Status.CONVERGED, Status.STATIONARY):

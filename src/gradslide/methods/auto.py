@@ -59,9 +59,8 @@ class Auto(Method[object]):
     sums need anyway. A run goes from Newton to LBFGS once if Hessians, measured, turn out so slow that
     LBFGS costs less than half as much, or if a quarter of the steps were rejected, Newton has cost
     more than LBFGS was predicted to, and `LBFGS` does not depend on units either: so it happens at
-    losses with kinks on a small scale. It goes
-    from LBFGS to Newton once if LBFGS takes more than twice the evaluations predicted, and has cost
-    more than twice what Newton was predicted to.
+    losses with kinks on a small scale. It goes from LBFGS to Newton once if LBFGS takes more than
+    twice the evaluations predicted, and has cost more than twice what Newton was predicted to.
 
     Only Hessians of losses that users wrote are measured: they are computed by themselves. So only
     such runs, and those with ``balance="measure"``, may differ from machine to machine.
@@ -88,19 +87,20 @@ class Auto(Method[object]):
 
     def choose(self, context: Context) -> Choice:
         """Choose by what the agents can do, and by predicted cost."""
-        if reason := _only_gossip(context):
-            return Choice(self._method("AutoPDS"), {"method": "AutoPDS", "reason": reason})
+        name, reason, prepared = "AutoPDS", _only_gossip(context), None
+        if reason:
+            return Choice(self._method(name), {"method": name, "reason": reason})
         compute = partial(_predict, d=context.problem.d, balance=self._first_balance)
         abilities = survey_agents(context, compute)
         if abilities.lack_values:
-            reason = "exact sums need losses with values"
-            return Choice(self._method("AutoPDS"), {"method": "AutoPDS", "reason": reason})
+            return Choice(self._method(name), {"method": name, "reason": "exact sums need losses with values"})
         costs = dict(zip(_NAMES, abilities.computed.tolist(), strict=True))
         name = min(costs, key=lambda each: costs[each])
         reason = f"lowest predicted cost in rounds: {_described(costs)}"
         if abilities.lack_hessians:
             reason += "; losses have no Hessians"
-        prepared = None if name == "AutoPDS" else common_problem(context, abilities)
+        if name != "AutoPDS":
+            prepared = common_problem(context, abilities)
         return Choice(self._method(name), {"method": name, "reason": reason}, prepared)
 
     def reconsider(self, context: Context, choice: Choice, state: Any) -> tuple[Choice, Any]:

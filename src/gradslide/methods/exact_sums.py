@@ -68,7 +68,7 @@ class Totals(NamedTuple):
         Of the <x, y_i> - ft_i(x), with gradients y_i.
     errors : ErrorTerms
         What rounding errors are proportional to.
-    pace : Pace
+    ratios : Ratios
         What was measured, summed over the agents.
     gradient : ndarray, shape (d,)
         Of the y_i.
@@ -79,7 +79,7 @@ class Totals(NamedTuple):
     value: float
     conjugate: float
     errors: ErrorTerms
-    pace: "Pace"
+    ratios: "Ratios"
     gradient: Array
     rest: Array
 
@@ -87,11 +87,11 @@ class Totals(NamedTuple):
     def read(cls, numbers: Array, d: int) -> "Totals":
         """Read what `contribution` returned, summed over all agents."""
         value, conjugate, *rest = numbers[:_HEAD].tolist()
-        errors, pace = ErrorTerms(*rest[: len(ErrorTerms._fields)]), Pace(*rest[len(ErrorTerms._fields) :])
-        return cls(value, conjugate, errors, pace, numbers[_HEAD : _HEAD + d], numbers[_HEAD + d :])
+        errors, ratios = ErrorTerms(*rest[: len(ErrorTerms._fields)]), Ratios(*rest[len(ErrorTerms._fields) :])
+        return cls(value, conjugate, errors, ratios, numbers[_HEAD : _HEAD + d], numbers[_HEAD + d :])
 
 
-class Pace(NamedTuple):
+class Ratios(NamedTuple):
     """Ratios of measured times, by which `Auto` revises its choice.
 
     Attributes
@@ -107,7 +107,7 @@ class Pace(NamedTuple):
 
 
 # Numbers in front of the gradient, in sums.
-_HEAD = 2 + len(ErrorTerms._fields) + len(Pace._fields)
+_HEAD = 2 + len(ErrorTerms._fields) + len(Ratios._fields)
 
 
 def contribution(context: Context, x: Array, values: Array, gradients: Array, rest: Array) -> Array:
@@ -132,8 +132,8 @@ def contribution(context: Context, x: Array, values: Array, gradients: Array, re
     values, gradients, x = doubles(to_numpy(values)), doubles(to_numpy(gradients)), doubles(to_numpy(x))
     conjugates = dot(x, gradients) - values
     errors = error_terms(context.problem, x, gradients, conjugates)
-    pace = np.broadcast_to([context.pace.hessian_ratio(), context.pace.ratio()], (len(x), 2))
-    head = np.concatenate([values[:, None], conjugates[:, None], errors, pace, gradients], axis=1)
+    ratios = np.broadcast_to(Ratios(context.pace.hessian_ratio(), context.pace.ratio()), (len(x), 2))
+    head = np.concatenate([values[:, None], conjugates[:, None], errors, ratios, gradients], axis=1)
     head = head if len(rest) == len(head) else head.sum(axis=0, keepdims=True)
     return np.concatenate([head, rest], axis=1)
 
@@ -198,8 +198,8 @@ class CommonProblem:
             lower = lower_bound_at(self.domain, self.mu, self.m, x, *given, self.eps)
         one = Piece(self.domain, self.mu, self.d, self.dtype, None)
         squared = float(stationarity_part(one, x[None], sums.gradient[None] / self.m)[0])
-        pace = (each / self.m for each in sums.pace)
-        return Assessment(objective, upper, lower, math.sqrt(self.m * squared), math.nan, math.nan, math.nan, *pace)
+        ratios = (each / self.m for each in sums.ratios)
+        return Assessment(objective, upper, lower, math.sqrt(self.m * squared), math.nan, math.nan, math.nan, *ratios)
 
 
 class Assessment(NamedTuple):
@@ -220,7 +220,7 @@ class Assessment(NamedTuple):
     first : float
         The objective at the start.
     hessian_ratio, gradient_ratio : float
-        As in `Pace`, averaged over the agents.
+        As in `Ratios`, averaged over the agents.
     contradiction : float
         By how much values and gradients at two points violated convexity, if more than roughly.
     """
@@ -256,14 +256,12 @@ class Model(NamedTuple, Generic[CurvatureT]):
         Sum of the gradients.
     curvature : object
         What the method knows about second derivatives.
-    scales : ndarray, shape (d,)
-        Second derivatives by which damping is scaled.
     damping : float
-        This share of `scales` is added to the diagonal.
+        This share of `ExactSums.scales` is added to the diagonal.
     predicted : float
         By how much the objective falls at the next trial point, if the model holds.
     length : float
-        How far away the trial point is, in the metric of `scales`.
+        How far away the trial point is, in the metric of these scales.
     noise : float
         By how much rounding may change the objective.
     rejections : int
@@ -273,7 +271,6 @@ class Model(NamedTuple, Generic[CurvatureT]):
     assessment: Assessment
     gradient: Array
     curvature: CurvatureT
-    scales: Array
     damping: float
     predicted: float
     length: float
@@ -394,8 +391,12 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         """
 
     @abstractmethod
-    def matrix(self, curvature: CurvatureT) -> tuple[Matrix, Array]:
-        """Return the second derivatives of the model, and the diagonal by which damping is scaled."""
+    def matrix(self, curvature: CurvatureT) -> Matrix:
+        """Return the second derivatives of the model."""
+
+    @abstractmethod
+    def scales(self, curvature: CurvatureT) -> Array:
+        """Return the diagonal by which damping is scaled, shape (d,)."""
 
     @abstractmethod
     def adopt(self, common: CommonProblem, matrix: Matrix, scales: Array) -> CurvatureT:
@@ -406,7 +407,7 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         common : CommonProblem
             The problem.
         matrix, scales : Matrix, ndarray
-            What `matrix` of the other method returned.
+            What `matrix` and `scales` of the other method returned.
 
         Returns
         -------
@@ -442,14 +443,15 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
 
         answer = context.network.relay(rows, decide, 1 + len(Assessment._fields) + d)
         is_accepted, *numbers = answer[:-d].tolist()
-        if state.evaluations == 0 and not math.isfinite(Assessment(*numbers).scale):
+        assessment = Assessment(*numbers)
+        if state.evaluations == 0 and not math.isfinite(assessment.scale):
             rule = "value and gradient at the start must be finite, and their squares, too"
-            raise InputError(rule, f"an objective of {Assessment(*numbers).objective:.3g}", "give another x0")
+            raise InputError(rule, f"an objective of {assessment.objective:.3g}", "give another x0")
         return replace(
             state,
             x=state.trial if is_accepted else state.x,
             trial=answer[-d:],
-            assessment=Assessment(*numbers),
+            assessment=assessment,
             model=model,
             evaluations=state.evaluations + 1,
             rejected=state.rejected + (not is_accepted),
@@ -489,9 +491,9 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         """
         if state.model is None:
             return state
-        curvature = self.adopt(common, *other.matrix(state.model.curvature))
-        scales = self.matrix(curvature)[1]
-        return replace(state, model=state.model._replace(curvature=curvature, scales=scales, rejections=0))
+        known = state.model.curvature
+        curvature = self.adopt(common, other.matrix(known), other.scales(known))
+        return replace(state, model=state.model._replace(curvature=curvature, rejections=0))
 
     def output(self, state: State[CurvatureT]) -> dict[str, Array]:
         """Return the best point so far."""
@@ -548,10 +550,9 @@ def next_trial(
         scale = assessment.stationarity if is_finite else math.inf
         assessment = assessment._replace(scale=scale, first=assessment.objective)
         if not math.isfinite(scale):
-            nothing = np.zeros(common.d)
-            return Model(assessment, nothing, cast(CurvatureT, None), nothing, 0.0, 0.0, 0.0, noise), trial, True
+            return Model(assessment, sums.gradient, cast(CurvatureT, None), 0.0, 0.0, 0.0, noise), trial, True
         curvature = method.start(common, sums, assessment.objective)
-        found = Model(assessment, sums.gradient, curvature, method.matrix(curvature)[1], 0.0, 0.0, 0.0, noise)
+        found = Model(assessment, sums.gradient, curvature, 0.0, 0.0, 0.0, noise)
         return _with_step(method, common, found, trial, True)
     known, step = model.assessment, trial - state.x
     own, noise = noise, max(model.noise, noise) if is_finite else model.noise
@@ -561,7 +562,6 @@ def next_trial(
         known = known._replace(contradiction=_contradiction(common, model, state.x, step, sums, noise))
         model = model._replace(assessment=known)
     curvature = method.learn(common, model, step, sums, is_accepted) if is_finite else model.curvature
-    scales = method.matrix(curvature)[1]
     if is_accepted:
         expected, damping = model.predicted + noise, model.damping
         share = (decrease + noise) / expected if expected > 0 else 1.0
@@ -571,7 +571,7 @@ def next_trial(
         assessment = assessment._replace(
             scale=known.scale, first=known.first, lower=lower, contradiction=known.contradiction
         )
-        found = Model(assessment, sums.gradient, curvature, scales, damping, 0.0, 0.0, own)
+        found = Model(assessment, sums.gradient, curvature, damping, 0.0, 0.0, own)
         return _with_step(method, common, found, trial, True, flat)
     rejections, damping = model.rejections + 1, model.damping
     if not is_finite or rejections > method.patience:
@@ -580,9 +580,10 @@ def next_trial(
         if is_finite and slope < 0:
             # The minimum of the parabola through both values with the slope at x.
             share = min(share, max(-slope / (2 * max(-decrease - slope, 1e-300)), share**2))
+        scales = method.scales(curvature)
         size = math.sqrt(float(np.sum(model.gradient**2 / np.where(scales > 0, scales, np.inf))))
         damping = max(_RISE * model.damping, size / max(share * model.length, 1e-300))
-    found = model._replace(curvature=curvature, scales=scales, damping=damping, rejections=rejections)
+    found = model._replace(curvature=curvature, damping=damping, rejections=rejections)
     return _with_step(method, common, found, state.x, False)
 
 
@@ -618,15 +619,16 @@ def _with_step(
     flat: float = _FLAT,
 ) -> tuple[Model[CurvatureT], Array, bool]:
     """Minimize the model at x; flat: the least damping of a model without a minimum."""
-    given = x, model.gradient, method.matrix(model.curvature)[0], common.domain, common.mu, common.m
-    minimum = minimize_model(*given, model.damping * model.scales)
+    given = x, model.gradient, method.matrix(model.curvature), common.domain, common.mu, common.m
+    scales = method.scales(model.curvature)
+    minimum = minimize_model(*given, model.damping * scales)
     if is_accepted and method.needs_hessian:
         exact = minimum if model.damping == 0 else minimize_model(*given)
         model = model._replace(assessment=model.assessment._replace(error=exact.decrease + exact.missed))
     if not minimum.decrease < _FAR * (1 + abs(model.assessment.objective)):
         model = model._replace(damping=max(flat, model.damping))
-        minimum = minimize_model(*given, model.damping * model.scales)
-    length = math.sqrt(float(model.scales @ (minimum.x - x) ** 2))
+        minimum = minimize_model(*given, model.damping * scales)
+    length = math.sqrt(float(scales @ (minimum.x - x) ** 2))
     return model._replace(predicted=minimum.decrease, length=length), common.rounded(minimum.x), is_accepted
 
 
@@ -658,8 +660,8 @@ def survey_agents(context: Context, compute: Callable[[Graph, Array], Array] | N
     context : Context
         The run.
     compute : callable, optional
-        From the graph, and for each agent whether it lacks values, Hessians and bounds, to numbers
-        that all must know. Default: none.
+        From the graph, and whether any agent lacks values, Hessians and bounds (1 or 0 each), to
+        numbers that all must know. Default: none.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from gradslide.domains.euclidean import Euclidean
 from gradslide.losses import Loss
 from gradslide.methods.base import Context
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals, least_curvature
-from gradslide.problems.model import LowRank, Matrix, has_intervals
+from gradslide.problems.model import LowRank, Matrix, has_intervals, without_zeros
 
 # A pair (s, y) counts if <s, y> is more than this many roundings of its terms.
 _VISIBLE = 16.0
@@ -109,7 +109,7 @@ class LBFGS(ExactSums[Memory]):
     def start(self, common: CommonProblem, sums: Totals, objective: float) -> Memory:
         metric, none = np.ones(common.d), np.zeros((0, common.d))
         if has_intervals(common.domain) and np.isfinite(sums.rest).all() and np.any(sums.rest > 0):
-            metric = _positive(sums.rest)
+            metric = without_zeros(sums.rest)
         # With this curvature the objective would fall by its own size.
         theta = float(np.sum(least_curvature(sums.gradient, objective) / metric))
         return Memory(metric, theta or 1.0, none, none)
@@ -135,32 +135,29 @@ class LBFGS(ExactSums[Memory]):
         if not np.any(scales > 0):
             return Memory(metric, 1.0, none, none)
         if has_intervals(common.domain):
-            return Memory(_positive(scales), 1.0, none, none)
+            return Memory(without_zeros(scales), 1.0, none, none)
         return Memory(metric, float(np.mean(scales)), none, none)
 
-    def matrix(self, curvature: Memory) -> tuple[LowRank, Array]:
-        metric, theta, steps, changes = curvature
-        found = LowRank(theta * metric, np.zeros((len(metric), 0)), np.zeros(0))
-        for s, y in zip(steps, changes, strict=True):
+    def matrix(self, curvature: Memory) -> LowRank:
+        first = self.scales(curvature)
+        found = nothing = LowRank(first, np.zeros((len(first), 0)), np.zeros(0))
+        for s, y in zip(curvature.steps, curvature.changes, strict=True):
             # B+ = B - Bs s'B/(s'Bs) + yy'/(s'y)
             Bs = found @ s
             terms = float(found.diagonal @ s**2 + np.abs(found.weights) @ (found.factors.T @ s) ** 2)
             if not float(s @ Bs) > _LOST * terms:
                 # Rounding has made B indefinite: older pairs are forgotten.
-                found = LowRank(theta * metric, np.zeros((len(metric), 0)), np.zeros(0))
-                Bs = found @ s
+                found, Bs = nothing, first * s
             pair = np.column_stack([Bs / np.sqrt(s @ Bs), y / np.sqrt(s @ y)])
             factors, weights = np.hstack([found.factors, pair]), np.append(found.weights, [-1.0, 1.0])
             found = LowRank(found.diagonal, factors, weights)
-        return found, found.diagonal
+        return found
+
+    def scales(self, curvature: Memory) -> Array:
+        return curvature.theta * curvature.metric
 
     def restored_curvature(self, saved: Any) -> Memory:
         return Memory(*saved)
-
-
-def _positive(scales: Array) -> Array:
-    """Scales; a column of zeros has none, and any will do."""
-    return np.where(scales > 0, scales, scales[scales > 0].min())
 
 
 def _column_squares(loss: Loss) -> Array:

@@ -94,8 +94,11 @@ class Newton(ExactSums[Curvature]):
     def adopt(self, common: CommonProblem, matrix: Matrix, scales: Array) -> Curvature:
         return Curvature(matrix.dense() if isinstance(matrix, LowRank) else matrix, scales)
 
-    def matrix(self, curvature: Curvature) -> tuple[Array, Array]:
-        return curvature
+    def matrix(self, curvature: Curvature) -> Array:
+        return curvature.hessian
+
+    def scales(self, curvature: Curvature) -> Array:
+        return curvature.scales
 
     def restored_curvature(self, saved: Any) -> Curvature:
         return Curvature(*saved)

@@ -115,6 +115,11 @@ def has_intervals(domain: Euclidean) -> bool:
     return domain.separable and not isinstance(domain.penalty, GroupL1)
 
 
+def without_zeros(scales: Array) -> Array:
+    """Return scales of which some are positive; the smallest of these stands for others, which say nothing."""
+    return np.where(scales > 0, scales, scales[scales > 0].min())
+
+
 def from_upper(entries: Array, d: int) -> Array:
     """Return the symmetric matrix with these entries on and above its diagonal, row by row.
 
@@ -281,7 +286,7 @@ def _prox_steps(x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> Mod
     is_scaled = has_intervals(domain)
     metric = np.ones(len(x))
     if is_scaled and np.any(diagonal > 0):
-        metric = np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min())
+        metric = without_zeros(diagonal)
     scaled = domain.replaced(center=np.zeros((1, len(x))), weights=metric[None] if is_scaled else None)
     # Without any curvature steps are very long, but finite.
     L = max(_largest(H, metric), _FLATTEST * float(np.max(np.abs(g) / metric, initial=0.0)), 1e-300) * (1 + 1e-9)
