@@ -271,3 +271,12 @@ def test_noise_of_users_in_single_precision_is_no_contradiction():
     )
     solution = solve(gs.Problem(loss), stop=gs.Stop(kkt=gs.Relative(1e-6), iterations=60))
     assert solution.status in (gs.Status.STATIONARY, gs.Status.ITERATION_LIMIT)
+
+
+def test_steps_that_are_lost_in_rounding_do_not_stall_a_run():
+    """Far out on separable data a matrix may be so steep that no step changes x. The last digits decide whether."""
+    for seed in range(12):
+        features = FEATURES * (1 + 1e-15 * np.random.default_rng(seed).normal(size=FEATURES.shape))
+        solution = solve(gs.Problem(gs.losses.Logistic(features, np.sign(features[:, 0]), agents=12)))
+        assert solution.status is gs.Status.CONVERGED
+        assert solution.costs.gradients < 1000

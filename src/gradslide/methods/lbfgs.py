@@ -107,17 +107,18 @@ class LBFGS(ExactSums[Memory]):
         return values, gradients, _column_squares(context.problem.loss)
 
     def start(self, common: CommonProblem, sums: Totals, objective: float) -> Memory:
-        metric, none = np.ones(common.d), np.zeros((0, common.d))
+        metric = np.ones(common.d)
         if has_intervals(common.domain) and np.isfinite(sums.rest).all() and np.any(sums.rest > 0):
             metric = without_zeros(sums.rest)
-        # With this curvature the objective would fall by its own size.
-        theta = float(np.sum(least_curvature(sums.gradient, objective) / metric))
-        return Memory(metric, theta or 1.0, none, none)
+        return _first(metric, sums.gradient, objective)
 
     def learn(
         self, common: CommonProblem, model: Model[Memory], step: Array, sums: Totals, is_accepted: bool
     ) -> Memory:
         metric, theta, steps, changes = model.curvature
+        if not step.any():
+            # B is so steep that steps are lost in rounding, and would be for ever: start over.
+            return _first(metric, model.gradient, model.assessment.objective)
         change = sums.gradient - model.gradient
         product = float(step @ change)
         rounding = common.eps * float(np.abs(step) @ (np.abs(sums.gradient) + np.abs(model.gradient)))
@@ -158,6 +159,12 @@ class LBFGS(ExactSums[Memory]):
 
     def restored_curvature(self, saved: Any) -> Memory:
         return Memory(*saved)
+
+
+def _first(metric: Array, gradient: Array, objective: float) -> Memory:
+    """Without pairs, and with the theta with which the objective would fall by its own size."""
+    theta, none = float(np.sum(least_curvature(gradient, objective) / metric)), np.zeros((0, len(metric)))
+    return Memory(metric, theta or 1.0, none, none)
 
 
 def _column_squares(loss: Loss) -> Array:
