@@ -5,34 +5,42 @@ rows of data by agent. Sets and penalties belong in `domains`, counting of gradi
 compiled code in `kernels`.
 """
 
-from gradslide.losses.base import Loss
-from gradslide.losses.check import LossReport
-from gradslide.losses.custom import Custom
-from gradslide.losses.huber import Huber
-from gradslide.losses.jax_function import Jax
-from gradslide.losses.least_squares import LeastSquares
-from gradslide.losses.linear import Linear
-from gradslide.losses.logistic import Logistic
-from gradslide.losses.poisson import Poisson
-from gradslide.losses.quadratic import Quadratic
-from gradslide.losses.smoothed_hinge import SmoothedHinge
-from gradslide.losses.softmax import Softmax
-from gradslide.losses.stacked import stack
-from gradslide.losses.torch_module import Torch
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Custom",
-    "Huber",
-    "Jax",
-    "LeastSquares",
-    "Linear",
-    "Logistic",
-    "Loss",
-    "LossReport",
-    "Poisson",
-    "Quadratic",
-    "SmoothedHinge",
-    "Softmax",
-    "Torch",
-    "stack",
-]
+from gradslide._support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from gradslide.losses.base import Loss as Loss
+    from gradslide.losses.check import LossReport as LossReport
+    from gradslide.losses.custom import Custom as Custom
+    from gradslide.losses.huber import Huber as Huber
+    from gradslide.losses.jax_function import Jax as Jax
+    from gradslide.losses.least_squares import LeastSquares as LeastSquares
+    from gradslide.losses.linear import Linear as Linear
+    from gradslide.losses.logistic import Logistic as Logistic
+    from gradslide.losses.poisson import Poisson as Poisson
+    from gradslide.losses.quadratic import Quadratic as Quadratic
+    from gradslide.losses.smoothed_hinge import SmoothedHinge as SmoothedHinge
+    from gradslide.losses.softmax import Softmax as Softmax
+    from gradslide.losses.stacked import stack as stack
+    from gradslide.losses.torch_module import Torch as Torch
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "base": "Loss",
+            "check": "LossReport",
+            "custom": "Custom",
+            "huber": "Huber",
+            "jax_function": "Jax",
+            "least_squares": "LeastSquares",
+            "linear": "Linear",
+            "logistic": "Logistic",
+            "poisson": "Poisson",
+            "quadratic": "Quadratic",
+            "smoothed_hinge": "SmoothedHinge",
+            "softmax": "Softmax",
+            "stacked": "stack",
+            "torch_module": "Torch",
+        },
+    )

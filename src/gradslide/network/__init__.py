@@ -8,45 +8,37 @@ and `piggyback` are shared by them, `compressors` make messages smaller, and `co
 linear map A of the algorithms, written with a network. No method and no solver belongs here.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gradslide._support.errors import InputError
-from gradslide.network.costs import CostModel
-from gradslide.network.counted import Counted
-from gradslide.network.delayed import Delayed
-from gradslide.network.faults import Bursty, Compressed, Lossy, Noisy, Sleeping, Stragglers, Varying
-from gradslide.network.local import Local
-from gradslide.network.mpi.network import MPI
-from gradslide.network.protocol import Network, Session
+from gradslide._support.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gradslide.network.peers.network import Peers
-
-__all__ = [
-    "MPI",
-    "Bursty",
-    "Compressed",
-    "CostModel",
-    "Counted",
-    "Delayed",
-    "Local",
-    "Lossy",
-    "Network",
-    "Noisy",
-    "Peers",
-    "Session",
-    "Sleeping",
-    "Stragglers",
-    "Varying",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Import Peers, which needs an extra, when it is first used."""
-    if name != "Peers":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from gradslide.network.peers.network import Peers
-    except ModuleNotFoundError as error:
-        raise InputError("gs.network.Peers needs cryptography", str(error), "install gradslide[peers]") from None
-    return Peers
+    from gradslide.network.costs import CostModel as CostModel
+    from gradslide.network.counted import Counted as Counted
+    from gradslide.network.delayed import Delayed as Delayed
+    from gradslide.network.faults import Bursty as Bursty
+    from gradslide.network.faults import Compressed as Compressed
+    from gradslide.network.faults import Lossy as Lossy
+    from gradslide.network.faults import Noisy as Noisy
+    from gradslide.network.faults import Sleeping as Sleeping
+    from gradslide.network.faults import Stragglers as Stragglers
+    from gradslide.network.faults import Varying as Varying
+    from gradslide.network.local import Local as Local
+    from gradslide.network.mpi.network import MPI as MPI
+    from gradslide.network.peers.network import Peers as Peers
+    from gradslide.network.protocol import Network as Network
+    from gradslide.network.protocol import Session as Session
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "costs": "CostModel",
+            "counted": "Counted",
+            "delayed": "Delayed",
+            "faults": "Bursty Compressed Lossy Noisy Sleeping Stragglers Varying",
+            "local": "Local",
+            "mpi.network": "MPI",
+            "peers.network": "Peers",
+            "protocol": "Network Session",
+        },
+    )

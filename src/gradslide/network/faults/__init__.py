@@ -20,12 +20,28 @@ arrive or not. Control messages (`agree`, `norm_bound`, `survey`, and piggybacke
 taken to be repeated until they arrive: they pass, and are counted once.
 """
 
-from gradslide.network.faults.bursty import Bursty
-from gradslide.network.faults.compressed import Compressed
-from gradslide.network.faults.lossy import Lossy
-from gradslide.network.faults.noisy import Noisy
-from gradslide.network.faults.sleeping import Sleeping
-from gradslide.network.faults.stragglers import Stragglers
-from gradslide.network.faults.varying import Varying
+from typing import TYPE_CHECKING
 
-__all__ = ["Bursty", "Compressed", "Lossy", "Noisy", "Sleeping", "Stragglers", "Varying"]
+from gradslide._support.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from gradslide.network.faults.bursty import Bursty as Bursty
+    from gradslide.network.faults.compressed import Compressed as Compressed
+    from gradslide.network.faults.lossy import Lossy as Lossy
+    from gradslide.network.faults.noisy import Noisy as Noisy
+    from gradslide.network.faults.sleeping import Sleeping as Sleeping
+    from gradslide.network.faults.stragglers import Stragglers as Stragglers
+    from gradslide.network.faults.varying import Varying as Varying
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "bursty": "Bursty",
+            "compressed": "Compressed",
+            "lossy": "Lossy",
+            "noisy": "Noisy",
+            "sleeping": "Sleeping",
+            "stragglers": "Stragglers",
+            "varying": "Varying",
+        },
+    )

@@ -6,3 +6,10 @@ in the algorithm to every message; `links` exchanges arrays in rounds that survi
 restarts; `io_thread`, `peer`, `handshake`, `wire`, `sockets` and `connection` carry them; `tls`,
 `keys` and `rejection_log` keep others out. Nothing here knows about problems or methods.
 """
+
+from gradslide._support.errors import InputError
+
+try:
+    import cryptography as _installed  # noqa: F401
+except ModuleNotFoundError:
+    raise InputError("gs.network.Peers needs cryptography", "none installed", "install gradslide[peers]") from None
