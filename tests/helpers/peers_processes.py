@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -137,6 +138,35 @@ class Agents:
         for process in self.processes:
             process.kill()
             process.join(10)
+
+
+def together(*functions):
+    """What functions give, or the errors they raise, each in a thread of its own."""
+    results = [None] * len(functions)
+
+    def run(place, function):
+        try:
+            results[place] = function()
+        except Exception as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=each) for each in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def opened(agents, *which, **options):
+    links = [agents.links(i, **options) for i in which or range(agents.count)]
+    assert together(*(each.open for each in links)) == [None] * len(links)
+    return links
+
+
+def closed(*links):
+    assert together(*(each.close for each in links)) == [None] * len(links)
 
 
 def wait_until(condition, seconds, what):

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from peers_processes import Agents, undisturbed, wait_until
+from peers_processes import Agents, closed, opened, together, undisturbed, wait_until
 
 from gradslide._support.errors import InputError
 from gradslide.network.peers.connection import Connection
@@ -22,35 +22,6 @@ from gradslide.network.peers.sockets import Sockets
 PAIR = [(0, 1)]
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
 ONE = {"a0": (np.float64, (1,)), "a1": (np.float64, (1,))}
-
-
-def together(*functions):
-    """What functions give, or the errors they raise, each in a thread of its own."""
-    results = [None] * len(functions)
-
-    def run(place, function):
-        try:
-            results[place] = function()
-        except Exception as error:
-            results[place] = error
-
-    threads = [threading.Thread(target=run, args=each) for each in enumerate(functions)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not any(thread.is_alive() for thread in threads)
-    return results
-
-
-def opened(agents, *which, **options):
-    links = [agents.links(i, **options) for i in which or range(agents.count)]
-    assert together(*(each.open for each in links)) == [None] * len(links)
-    return links
-
-
-def closed(*links):
-    assert together(*(each.close for each in links)) == [None] * len(links)
 
 
 def one_round(a, b, x=1.0, y=2.0):
@@ -291,11 +262,11 @@ def test_close_is_quiet_and_final(tmp_path):
 def test_close_warns_when_a_neighbour_lacks_the_last_messages(tmp_path, caplog):
     with Agents(tmp_path, PAIR) as agents:
         a, b = opened(agents)
-        process_like = b._thread
         one_round(a, b)
-        # The other never says again how far it is.
-        process_like._send = lambda *unused, **ignored: True
-        a._thread.peers["a1"].at = a._thread.peers["a1"].need = 0
+        # Nothing arrives from the other any more, so that it never says how far it is.
+        with a._thread.turn():
+            a._thread._sockets.receive = lambda: iter(())
+            a._thread.peers["a1"].at = a._thread.peers["a1"].need = 0
         with caplog.at_level(logging.WARNING, "gradslide.peers"):
             a.close(deadline=0.3)
         assert "may lack the last messages: a1" in caplog.text
@@ -322,7 +293,7 @@ def test_nothing_is_sent_once_the_thread_has_ended(tmp_path, monkeypatch):
 
     def guarded_close(self):
         taken = []
-        other = threading.Thread(target=lambda: taken.append(a._thread.changed.acquire(blocking=False)))
+        other = threading.Thread(target=lambda: taken.append(a._thread.lock.acquire(blocking=False)))
         other.start()
         other.join()
         is_guarded.append(taken == [False])
@@ -335,7 +306,7 @@ def test_nothing_is_sent_once_the_thread_has_ended(tmp_path, monkeypatch):
         wait_until(lambda: not a._thread._thread.is_alive(), 10, "the thread to end")
         assert is_guarded == [True]
         assert not a._thread._sockets.send("a1", b"frame")
-        a._thread.send_arrays = lambda: pytest.fail("something was sent")
+        a._thread.send_due = lambda: pytest.fail("something was sent")
         with pytest.raises(LinksEnded):
             a.exchange({"a1": np.zeros(1)}, {"a1": ONE["a1"]})
         a.close()

@@ -261,12 +261,18 @@ def test_a_neighbour_is_sent_what_it_lacks_but_not_more_than_it_has_room_for():
     peer, sent = met(covered=2), []
     for at in (4, 5, 6):
         peer.note(Message(Kind.STATUS, SESSION, at, at))
-        while (frame := peer.due()) is not None:
-            sent.append(frame[-1])
-            peer.cursor += 1
-    assert sent == [4, 5]
+        due = peer.due()
+        sent.append([frame[-1] for frame in due])
+        peer.cursor += len(due)
+    assert sent == [[4, 5], [], []]
     peer.note(Message(Kind.STATUS, SESSION, 5, 5, 2))
-    assert peer.due()[-1] == 5, "it asked again"
+    assert [frame[-1] for frame in peer.due()] == [5], "it asked again"
+
+
+def test_a_neighbour_that_is_behind_is_sent_one_round_more_than_its_own():
+    peer = met(covered=2)
+    peer.at = peer.cursor = 2
+    assert [frame[-1] for frame in peer.due()] == [2, 3]
 
 
 def test_a_missing_array_is_asked_for_less_and_less_often():

@@ -6,14 +6,19 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
+import numpy as np
+
 from gradslide.network.peers.tls import public_key_of
 
 _LENGTH = 4
 _READ = 2**16
 _WRITE = 2**17
+# Bytes of one TLS record: shorter frames that are sent together share one.
+_RECORD = 2**14
 # Bytes read at a time, so that the others get their turn.
 _TURN = 2**20
-_QUEUED = 16
+# Lengths and frames.
+_QUEUED = 32
 
 
 class ConnectionLost(Exception):
@@ -63,9 +68,13 @@ class Connection:
         self.has_more = False
         self.broken: ConnectionLost | None = None
         self._size_limit = size_limit
+        # The start of a frame whose length is not known yet, and a frame that has not arrived in full.
         self._received = bytearray()
-        self._queue: deque[bytes] = deque()
+        self._frame, self._filled = memoryview(b""), 0
+        self._queue: deque[memoryview] = deque()
         self._part = memoryview(b"")
+        # Still set afterwards if an exception, as of Ctrl-C, came between: what was read or sent is not known.
+        self._is_reading = self._is_sending = False
 
     def fileno(self) -> int:
         return self._tls.fileno()
@@ -90,13 +99,16 @@ class Connection:
         self.heard = time.monotonic()
         return True
 
-    def read(self) -> Iterator[bytes]:
+    def read(self) -> Iterator[memoryview]:
         """The frames that have arrived."""
+        if self._is_reading:
+            raise ConnectionLost
+        self._is_reading = True
         left = _TURN
         self.has_more = False
         while left > 0:
             try:
-                part = self._tls.recv(_READ)
+                count = self._receive()
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLWantWriteError:
@@ -104,34 +116,56 @@ class Connection:
                 break
             except (OSError, ValueError) as error:
                 raise ConnectionLost(_reason(error)) from None
-            if not part:
+            if not count:
                 raise ConnectionLost
-            left -= len(part)
+            left -= count
             self.heard = time.monotonic()
-            self._received += part
             yield from self._frames()
+            if not self._frame and not self._received and not self._tls.pending():
+                break
         else:
             self.has_more = True
+        self._is_reading = False
 
-    def _frames(self) -> Iterator[bytes]:
+    def _receive(self) -> int:
+        """Read into the frame that is under way, or the start of one; return how many bytes."""
+        if self._frame:
+            count = self._tls.recv_into(self._frame[self._filled :])
+            self._filled += count
+            return count
+        part = self._tls.recv(_READ)
+        self._received += part
+        return len(part)
+
+    def _frames(self) -> Iterator[memoryview]:
+        if self._frame:
+            if self._filled == len(self._frame):
+                frame, self._frame = self._frame, memoryview(b"")
+                yield frame
+            return
         received, start = self._received, 0
         while len(received) - start >= _LENGTH:
             length = int.from_bytes(received[start : start + _LENGTH], "little")
             if length > self._size_limit:
                 raise ConnectionLost(f"a message of {length} bytes is over the size limit")
-            if len(received) - start - _LENGTH < length:
-                break
-            if length:
-                yield bytes(memoryview(received)[start + _LENGTH : start + _LENGTH + length])
-            start += _LENGTH + length
+            start += _LENGTH
+            part = received[start : start + length]
+            start += len(part)
+            if len(part) < length:
+                # Memory that is not touched before something arrives for it.
+                self._frame, self._filled = np.empty(length, np.uint8).data, len(part)
+                self._frame[: len(part)] = part
+            elif length:
+                yield memoryview(part)
         if start:
             del received[:start]
 
-    def send(self, frame: bytes) -> bool:
-        """Whether it was taken; the connection may still break before it is through."""
+    def send(self, *frames: bytes) -> bool:
+        """Whether they were taken; the connection may still break before they are through."""
         if len(self._queue) >= _QUEUED or self.broken is not None:
             return False
-        self._queue.append(len(frame).to_bytes(_LENGTH, "little") + frame)
+        for frame in frames:
+            self._queue += memoryview(len(frame).to_bytes(_LENGTH, "little")), memoryview(frame)
         self.sent = time.monotonic()
         if not self.wants_write:
             self.flush()
@@ -139,17 +173,36 @@ class Connection:
 
     def flush(self) -> None:
         """Send what the socket takes."""
+        if self._is_sending:
+            self.broken = ConnectionLost()
+            return
+        self._is_sending = True
         self.wants_write = False
         try:
             while self._part or self._queue:
                 if not self._part:
-                    self._part = memoryview(self._queue.popleft())
+                    self._part = self._next_part()
                 sent = self._tls.send(self._part[:_WRITE])
                 self._part = self._part[sent:]
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             self.wants_write = True
         except (OSError, ValueError) as error:
             self.broken = ConnectionLost(_reason(error))
+        self._is_sending = False
+
+    def _next_part(self) -> memoryview:
+        """What is short as one record; the rest of what is long without a copy."""
+        queue = self._queue
+        if len(queue[0]) >= _RECORD:
+            return queue.popleft()
+        parts, room = [], _RECORD
+        while queue and room:
+            part = queue.popleft()
+            if len(part) > room:
+                queue.appendleft(part[room:])
+            parts.append(part[:room])
+            room -= len(parts[-1])
+        return memoryview(b"".join(parts))
 
     def end_sending(self) -> None:
         """Tell the other side that no more comes; what it still sends can be read."""

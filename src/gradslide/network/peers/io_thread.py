@@ -1,9 +1,11 @@
-"""The thread that owns the sockets, and sends and receives while the agent computes."""
+"""Sending and receiving: by the agent itself while it waits, by a thread while it computes."""
 
 import math
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from gradslide.network.peers.errors import Differences, describe, short
@@ -15,19 +17,23 @@ from gradslide.network.peers.wire import SESSION_SIZE, Kind, Message, Rejected, 
 
 _HANDSHAKE_EVERY, _STATUS_EVERY, _ASK_EVERY, _BYE_EVERY = 0.2, 1.0, 0.25, 0.5
 _POLL = 0.1
+# Seconds after which the thread takes over, if the agent has not served.
+_TAKE_OVER = 0.02
 # What a second process with the key of an agent is told.
 ANOTHER_PROCESS = "another process with its key"
 
 
 class IOThread:
-    """Sends and receives while the agent computes.
+    """Sends and receives, in turns of the agent and of a thread of its own.
 
-    Everything here is guarded by `changed`, which is notified whenever something arrived from a
-    neighbour.
+    An agent that exchanges takes a `turn`: it sends, and calls `serve` while it waits, so that no
+    other thread must wake up. The thread serves once the agent has not for a moment, or if it left
+    something unsent.
 
     Attributes
     ----------
-    changed : threading.Condition
+    lock : threading.RLock
+        Held by the one whose turn it is. It guards everything here.
     peers : dict of str to Peer
     round : int
         The agent's round.
@@ -43,13 +49,13 @@ class IOThread:
     failure : str
         Why the agent cannot take part in the run, which handshakes tell.
     error : BaseException or None
-        What ended the thread, if anything did.
+        What ended the links, if anything did.
     """
 
     def __init__(
         self, peers: dict[str, Peer], run_id: str, settings: dict[str, str], size_limit: int, rejections: RejectionLog
     ) -> None:
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()
         self.peers = peers
         self.round = 0
         self.waiting = False
@@ -64,6 +70,9 @@ class IOThread:
         self._size_limit = size_limit
         self._session = os.urandom(SESSION_SIZE)
         self._ending = False
+        # Whether the agent has or wants the turn, whether the thread serves, and how often anybody did.
+        self._is_claimed, self._is_serving, self._served = False, False, 0
+        self._is_needed = threading.Event()
         self._sockets: Sockets
         self._thread = threading.Thread(target=self._run, name="gradslide-peers", daemon=True)
 
@@ -74,14 +83,39 @@ class IOThread:
 
     def stop(self) -> None:
         """End the thread and close the sockets."""
-        with self.changed:
-            self._ending = True
-            self.wake()
+        self._ending = True
+        self._is_needed.set()
+        self._sockets.wake()
         self._thread.join()
 
-    def wake(self) -> None:
-        """There is something to do."""
-        self._sockets.wake()
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """The agent's turn with the neighbours and the sockets. Turns are not nested."""
+        self._is_claimed = True
+        # The thread says that it serves before it looks whether the turn is claimed: one of both sees the other.
+        if self._is_serving:
+            self._sockets.wake()
+        with self.lock:
+            try:
+                yield
+            finally:
+                self._is_claimed = False
+                if self._thread.is_alive() and self._sockets.has_unsent:
+                    self._is_needed.set()
+
+    def serve(self, seconds: float = _POLL) -> None:
+        """Wait until something arrives or can be sent, and do what follows from it. An error ends
+        the links.
+        """
+        self._served += 1
+        try:
+            self._sockets.wait(min(seconds, _POLL))
+            for arrival in self._sockets.receive():
+                self._handle(arrival)
+            self._tick()
+        except Exception as error:
+            self.error = error
+            self._is_needed.set()
 
     def array_frame(self, peer: Peer, round: int, array: object) -> bytes:
         """An array of a round as it is sent and cached."""
@@ -89,34 +123,40 @@ class IOThread:
 
     def report(self, name: str | None, reason: str) -> None:
         """Something was rejected: log it, and remember it for the error that it may lead to."""
-        with self.changed:
-            self.rejections.add(f"neighbour {name}" if name else RejectionLog.UNKNOWN, reason)
-            if name:
-                self.peers[name].trouble = reason
+        self.rejections.add(f"neighbour {name}" if name else RejectionLog.UNKNOWN, reason)
+        if name:
+            self.peers[name].trouble = reason
 
     def _run(self) -> None:
         try:
-            while not self._ending:
-                self._sockets.wait(_POLL)
-                with self.changed:
-                    for arrival in self._sockets.receive():
-                        self._handle(arrival)
-                    self._tick()
-                    self.changed.notify_all()
-            with self.changed:
-                for peer in self.peers.values():
+            while not self._has_ended():
+                served = self._served
+                if self._is_needed.wait(_TAKE_OVER) or self._served == served:
+                    self._is_needed.clear()
+                    self._serve_until_claimed()
+            with self.lock:
+                for peer in self.peers.values() if self.error is None else ():
                     if peer.stage != UNKNOWN and not self.failure:
-                        self._send(peer, Kind.BYE, self.round, content=self.goodbye or "")
+                        self._send(peer, Kind.BYE, content=self.goodbye or "")
                     elif peer.differences or self.failure:
                         self._send_handshake(peer, time.monotonic())
         except BaseException as error:
             self.error = error
         finally:
-            with self.changed:
+            with self.lock:
                 self.rejections.close()
-                self.changed.notify_all()
                 # With the lock: the agent may be about to send.
                 self._sockets.close()
+
+    def _has_ended(self) -> bool:
+        return self._ending or self.error is not None
+
+    def _serve_until_claimed(self) -> None:
+        self._is_serving = True
+        while not (self._is_claimed or self._has_ended()):
+            with self.lock:
+                self.serve()
+        self._is_serving = False
 
     def _handle(self, arrival: Arrival) -> None:
         peer, now = self.peers[arrival.name], time.monotonic()
@@ -240,22 +280,33 @@ class IOThread:
                 continue
             if self._awaits(peer):
                 peer.ask_if_due(now)
-            self._send_arrays(peer)
-            self._acknowledge(peer)
-            self._send_status(peer, now)
+            self._send_due(peer, now)
         self.rejections.tick()
 
-    def send_arrays(self) -> None:
-        """Send what is due at once, and leave the rest to the thread. Call it with the lock held."""
+    def send_due(self) -> None:
+        """Send what is due to neighbours. Call it in a turn."""
+        now = time.monotonic()
         for peer in self.peers.values():
             if peer.stage == MUTUAL:
-                self._send_arrays(peer)
-        if any(peer.tells or peer.stage != MUTUAL or peer.due() is not None for peer in self.peers.values()):
-            self.wake()
+                self._send_due(peer, now)
 
-    def _send_arrays(self, peer: Peer) -> None:
-        while (frame := peer.due()) is not None and self._sockets.send(peer.name, frame):
-            peer.cursor += 1
+    def _send_due(self, peer: Peer, now: float) -> None:
+        """Arrays, how far the checkpoint reaches, and the status: what is due, in one go."""
+        frames = peer.due()
+        arrays, covered, tells = len(frames), self.covered or 0, self._is_status_due(peer, now)
+        if peer.told < covered:
+            frames.append(self._frame(peer, Kind.ACK, covered))
+        if tells:
+            peer.status_sent = now
+            frames.append(self._status(peer))
+        if not frames or not self._sockets.send(peer.name, *frames):
+            return
+        peer.cursor += arrays
+        peer.told = max(peer.told, covered)
+        if tells:
+            if peer.asks_again:
+                peer.repeats_before = max(peer.repeats_before, peer.lacks(self.round) + 2)
+            peer.tells = peer.asks_again = False
 
     def _awaits(self, peer: Peer) -> bool:
         return self.waiting and self.round not in peer.inbox
@@ -264,33 +315,25 @@ class IOThread:
         return Handshake(self._run_id, self._settings, peer.offered, self.covered, self._failure_for(peer))
 
     def _send_handshake(self, peer: Peer, now: float) -> None:
-        if self._send(peer, Kind.HANDSHAKE, self.round, peer.offered_stage(), self._handshake(peer).text()):
+        if self._send(peer, Kind.HANDSHAKE, peer.offered_stage(), self._handshake(peer).text()):
             peer.handshake_sent = now
 
-    def _send_status(self, peer: Peer, now: float) -> None:
+    def _is_status_due(self, peer: Peer, now: float) -> bool:
         since = now - peer.status_sent
         every = _STATUS_EVERY if self.goodbye is None else _BYE_EVERY
-        if not (peer.tells or since >= every or (peer.asks_again and since >= _ASK_EVERY)):
-            return
-        peer.status_sent = now
-        flags = WAITING * self.waiting | AGAIN * peer.asks_again
-        if self.goodbye is None:
-            sent = self._send(peer, Kind.STATUS, self.round, flags)
-        else:
-            sent = self._send(peer, Kind.BYE, self.round, content=self.goodbye)
-        if sent:
-            if peer.asks_again:
-                peer.repeats_before = max(peer.repeats_before, peer.lacks(self.round) + 2)
-            peer.tells = peer.asks_again = False
+        return peer.tells or since >= every or (peer.asks_again and since >= _ASK_EVERY)
 
-    def _acknowledge(self, peer: Peer) -> None:
-        if self.covered is not None and peer.told < self.covered and self._send(peer, Kind.ACK, self.covered):
-            peer.told = self.covered
+    def _status(self, peer: Peer) -> bytes:
+        if self.goodbye is not None:
+            return self._frame(peer, Kind.BYE, self.round, content=self.goodbye)
+        return self._frame(peer, Kind.STATUS, self.round, WAITING * self.waiting | AGAIN * peer.asks_again)
 
-    def _send(self, peer: Peer, kind: Kind, round: int, flags: int = 0, content: str = "") -> bool:
+    def _send(self, peer: Peer, kind: Kind, flags: int = 0, content: str = "") -> bool:
+        return self._sockets.send(peer.name, self._frame(peer, kind, self.round, flags, content))
+
+    def _frame(self, peer: Peer, kind: Kind, round: int, flags: int = 0, content: str = "") -> bytes:
         need = 0 if kind is Kind.ACK else peer.lacks(self.round)
-        message = Message(kind, self._session, round, need, flags, content)
-        return self._sockets.send(peer.name, encode(message, peer.outgoing))
+        return encode(Message(kind, self._session, round, need, flags, content), peer.outgoing)
 
 
 def _of_another_start(message: Message) -> Rejected:

@@ -22,7 +22,7 @@ from gradslide.network.peers.wire import array_of, edge_between
 
 __all__ = ["KeyPair", "Links", "Neighbour", "PeerError", "SettingsDiffer"]
 
-_WAKE, _STOPPED = 0.2, 1.0
+_STOPPED = 1.0
 _LONGEST_REASON = 1000
 _PATIENCE = 5.0, 60.0
 # Seconds after which a neighbour that was not heard from may be gone.
@@ -158,7 +158,8 @@ class Links:
         self._meet = self._deadline if deadline is None else deadline
         self._thread.waiting = True
         try:
-            self._wait(self._shook_hands, self._meet, "no handshake came")
+            with self._thread.turn():
+                self._wait(self._shook_hands, self._meet, "no handshake came")
             self._has_met = True
             self._thread.has_begun = self._has_begun
             if self.round > 0:
@@ -194,10 +195,9 @@ class Links:
                 return
         self._opened = False
         try:
-            with thread.changed:
+            with thread.turn():
                 for peer in thread.peers.values():
                     peer.echoes, peer.handshake_sent = False, -math.inf
-                thread.wake()
                 since = time.monotonic()
 
                 def is_told(peer: Peer) -> bool:
@@ -255,7 +255,14 @@ class Links:
             "give one each",
         )
         arrays = {name: self._sendable(name, array) for name, array in outgoing.items()}
-        with thread.changed:
+        good: set[str] = set()
+
+        def is_ready(peer: Peer) -> bool:
+            if peer.name not in good and self._arrived(peer, wanted[peer.name]):
+                good.add(peer.name)
+            return peer.name in good
+
+        with thread.turn():
             self._raise_failures()
             now = time.monotonic()
             for name, peer in thread.peers.items():
@@ -264,37 +271,36 @@ class Links:
                 # Who has this array already still wants to know how far this agent is.
                 peer.tells |= thread.round < peer.cursor
                 peer.wait_from(now)
+            self._warn_of_overflow()
             thread.waiting = True
-            thread.send_arrays()
-        self._warn_of_overflow()
-        try:
-            # Until the first outer iteration neighbours may wait for others that have not appeared.
-            seconds = self._deadline if self._has_begun else max(self._deadline, self._meet)
-            self._wait(lambda peer: self._arrived(peer, wanted[peer.name]), seconds, "nothing arrived")
-            with thread.changed:
+            try:
+                thread.send_due()
+                # Until the first outer iteration neighbours may wait for others that have not appeared.
+                seconds = self._deadline if self._has_begun else max(self._deadline, self._meet)
+                self._wait(is_ready, seconds, "nothing arrived")
                 arrived = {name: peer.inbox.pop(thread.round) for name, peer in thread.peers.items()}
                 thread.round += 1
-        finally:
-            thread.waiting = False
+            finally:
+                thread.waiting = False
         return arrived
 
     def repeat(self, outgoing: Mapping[str, Array]) -> None:
         """Do a round whose arrays arrived before this agent was started again: only send."""
         self._require_opened()
         thread = self._thread
-        with thread.changed:
+        with thread.turn():
             for name, peer in thread.peers.items():
                 array = self._sendable(name, outgoing[name])
                 peer.outbox.put(thread.round, thread.array_frame(peer, thread.round, array))
             thread.round += 1
-            thread.wake()
+            thread.send_due()
 
     def cached(self) -> dict[str, dict[int, Array]]:
         """What was sent and neighbours may ask for again: name -> round -> array.
 
         It belongs into every checkpoint.
         """
-        with self._thread.changed:
+        with self._thread.turn():
             boxes = {name: peer.outbox for name, peer in self._thread.peers.items()}
             return {
                 name: {each: array_of(box[each]) for each in range(box.first, min(box.end, self.round))}
@@ -304,12 +310,12 @@ class Links:
     @property
     def cached_bytes(self) -> int:
         """Bytes that `cached` holds: they shrink when neighbours write checkpoints."""
-        with self._thread.changed:
+        with self._thread.turn():
             return sum(peer.outbox.bytes for peer in self._thread.peers.values())
 
     def checkpointed(self, round: int) -> None:
         """A checkpoint that covers all rounds before `round` is on disk: neighbours may forget
-        those.
+        those. They are told with the next exchange, or soon.
         """
         thread = self._thread
         self._require_opened()
@@ -317,9 +323,8 @@ class Links:
         require(
             0 <= round <= thread.round, f"a checkpoint covers rounds up to {thread.round}", round, "give links.round"
         )
-        with thread.changed:
+        with thread.turn():
             thread.covered = max(thread.covered or 0, round)
-            thread.wake()
 
     def finish(self, seconds: float) -> list[str]:
         """Say that all went well, and wait until neighbours have finished, too.
@@ -340,7 +345,7 @@ class Links:
         if not self._opened:
             return []
         thread, peers = self._thread, self._thread.peers.values()
-        with thread.changed:
+        with thread.turn():
             self._say_goodbye("")
             before, end = None, 0.0
             while thread.error is None and (late := self._unfinished()):
@@ -349,7 +354,7 @@ class Links:
                     before, end = reached, now + seconds
                 elif now >= end:
                     return late
-                thread.changed.wait(_WAKE)
+                thread.serve()
         return []
 
     def _unfinished(self) -> list[str]:
@@ -373,7 +378,7 @@ class Links:
                     self._log.warning("neighbours that may lack the last messages: %s", ", ".join(late))
         finally:
             self._opened = False
-            with self._thread.changed:
+            with self._thread.turn():
                 self._say_goodbye(reason)
                 # Neighbours with other settings are to know ours. A frame that was sent just before the end can be
                 # lost: closing a connection on which something arrives resets it.
@@ -388,13 +393,14 @@ class Links:
             thread.goodbye = reason[:_LONGEST_REASON]
             for peer in thread.peers.values():
                 peer.tells = True
-            thread.wake()
+            if thread.error is None:
+                thread.send_due()
 
     def _wait_quietly(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait for a condition, but not for long. Call it with the lock held."""
+        """Wait for a condition, but not for long. Call it in a turn."""
         thread, end = self._thread, time.monotonic() + seconds
         while thread.error is None and not condition() and time.monotonic() < end:
-            thread.changed.wait(_WAKE)
+            thread.serve()
 
     def __enter__(self) -> "Links":
         return self
@@ -403,25 +409,24 @@ class Links:
         self.close("" if error is None else _reason(error))
 
     def _wait(self, ready: Callable[[Peer], bool], seconds: float, lack: str) -> None:
-        """Until all neighbours are ready. Wakes up often enough for Ctrl-C.
+        """Until all neighbours are ready. Call it in a turn.
 
         A neighbour that waits, too, has a few seconds more to say for whom. If all agents were
         started again it may wait for one that has not appeared: then it has as long as that one.
         """
         thread, left, before = self._thread, seconds, time.monotonic()
-        with thread.changed:
-            while True:
-                self._raise_failures()
-                late = [peer for peer in thread.peers.values() if not ready(peer)]
-                if not late:
-                    return
-                now = time.monotonic()
-                # Time in which this very process was stopped counts little.
-                left, before = left - min(now - before, _STOPPED), now
-                is_over = left <= -min(_TELL, seconds) and now >= self._meets_until
-                if left <= 0 and (is_over or not any(_waits_itself(peer, now) for peer in late)):
-                    raise timeout_error(late, thread.round, lack, seconds, self._checkpoints)
-                thread.changed.wait(min(left, _WAKE) if left > 0 else _WAKE)
+        while True:
+            self._raise_failures()
+            late = [peer for peer in thread.peers.values() if not ready(peer)]
+            if not late:
+                return
+            now = time.monotonic()
+            # Time in which this very process was stopped counts little.
+            left, before = left - min(now - before, _STOPPED), now
+            is_over = left <= -min(_TELL, seconds) and now >= self._meets_until
+            if left <= 0 and (is_over or not any(_waits_itself(peer, now) for peer in late)):
+                raise timeout_error(late, thread.round, lack, seconds, self._checkpoints)
+            thread.serve(left if left > 0 else math.inf)
 
     def _raise_failures(self) -> None:
         if (error := self._thread.error) is not None:
@@ -458,9 +463,9 @@ class Links:
 
     def _sendable(self, name: str, array: Array) -> Array:
         array = np.asarray(array)
-        good = array.dtype in (np.float32, np.float64) and array.ndim in (1, 2)
-        rule = f"what goes to {name} must be a float32 or float64 array of one or two dimensions"
-        require(good, rule, f"{array.dtype} {array.shape}", "convert it")
+        if array.dtype.type not in (np.float32, np.float64) or array.ndim not in (1, 2):
+            rule = f"what goes to {name} must be a float32 or float64 array of one or two dimensions"
+            raise InputError(rule, f"{array.dtype} {array.shape}", "convert it")
         if array.nbytes > self._size_limit:
             got = f"{array.nbytes} for {name}"
             raise InputError(f"an array must not exceed size_limit, {self._size_limit} bytes", got, "raise size_limit")

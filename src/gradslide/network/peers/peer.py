@@ -70,7 +70,7 @@ class Peer:
     Attributes
     ----------
     outgoing : Edge
-        The edge to it.
+        The edge to it; `incoming` is the one from it.
     outbox : Outbox
         What was sent to it.
     session : bytes
@@ -127,9 +127,8 @@ class Peer:
     ask_at: float = math.inf
     ask_gap: float = _FIRST_ASK
 
-    @property
-    def incoming(self) -> Edge:
-        return self.outgoing.back()
+    def __post_init__(self) -> None:
+        self.incoming = self.outgoing.back()
 
     def lacks(self, round: int) -> int:
         """The first round from this one on whose array is not here."""
@@ -210,12 +209,10 @@ class Peer:
             self.ask_gap *= 2
             self.ask_at = now + self.ask_gap
 
-    def due(self) -> bytes | None:
-        """The next frame to send, if it can take one: it has room for the round it is in and the
-        next.
-        """
+    def due(self) -> list[bytes]:
+        """The next frames to send: it has room for the round it is in and the next."""
         self.cursor = max(self.cursor, self.outbox.first)
-        return self.outbox[self.cursor] if self.cursor < self.outbox.end and self.cursor <= self.at + 1 else None
+        return [self.outbox[round] for round in range(self.cursor, min(self.outbox.end, self.at + 2))]
 
     def has_finished(self) -> bool:
         """Whether it will need nothing more: it has left, or has all, and could not be started again."""

@@ -34,7 +34,7 @@ class Arrival:
     """
 
     name: str
-    frame: bytes | None
+    frame: memoryview | None
     connection: Connection
 
 
@@ -54,8 +54,8 @@ class _Line:
 class Sockets:
     """Sends to and receives from neighbours by name.
 
-    The sender of a frame is known from the key of the connection alone. One thread calls `wait`.
-    All other calls need a lock, except for `wake`.
+    The sender of a frame is known from the key of the connection alone. One thread at a time may
+    call, except for `wake`.
 
     Parameters
     ----------
@@ -137,12 +137,15 @@ class Sockets:
         if self._server in ready:
             self._accept(self._server)
         for connection in list(self._masks):
+            mask = ready.get(connection, 0)
+            if not (mask or connection.has_more or connection.broken or not connection.key):
+                continue
             if connection not in self._masks:  # lost meanwhile
                 continue
             try:
                 if connection.broken is not None:
                     raise connection.broken
-                yield from self._advance(connection, ready.get(connection, 0))
+                yield from self._advance(connection, mask)
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
             except Exception as error:
@@ -205,18 +208,23 @@ class Sockets:
         since = time.monotonic() - _HEARD
         return any(each.session == session and each.heard > since for each in self._of(name) if each.adopted)
 
-    def send(self, name: str, frame: bytes) -> bool:
-        """Whether there was a connection that took it; it may still break before the frame is
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something could not be sent at once."""
+        return any(each.wants_write or each.broken is not None for each in self._masks)
+
+    def send(self, name: str, *frames: bytes) -> bool:
+        """Whether there was a connection that took them; it may still break before they are
         through.
         """
         if self._is_closed:
             return False
         usable = (each for each in self._of(name) if each.adopted or (each.dialled and each.key))
-        return any(self._sent(connection, frame) for connection in usable)
+        return any(connection.send(*frames) for connection in usable)
 
     def reply(self, arrival: Arrival, frame: bytes) -> None:
         """Send on the connection this arrived on, which need not be adopted."""
-        self._sent(arrival.connection, frame)
+        arrival.connection.send(frame)
 
     def _of(self, name: str) -> Iterator[Connection]:
         """The connections of a neighbour, the best first."""
@@ -224,12 +232,6 @@ class Sockets:
         if line is not None and line.connection is not None:
             yield line.connection
         yield from reversed(self._known[name])
-
-    def _sent(self, connection: Connection, frame: bytes) -> bool:
-        taken = connection.send(frame)
-        if connection.wants_write or connection.broken is not None:
-            self.wake()
-        return taken
 
     # Connections come and go
 

@@ -24,6 +24,13 @@ from gradslide.network.peers.keys import KeyPair, public_text, raw
 _FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
+class _Socket(ssl.SSLSocket):
+    """Closes itself: `wrap_socket` leaves it open if the other side has reset the connection."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def tls_context(own: KeyPair, allowed: Iterable[str], *, server: bool) -> ssl.SSLContext:
     """The TLS settings of an agent.
 
@@ -36,6 +43,7 @@ def tls_context(own: KeyPair, allowed: Iterable[str], *, server: bool) -> ssl.SS
         Whether it is for connections that others open.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = _Socket
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ _MAGIC = b"GSLP"
 _HEADER = struct.Struct("<4sBBBB16s8s8s8sQQQQQII")
 _CHECKED = _HEADER.size - 4
 _DTYPES: dict[int, Any] = {1: np.dtype("<f4"), 2: np.dtype("<f8")}
+_NATIVE: dict[int, Any] = {code: dtype.newbyteorder("=") for code, dtype in _DTYPES.items()}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _MOST_FLAGS = 3
 
@@ -43,6 +44,9 @@ class Kind(IntEnum):
     BYE = 5
 
 
+_KINDS = {int(kind): kind for kind in Kind}
+
+
 class Rejected(Exception):
     """A message that is not perfect, and why."""
 
@@ -59,8 +63,7 @@ class Edge:
         return Edge(self.run, self.receiver, self.sender)
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """round: DATA's own; else the round that the sender is in, or that its checkpoint reaches.
 
     need: the first round of the receiver that the sender lacks. content: an array, a text, or
@@ -120,24 +123,36 @@ def decode(frame: bytes | memoryview, edge: Edge, size_limit: int) -> Message:
         frame
     )
     payload = memoryview(frame)[HEADER_SIZE:]
-    _require(magic == _MAGIC, "no gradslide message")
-    _require(version == VERSION, f"format version {version}, not {VERSION}: install the same release on all agents")
-    _require(length == len(payload), f"{len(payload)} bytes of payload where the header says {length}")
-    _require(len(payload) <= size_limit or len(payload) <= TEXT_LIMIT, f"{len(payload)} bytes are over the size limit")
-    found = zlib.crc32(payload, zlib.crc32(memoryview(frame)[:_CHECKED]))
-    _require(checksum == found, "the checksum does not fit")
-    _require(kind in Kind.__members__.values(), f"unknown kind {kind}")
-    kind = Kind(kind)
+    if magic != _MAGIC:
+        raise Rejected("no gradslide message")
+    if version != VERSION:
+        raise Rejected(f"format version {version}, not {VERSION}: install the same release on all agents")
+    if length != len(payload):
+        raise Rejected(f"{len(payload)} bytes of payload where the header says {length}")
+    if length > max(size_limit, TEXT_LIMIT):
+        raise Rejected(f"{length} bytes are over the size limit")
+    if checksum != zlib.crc32(payload, zlib.crc32(memoryview(frame)[:_CHECKED])):
+        raise Rejected("the checksum does not fit")
+    if kind not in _KINDS:
+        raise Rejected(f"unknown kind {kind}")
+    kind = _KINDS[kind]
     run, sender, receiver, session = names
-    _require((sender, receiver) == (edge.sender, edge.receiver), f"a {kind.name} of another edge")
-    _require(run == edge.run or kind is Kind.HANDSHAKE, f"a {kind.name} of another run or other settings")
-    _require(flags <= _MOST_FLAGS, f"unknown flags {flags}")
-    _require(max(round, need) < ROUND_LIMIT, "a round beyond all rounds")
+    if sender != edge.sender or receiver != edge.receiver:
+        raise Rejected(f"a {kind.name} of another edge")
+    if run != edge.run and kind is not Kind.HANDSHAKE:
+        raise Rejected(f"a {kind.name} of another run or other settings")
+    if flags > _MOST_FLAGS:
+        raise Rejected(f"unknown flags {flags}")
+    if round >= ROUND_LIMIT or need >= ROUND_LIMIT:
+        raise Rejected("a round beyond all rounds")
     if kind is Kind.DATA:
-        _require(flags == 0 and need == 0, "flags on data")
-        _require(length <= size_limit, f"{length} bytes are over the size limit")
+        if flags or need:
+            raise Rejected("flags on data")
+        if length > size_limit:
+            raise Rejected(f"{length} bytes are over the size limit")
         return Message(kind, session, round, content=_array(payload, code, ndim, (rows, columns)))
-    _require((code, ndim, rows, columns) == (0, 0, 0, 0), f"a {kind.name} with a shape")
+    if code or ndim or rows or columns:
+        raise Rejected(f"a {kind.name} with a shape")
     return Message(kind, session, round, need, flags, _text(payload, kind))
 
 
@@ -148,24 +163,26 @@ def array_of(frame: bytes) -> Array:
 
 
 def _array(payload: memoryview, code: int, ndim: int, sizes: tuple[int, int]) -> Array:
-    _require(code in _DTYPES, f"unknown dtype {code}")
-    _require(ndim in (1, 2) and not any(sizes[ndim:]), f"{ndim} dimensions of {sizes}")
+    if code not in _DTYPES:
+        raise Rejected(f"unknown dtype {code}")
+    if ndim not in (1, 2) or any(sizes[ndim:]):
+        raise Rejected(f"{ndim} dimensions of {sizes}")
     shape, dtype = sizes[:ndim], _DTYPES[code]
     count = shape[0] if ndim == 1 else shape[0] * shape[1]
-    _require(count * dtype.itemsize == len(payload), f"shape {shape} of {dtype} in {len(payload)} bytes")
-    _require(max(shape) < 2**31, f"shape {shape} is over the size limit")
-    return np.frombuffer(payload, dtype).reshape(shape).astype(dtype.newbyteorder("="))
+    if count * dtype.itemsize != len(payload):
+        raise Rejected(f"shape {shape} of {dtype} in {len(payload)} bytes")
+    if max(shape) >= 2**31:
+        raise Rejected(f"shape {shape} is over the size limit")
+    array = np.frombuffer(payload, dtype).reshape(shape)
+    # What arrived is nobody else's; what was sent may be sent again.
+    return array.astype(_NATIVE[code], copy=payload.readonly)
 
 
 def _text(payload: memoryview, kind: Kind) -> str:
     most = TEXT_LIMIT if kind in (Kind.HANDSHAKE, Kind.BYE) else 0
-    _require(len(payload) <= most, f"a {kind.name} of {len(payload)} bytes")
+    if len(payload) > most:
+        raise Rejected(f"a {kind.name} of {len(payload)} bytes")
     try:
         return bytes(payload).decode()
     except UnicodeDecodeError:
         raise Rejected(f"a {kind.name} that is no text") from None
-
-
-def _require(condition: bool, reason: str) -> None:
-    if not condition:
-        raise Rejected(reason)
