@@ -19,6 +19,7 @@ from gradslide.losses import (
     Softmax,
     stack,
 )
+from gradslide.losses import rows as rows_module
 from gradslide.oracles import Noise, Stream, WithoutReplacement, WithReplacement
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: install gradslide[torch]")
@@ -144,6 +145,74 @@ def test_rows_on_a_device_give_what_numpy_gives(kind, sizes, sparse, dtype, devi
 
 
 @on_devices
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sizes", [EQUAL, UNEVEN])
+@pytest.mark.parametrize("kind", KINDS)
+def test_second_derivatives_on_a_device_are_what_numpy_gives(kind, sizes, sparse, dtype, device, monkeypatch):
+    loss = make(kind, sizes, dtype=dtype, sparse=sparse)
+    there = loss.to(device)
+    x, t = points(loss, device)
+    assert there.has_hessian
+    # Of float32, scores are rounded.
+    check(there.hessian(t), loss.hessian(x), device, dtype)
+    check(there.column_squares(), loss.column_squares(), device)
+    # In several products, which are summed.
+    monkeypatch.setattr(rows_module, "_CHUNK_ENTRIES", 40)
+    monkeypatch.setattr(rows_module, "_DEVICE_ENTRIES", 40)
+    values, gradients, hessian = there.derivatives(t)
+    check(values, loss.value(x), device, dtype)
+    check(gradients, loss.gradient(x), device)
+    check(hessian, loss.hessian(x).sum(axis=0, keepdims=True), device, dtype)
+    check(there.column_squares(), loss.column_squares(), device)
+    assert not torch.allclose(hessian, there.derivatives(2 * t)[2]) or kind == "squares"
+
+
+@on_devices
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("p", [3, 40])
+@pytest.mark.parametrize("limits", [{}, {"_DEVICE_ENTRIES": 200}, {"_DEVICE_LIMIT": 2}])
+def test_smoothness_on_a_device_is_numpys(limits, p, sparse, device, monkeypatch):
+    """In one batch, in several, and by products; with more rows than columns, and fewer."""
+    for name, limit in limits.items():
+        monkeypatch.setattr(rows_module, name, limit)
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(sum(UNEVEN), p)) * (rng.random((sum(UNEVEN), p)) < 0.5)
+    features[: UNEVEN[0]] = 0.0
+    rows = np.split(np.arange(sum(UNEVEN)), np.cumsum(UNEVEN)[:-1])
+    weights = rng.uniform(0.5, 2.0, sum(UNEVEN))
+    given = sp.csr_array(features) if sparse else features
+    loss = LeastSquares(given, features[:, 0], splits=rows, sample_weight=weights)
+    found = loss.to(device).smoothness()
+    expected = [np.linalg.norm(np.sqrt(weights[own, None]) * features[own], 2) ** 2 for own in rows]
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    assert np.all(found >= (1 - 1e-13) * np.array(expected))
+    assert found[0] == 0
+    squares = [(weights[own, None] * features[own] ** 2).sum(axis=0).max() for own in rows]
+    np.testing.assert_allclose(loss.to(device).smoothness(1), squares, rtol=1e-12)
+
+
+@on_devices
+def test_largest_eigenvalues_by_powers(device):
+    rng = np.random.default_rng(4)
+    Q = np.linalg.qr(rng.normal(size=(30, 30)))[0]
+    spectra = [np.ones(30), 1 - 1e-9 * np.arange(30), 10.0 ** -np.arange(30), 1e150 * np.arange(30.0), np.zeros(30)]
+    spectra.append(np.append(np.ones(2), np.zeros(28)))
+    matrices = np.stack([(Q * each) @ Q.T for each in spectra])
+    found = rows_module.largest_eigenvalues(tensor(matrices, device)).cpu().numpy()
+    np.testing.assert_allclose(found, np.max(spectra, axis=1), rtol=1e-12)
+
+
+@on_devices
+def test_entries_that_are_stored_twice_count_as_their_sum(device):
+    features = sp.csr_array(([1.0, 2.0, 1.0], [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    there = LeastSquares(features, [0.0, 0.0]).to(device)
+    for norm in (1, 2):
+        assert there.smoothness(norm) == pytest.approx([9.0])
+    check(there.hessian(torch.zeros(1, 2, device=device)), np.diag([1.0, 9.0])[None], device)
+
+
+@on_devices
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_samples_are_the_same_as_numpys(kind, sparse, device):
@@ -190,6 +259,8 @@ def test_other_losses_on_a_device_give_what_numpy_gives(name, device):
     check(there.gradient(t), loss.gradient(x), device)
     if name != "custom":  # one function for all agents
         check(there.take([1]).gradient(t[1:2]), loss.gradient(x)[1:2], device)
+    if loss.has_hessian:
+        check(there.hessian(t), loss.hessian(x), device)
     if name.startswith("custom"):  # which need not be moved
         check(loss.gradient(t), loss.gradient(x), device)
     if name == "custom list":
@@ -211,6 +282,8 @@ def test_nothing_waits_for_the_device(kind, sparse, device, no_waiting):
     for loss, t in zip(losses, starts, strict=True):
         loss.value_and_gradient(t)
         loss.gradient_of_rows(t, [[0]] * loss.m)
+        loss.derivatives(t)
+        loss.column_squares()
 
 
 @on_devices

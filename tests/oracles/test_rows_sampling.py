@@ -13,7 +13,7 @@ import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide._support.randomness import Streams
 from gradslide.losses import Custom, LeastSquares, Quadratic, stack
-from gradslide.losses.partition import with_replacement
+from gradslide.losses.partition import Draw, with_replacement
 from gradslide.oracles import Noise, WithoutReplacement, WithReplacement, estimate_sigma
 
 DRAWS = 400
@@ -52,6 +52,13 @@ def check_moments(drawn, gradients, count):
     np.testing.assert_array_less(np.abs(drawn.mean(axis=0) - exact), 5 * errors + 1e-12 * (1 + np.abs(exact)))
     squares = np.sum((drawn - exact) ** 2, axis=1)
     assert squares.mean() == pytest.approx(variance, rel=1e-9, abs=5 * squares.std() / math.sqrt(len(drawn)) + 1e-20)
+
+
+def assert_same_draws(one, other):
+    """The rows of each agent, and how often each counts."""
+    for (rows, counts), (same, alike) in zip(zip(*one, strict=True), zip(*other, strict=True), strict=True):
+        np.testing.assert_array_equal(rows, same)
+        np.testing.assert_array_equal(counts, alike)
 
 
 # ---- rows with replacement
@@ -144,7 +151,7 @@ def test_batches_far_larger_than_the_data_cost_no_more_than_the_data():
     loss = LeastSquares(sp.csr_array(np.eye(5)), np.ones(5), agents=2)
     sampler = WithReplacement().open(loss, range(2), 0)
     draws = sampler.draw(0, 10**12)
-    assert [len(draw.rows) for draw in draws] == [3, 2]
+    assert [len(rows) for rows in draws.rows] == [3, 2]
     gradient = sampler.gradient(np.zeros((2, 5)), draws)
     np.testing.assert_allclose(gradient, loss.gradient(np.zeros((2, 5))), atol=1e-5)
 
@@ -185,6 +192,59 @@ def test_streams_of_neighbouring_positions_and_agents_are_uncorrelated():
     assert np.abs(off).max() < 4.5 / math.sqrt(3000)
 
 
+def generators_at(seed, agents, position):
+    """Generators of NumPy, one for each agent."""
+    keys = [np.random.SeedSequence(seed, spawn_key=(agent,)).generate_state(2, np.uint64) for agent in agents]
+    # Philox is seeded with a counter that it increments before the first block.
+    return [np.random.Generator(np.random.Philox(key=key, counter=[0, 0, position, 0])) for key in keys]
+
+
+@pytest.mark.first(8)
+@pytest.mark.parametrize("case", range(40))
+def test_integers_of_all_agents_are_those_of_their_generators(case):
+    rng = np.random.default_rng(case)
+    m, seed, position = int(rng.integers(1, 50)), int(rng.integers(2**40)), int(rng.integers(2 ** (1 + case)))
+    count = int(rng.choice([1, 2, 7, 8, 9, 33, 256, 257]))
+    # Near 2^32 a word in two is refused; bounds beyond it take words of 64 bits.
+    highs = rng.integers(1, 2 ** int(rng.integers(1, 35)), size=m)
+    held = rng.choice(10_000, size=m, replace=False)
+    some = np.flatnonzero(rng.random(m) < 0.7)
+    found = Streams(seed, held.tolist()).integers(some, position, highs[some], count)
+    for i, drawn in zip(some.tolist(), found, strict=True):
+        (generator,) = generators_at(seed, [int(held[i])], position)
+        np.testing.assert_array_equal(drawn, generator.integers(highs[i], size=count))
+    assert found.shape == (len(some), count)
+
+
+@pytest.mark.parametrize("count", [1, 4, 8, 9, 20, 40])
+def test_draws_are_those_of_one_generator_after_another(count):
+    """Sizes below, about and above the batch: 2-D arrays, lists, and counts from a multinomial law."""
+    for sizes in ([200] * 30, [8, 9, 50], [1, 2, 5, 11], [41, 300, 70]):
+        rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        rng = np.random.default_rng(count)
+        loss = LeastSquares(rng.normal(size=(sum(sizes), 3)), rng.normal(size=sum(sizes)), splits=rows)
+        sampler, x = WithReplacement().open(loss, range(loss.m), 5), point(loss)
+        for start in (0, 3, 10**9):
+            generators = generators_at(5, range(loss.m), start)
+            expected = [with_replacement(rng, n, count) for rng, n in zip(generators, sizes, strict=True)]
+            draws = sampler.draw(start, count)
+            assert_same_draws(draws, tuple(zip(*expected, strict=True)))
+            singly = loss.gradient_of_rows(x, [each.rows for each in expected], [each.counts for each in expected])
+            np.testing.assert_array_equal(sampler.gradient(x, draws), singly)
+
+
+def test_epochs_of_all_agents_are_those_of_their_generators():
+    loss, sizes = ragged_loss()
+    sampler, spans = WithoutReplacement().open(loss, range(5), 3), [(0, 1), (1, 1), (2, 1), (6, 4), (13, 1), (35, 1)]
+    for start, count in spans:
+        for n, agent, rows, counts in zip(sizes, range(5), *sampler.draw(start, count), strict=True):
+            expected = np.zeros(n)
+            for k in range(start, start + count):
+                (generator,) = generators_at(3, [agent], k // n)
+                expected[generator.permutation(n)[k % n]] += 1
+            np.testing.assert_array_equal(np.bincount(rows, counts, n), expected)
+
+
 @pytest.mark.parametrize("oracle", WAYS, ids=repr)
 @pytest.mark.parametrize("layout", ["two sizes", "sparse", "splits"])
 def test_agents_draw_the_same_wherever_they_live(oracle, layout):
@@ -194,9 +254,7 @@ def test_agents_draw_the_same_wherever_they_live(oracle, layout):
     for start, count in [(0, 1), (1, 3), (4, 50), (54, 2), (1, 3)]:
         samples, own = whole.draw(start, count), part.draw(start, count)
         if not isinstance(oracle, Noise):
-            for draw, same in zip(samples[2:], own, strict=True):
-                np.testing.assert_array_equal(draw.rows, same.rows)
-                np.testing.assert_array_equal(draw.counts, same.counts)
+            assert_same_draws(Draw(samples.rows[2:], samples.counts[2:]), own)
         np.testing.assert_allclose(part.gradient(x[chosen], own), whole.gradient(x, samples)[chosen], atol=1e-12)
 
 
@@ -219,9 +277,7 @@ def test_drawing_on_a_thread_changes_nothing(oracle):
     for start, count in [(0, 2), (2, 3), (5, 9)]:
         if start:
             ahead.prepare(start, count)
-        for one, other in zip(plain.draw(start, count), ahead.draw(start, count), strict=True):
-            np.testing.assert_array_equal(one.rows, other.rows)
-            np.testing.assert_array_equal(one.counts, other.counts)
+        assert_same_draws(plain.draw(start, count), ahead.draw(start, count))
 
 
 def test_a_run_that_draws_on_a_thread_is_the_same_run():
@@ -252,10 +308,12 @@ def ragged_loss():
     return LeastSquares(np.eye(18), np.ones(18), splits=rows), [len(own) for own in rows]
 
 
-def counts_of(draw, n):
-    counts = np.zeros(n)
-    np.add.at(counts, draw.rows, draw.counts)
-    return counts
+def counts_of(draws, sizes):
+    """How often each row of each agent came."""
+    found = [np.zeros(n) for n in sizes]
+    for total, rows, counts in zip(found, *draws, strict=True):
+        np.add.at(total, rows, counts)
+    return found
 
 
 @pytest.mark.parametrize("sizes", [[1], [2], [3, 1, 4], [7], [5, 30, 2], [64]], ids=str)
@@ -264,8 +322,8 @@ def test_each_row_comes_once_per_epoch(sizes):
     sampler = WithoutReplacement().open(loss, range(5), 0)
     totals, start = [np.zeros(n) for n in rows], 0
     for size in itertools.islice(itertools.cycle(sizes), 60):
-        for i, draw in enumerate(sampler.draw(start, size)):
-            totals[i] += counts_of(draw, rows[i])
+        for i, counts in enumerate(counts_of(sampler.draw(start, size), rows)):
+            totals[i] += counts
         start += size
         for n, total in zip(rows, totals, strict=True):
             # After every batch all rows have come equally often, but for the part of an epoch that is under way.
@@ -277,7 +335,7 @@ def orders(n, epochs, seed=0):
     """The rows one by one, an epoch per row."""
     loss = LeastSquares(np.eye(n), np.ones(n), agents=1)
     sampler = WithoutReplacement().open(loss, [0], seed)
-    counts = np.array([counts_of(sampler.draw(k, 1)[0], n) for k in range(n * epochs)])
+    counts = np.array([counts_of(sampler.draw(k, 1), [n])[0] for k in range(n * epochs)])
     assert (counts.sum(axis=1) == 1).all()
     return counts.argmax(axis=1).reshape(epochs, n)
 
@@ -298,8 +356,8 @@ def test_a_batch_may_be_drawn_again_and_out_of_turn():
     spans = [(0, 4), (4, 9), (13, 1), (14, 30)]
     first = [sampler.draw(*span) for span in spans]
     for span, draws in reversed(list(zip(spans, first, strict=True))):
-        for n, one, other in zip(rows, draws, sampler.draw(*span), strict=True):
-            np.testing.assert_array_equal(counts_of(one, n), counts_of(other, n))
+        for one, other in zip(counts_of(draws, rows), counts_of(sampler.draw(*span), rows), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

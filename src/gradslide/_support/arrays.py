@@ -3,6 +3,7 @@ differently.
 """
 
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -115,6 +116,30 @@ def wait_for(x: Array) -> None:
     """Wait until the device has computed x and everything queued before."""
     if not is_numpy(x):
         to_numpy(x[:1])
+
+
+class RecycledMemory:
+    """New NumPy arrays in the memory of earlier ones that nobody refers to any more.
+
+    A fresh array of some MB costs more to map into memory than to fill.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: list[Array] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return an array with arbitrary contents; the caller owns it."""
+        for place in range(len(self._arrays)):
+            # One reference is the list's, one the argument's.
+            if sys.getrefcount(self._arrays[place]) == 2:
+                array = self._arrays[place]
+                if array.shape == shape and array.dtype == dtype:
+                    return array
+        array = np.empty(shape, dtype=dtype)
+        # Arrays that are not in use and do not fit are dropped.
+        self._arrays = [each for each in self._arrays if sys.getrefcount(each) > 3]
+        self._arrays.append(array)
+        return array
 
 
 def row_blocks(x: Array) -> Iterator[slice]:

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from gradslide.kernels.cached import cached
-from gradslide.kernels.rows_phi import GRADIENT, INNER, VALUE, slopes_and_values, weigh
+from gradslide.kernels.rows_phi import AHEAD, GIVEN, GRADIENT, INNER, KEEP, VALUE, slopes_and_values, weigh
 from gradslide.kernels.stamp import STAMP
 
 # Sums may be taken in any order; NaN and infinity stay what they are.
@@ -27,14 +27,22 @@ def _compiled(stamp: int) -> Callable[..., None]:
         ends: Any,
         owners: Any,
         x: Any,
+        before: Any,
+        theta: Any,
         first: Any,
         last: Any,
         block: Any,
         want: Any,
         gradients: Any,
         values: Any,
+        ahead: Any,
+        kept: Any,
     ) -> None:
         """Add the gradients (segments, p) and values (segments,) of segments first, ..., last - 1.
+
+        want: a sum of GRADIENT; VALUE; KEEP, the scores of x are written to kept; GIVEN, they are
+        read from kept, and x is not used; AHEAD, the gradient is the one where the scores are scores
+        + theta (scores - before), and ahead gets the value there.
 
         data, indices, indptr: CSR; or dense rows one after the other, with an empty indptr.
         weights: one per row, or empty. ends: where each segment's rows end. owners: the row of x at
@@ -42,6 +50,7 @@ def _compiled(stamp: int) -> Callable[..., None]:
         that sums do not depend on it.
         """
         scores, phi, work = np.empty(block), np.empty(block), np.empty(block)
+        here = np.empty(block if want & AHEAD else 0)
         bits = work.view(np.int64)
         sparse, p = len(indptr) > 0, x.shape[1]
         rows = data[: len(data) // p * p].reshape(-1, p)
@@ -51,7 +60,10 @@ def _compiled(stamp: int) -> Callable[..., None]:
             begin, t = row, s
             while t < last and (ends[t] - begin <= block or t == s):
                 end = min(ends[t], begin + block)
-                if sparse:
+                if want & GIVEN:
+                    for r in range(row, end):
+                        scores[r - begin] = kept[r]
+                elif sparse:
                     _sparse_scores(data, indices, indptr, row, end, x, owners[t], scores, row - begin)
                 else:
                     _dense_scores(rows, row, end, x, owners[t], scores, row - begin)
@@ -59,18 +71,31 @@ def _compiled(stamp: int) -> Callable[..., None]:
                 if end < ends[t]:
                     break
                 t += 1
-            slopes_and_values(kind, width, targets, begin, row - begin, want, scores, phi, work, bits)
-            if len(weights) > 0:
-                weigh(weights, begin, row - begin, want, scores, phi)
+            n = row - begin
+            if want & KEEP:
+                for r in range(n):
+                    kept[begin + r] = scores[r]
+            if want & AHEAD:
+                for r in range(n):
+                    here[r] = scores[r]
+                    scores[r] += theta * (scores[r] - before[begin + r])
+                slopes_and_values(kind, width, targets, begin, n, VALUE, here, phi, work, bits)
+                if len(weights) > 0:
+                    weigh(weights, begin, n, VALUE, here, phi)
+                _add_values(phi, ends, s, t, begin, row, values)
+            if want & (GRADIENT | VALUE):
+                slopes_and_values(kind, width, targets, begin, n, want, scores, phi, work, bits)
+                if len(weights) > 0:
+                    weigh(weights, begin, n, want, scores, phi)
+            if want & VALUE:
+                _add_values(phi, ends, s, t, begin, row, ahead if want & AHEAD else values)
             at = begin
-            for q in range(s, max(t, s + 1)):
+            for q in range(s, max(t, s + 1) if want & GRADIENT else s):
                 end = min(ends[q], row)
-                if want & GRADIENT and sparse:
+                if sparse:
                     _sparse_pull(data, indices, indptr, at, end, scores, at - begin, gradients, q)
-                elif want & GRADIENT:
+                else:
                     _dense_pull(rows, at, end, scores, at - begin, gradients, q)
-                if want & VALUE:
-                    values[q] += _sum(phi, at - begin, end - begin)
                 at = end
             s = t
 
@@ -80,7 +105,8 @@ def _compiled(stamp: int) -> Callable[..., None]:
 @njit(**INNER, fastmath=_SUMS)
 def _dense_scores(rows: Any, first: Any, end: Any, x: Any, i: Any, out: Any, at: Any) -> None:
     """Eight rows at a time: fewer passes over x. Sums are double: values need them in single precision, too."""
-    p, most = rows.shape[1], end - (end - first) % 8
+    p = rows.shape[1]
+    most = end - (end - first) % 8 if p < 64 else first
     for r in range(first, most, 8):
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
         for j in range(p):
@@ -143,6 +169,16 @@ def _sparse_pull(
         slope = out.dtype.type(slopes[at + r - first])
         for k in range(np.uintp(indptr[r]), np.uintp(indptr[r + 1])):
             out[q, np.uintp(indices[k])] += slope * data[k]
+
+
+@njit(**INNER)
+def _add_values(phi: Any, ends: Any, s: Any, t: Any, begin: Any, row: Any, values: Any) -> None:
+    """Add phi of rows begin, ..., row - 1 to the values of the segments from s on that these belong to."""
+    at = begin
+    for q in range(s, max(t, s + 1)):
+        end = min(ends[q], row)
+        values[q] += _sum(phi, at - begin, end - begin)
+        at = end
 
 
 @njit(**INNER, fastmath=_SUMS)

@@ -21,7 +21,7 @@ from gradslide.kernels.logistic_steps import (
 )
 
 LOGISTIC, RESIDUAL, HINGE = range(3)
-GRADIENT, VALUE = 1, 2
+GRADIENT, VALUE, KEEP, GIVEN, AHEAD = (1 << bit for bit in range(5))
 
 # Called by compiled code only: without a Python wrapper it compiles faster.
 INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

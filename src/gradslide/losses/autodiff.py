@@ -14,7 +14,7 @@ from gradslide._support.types import Array, DType
 from gradslide.losses.base import Loss, checked_sampling
 from gradslide.losses.devices import rows_at
 from gradslide.losses.inputs import numeric_array, stack_rows
-from gradslide.losses.partition import as_slice, with_replacement
+from gradslide.losses.partition import as_slice, flattened, numbers_of_rows, with_replacement
 
 Reduction = Literal["sum", "mean"] | None
 
@@ -159,17 +159,9 @@ class Differentiated(Loss):
     def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
         x = self._checked(x)
         self._require_rows()
-        numbers = [np.asarray(own) for own in rows]
-        known = len(numbers) == self.m and all(
-            own.ndim == 1 and own.size and own.dtype.kind in "iu" and own.min() >= 0 and own.max() < n
-            for own, n in zip(numbers, self._sizes, strict=False)
-        )
-        rule = f"rows must be one or more numbers in 0..n_i - 1 for each agent i, {self.m} in all"
-        require(known, rule, f"those of {len(numbers)} agents", "see rows_per_agent")
-        sizes = np.array([len(own) for own in numbers])
-        weights = np.ones(sizes.sum()) if counts is None else np.concatenate(counts)
+        chosen, sizes = numbers_of_rows(rows, self._starts, self._sizes)
+        weights = np.ones(sizes.sum()) if counts is None else flattened(counts)
         totals = np.add.reduceat(weights, np.cumsum(sizes) - sizes)
-        chosen = as_slice(np.concatenate(numbers) + np.repeat(self._starts, sizes))
         parts = [rows_at(part, chosen) for part in self._parts]
         return self._sampled(x, parts, sizes, weights * np.repeat(self._totals / totals, sizes))
 

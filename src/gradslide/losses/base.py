@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import array_api_compat as compat
 import numpy as np
@@ -70,6 +70,25 @@ class Evaluation(abc.ABC):
         """
 
 
+class Extrapolation(NamedTuple):
+    """Values at x, and values and gradients at x + theta (x - x_before), one point per agent.
+
+    Attributes
+    ----------
+    scores : ndarray
+        The scores of x: see `Loss.scores`.
+    value : ndarray, shape (m,)
+        ft_i(x_i).
+    value_ahead, gradient : ndarray, shapes (m,) and (m, d)
+        ft_i and its gradient at the extrapolated points.
+    """
+
+    scores: Array
+    value: Array
+    value_ahead: Array
+    gradient: Array
+
+
 # Members that follow from value and gradient. A user's class that overrides these inherits none of the others from a
 # built-in loss, but what `Loss` makes of the new ones.
 _FOLLOWING = (
@@ -77,6 +96,7 @@ _FOLLOWING = (
     ("value_in_doubles",),
     ("evaluation", "has_evaluation"),
     ("hessian", "has_hessian", "derivatives"),
+    ("scores", "has_scores"),
     ("smoothness_over",),
     ("steps", "has_steps"),
     ("sample_gradient",),
@@ -277,8 +297,8 @@ class Loss(CheckedArguments, abc.ABC):
         Returns
         -------
         bool
-            True for built-in losses over NumPy arrays, for `Custom` with `hessian`, and for `Torch`
-            and `Jax` where these know second derivatives.
+            True for built-in losses over arrays of NumPy or PyTorch, and over NumPy arrays for
+            `Custom` with `hessian`, and for `Torch` and `Jax` where these know second derivatives.
         """
         return False
 
@@ -320,7 +340,8 @@ class Loss(CheckedArguments, abc.ABC):
         gradients : ndarray, shape (m, d)
             As `gradient` returns them.
         hessians : ndarray, shape (m, d, d) or (1, d, d)
-            As `hessian` returns them, or their sum if all together would be very large.
+            As `hessian` returns them, or their sum if all together would be very large, and on a
+            device.
 
         Raises
         ------
@@ -328,6 +349,91 @@ class Loss(CheckedArguments, abc.ABC):
             If the loss has no Hessians: see `has_hessian`.
         """
         return *self.value_and_gradient(x), self.hessian(x)
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether values and gradients follow from scores that depend linearly on x.
+
+        Returns
+        -------
+        bool
+            True for built-in losses over features, except in single precision where scores would be
+            rounded to it.
+        """
+        return False
+
+    def scores(self, x: Array) -> Array:
+        """Return the scores of all rows, features times x: one product with the data.
+
+        Scores of a linear combination of points are that combination of their scores, so values and
+        gradients there need no further product with x.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        ndarray
+            For `value_of_scores`, `value_and_gradient_of_scores` and `extrapolation`.
+        """
+        raise NotImplementedError
+
+    def value_of_scores(self, scores: Array) -> Array:
+        """Return ft_i where the scores are these; no product with the data.
+
+        Parameters
+        ----------
+        scores : ndarray
+            As `scores` returns them, or a linear combination of such.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            One value per agent.
+        """
+        raise NotImplementedError
+
+    def value_and_gradient_of_scores(self, scores: Array) -> tuple[Array, Array]:
+        """Return ft_i and its gradient where the scores are these; one transposed product.
+
+        Parameters
+        ----------
+        scores : ndarray
+            As `scores` returns them, or a linear combination of such.
+
+        Returns
+        -------
+        values, gradients : ndarray, shapes (m,) and (m, d)
+            One of each per agent.
+        """
+        raise NotImplementedError
+
+    def extrapolation(self, x: Array, before: Array | None, theta: float) -> Extrapolation:
+        """Return values at x, and values and gradients at x + theta (x - x_before).
+
+        Two products with the data, as one gradient takes; compiled code takes one pass for both.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        before : ndarray or None
+            The scores of x_before; None if theta is 0.
+        theta : float
+            How far to extrapolate.
+
+        Returns
+        -------
+        Extrapolation
+        """
+        scores = self.scores(x)
+        if before is None or theta == 0:
+            values, gradients = self.value_and_gradient_of_scores(scores)
+            return Extrapolation(scores, values, values, gradients)
+        ahead, gradients = self.value_and_gradient_of_scores(scores + theta * (scores - before))
+        return Extrapolation(scores, self.value_of_scores(scores), ahead, gradients)
 
     def column_squares(self) -> Array | None:
         """Return the sum of squares of each column of the features, for each agent.

@@ -1,6 +1,7 @@
 """Losses with one score per row in compiled code: one pass over the data, multithreaded."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from gradslide.losses.inputs import is_sparse
 
 # The numbers of phi in compiled code: that of Huber is least squares if its width is infinite.
 LOGISTIC, RESIDUAL, HINGE = range(3)
-_GRADIENT, _VALUE = 1, 2
+# What a pass computes.
+_GRADIENT, _VALUE, _KEEP, _GIVEN, _AHEAD = (1 << bit for bit in range(5))
 
 _LEAST_ENTRIES = 2**24  # below, the wait for the compiler is longer than what it saves in a hundred gradients
 _BLOCK_ENTRIES = 2**12  # stay in the first cache from the scores to the gradient
@@ -23,6 +25,27 @@ _ENTRIES_PER_THREAD = 2**19
 def pays(entries: int) -> bool:
     """Return whether compiling pays for features with so many stored numbers."""
     return entries >= _LEAST_ENTRIES
+
+
+class RowsPass(NamedTuple):
+    """What one pass over the data computed; empty arrays for what was not wanted.
+
+    Attributes
+    ----------
+    values : Array
+        Shape (m,), in double precision.
+    gradients : Array
+        Shape (m, p).
+    scores : Array
+        Shape (n,), in double precision.
+    values_ahead : Array or None
+        Values at extrapolated points, shape (m,).
+    """
+
+    values: Array
+    gradients: Array
+    scores: Array
+    values_ahead: Array | None
 
 
 class CompiledRows:
@@ -62,28 +85,54 @@ class CompiledRows:
         width: float,
         targets: Array,
         weights: Array | None,
-        x: Array,
+        x: Array | None,
         *,
         value: bool = False,
         gradient: bool = False,
-    ) -> tuple[Array, Array]:
-        """Return values (m,), in double precision, and gradients (m, p); those not wanted are undefined."""
+        keep: bool = False,
+        scores: Array | None = None,
+        before: Array | None = None,
+        theta: float = 0.0,
+    ) -> "RowsPass":
+        """Take one pass over the data.
+
+        Parameters
+        ----------
+        kind, width : int and float
+            phi and its parameter.
+        targets, weights : Array
+            Of the rows.
+        x : Array or None
+            The points; None if their scores are given.
+        value, gradient, keep : bool
+            Whether to compute values, gradients, and scores.
+        scores : Array, optional
+            The scores of x, if they are known: then gradients have the precision of the features.
+        before, theta : Array and float, optional
+            Scores of other points: gradients are those at x + theta (x - x_before), and `values_ahead` values there.
+        """
         from gradslide.kernels.rows_pass import rows_pass
 
-        gradients = np.zeros((len(self._owners) if gradient else 0, self._p), dtype=x.dtype)
+        dtype, none = self._data.dtype, np.empty(0)
+        gradients = np.zeros((len(self._owners) if gradient else 0, self._p), dtype=dtype)
         values = np.zeros(len(self._owners) if value else 0)
-        weights = np.empty(0, dtype=x.dtype) if weights is None else weights
+        ahead = np.zeros(0 if before is None else len(self._owners))
+        weights = np.empty(0, dtype=dtype) if weights is None else weights
         data = self._data, self._indices, self._indptr, _frozen(targets), _frozen(weights), self._ends, self._owners
-        want = _GRADIENT * gradient + _VALUE * value
+        want = _GRADIENT * gradient + _VALUE * value + _KEEP * keep
+        want += _GIVEN * (scores is not None) + _AHEAD * (before is not None)
+        kept = np.empty(len(targets) if keep else 0) if scores is None else np.require(scores, requirements=["C", "W"])
+        points = _frozen(np.empty((0, self._p), dtype=dtype) if x is None else x)
+        at = points, _frozen(none if before is None else before), theta
 
         def run(k: int, first: int, last: int) -> None:
-            rows_pass(kind, width, *data, _frozen(x), first, last, self._block, want, gradients, values)
+            rows_pass(kind, width, *data, *at, first, last, self._block, want, gradients, values, ahead, kept)
 
         run_in_threads(run, self._shares())
         if len(self._owners) > len(self._first):
-            values = np.add.reduceat(values, self._first) if value else values
+            values, ahead = (np.add.reduceat(each, self._first) if len(each) else each for each in (values, ahead))
             gradients = np.add.reduceat(gradients, self._first, axis=0) if gradient else gradients
-        return values, gradients
+        return RowsPass(values, gradients, kept, None if before is None else ahead)
 
     def _shares(self) -> list[tuple[int, int]]:
         """The segments of each thread, (first, end), balanced by entries."""

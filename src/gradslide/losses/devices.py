@@ -23,7 +23,10 @@ class TorchRows:
 
     @classmethod
     def of(cls, rows: Sparse, home: Array) -> "TorchRows":
-        """Convert the rows of a SciPy CSR array."""
+        """Convert the rows of a SciPy CSR array; entries that are stored twice are added up."""
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
         return cls(moved(rows.data, home), moved(rows.indices, home), rows.indptr, rows.shape[1])
 
     @classmethod
@@ -45,6 +48,13 @@ class TorchRows:
         at = moved(np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths), self.data)
         return TorchRows(self.data[at], self.indices[at], indptr, self.shape[1])
 
+    def to_dense(self) -> Tensor:
+        """Convert to a dense tensor."""
+        (n, p), count = self.shape, int(self.indptr[-1])
+        first = moved(np.arange(n) * p, self.data)
+        at = first.repeat_interleave(moved(np.diff(self.indptr), self.data), output_size=count) + self.indices
+        return self.data.new_zeros(n * p).index_copy_(0, at, self.data).reshape(n, p)
+
     def to_scipy(self) -> Sparse:
         """Convert to a SciPy CSR array."""
         return sp.csr_array((to_numpy(self.data), to_numpy(self.indices), self.indptr), shape=self.shape)
@@ -61,6 +71,11 @@ def home_of(array: Features) -> Array | None:
     if sp.issparse(array) or is_numpy(array):
         return None
     return array_namespace(array).empty(0, dtype=array.dtype, device=compat.device(array))
+
+
+def has_doubles(home: Array | None) -> bool:
+    """Return whether Hessians are computed there: by NumPy (None) and PyTorch, which have double precision."""
+    return home is None or compat.is_torch_array(home)
 
 
 def torch_home(device: Device) -> Array:

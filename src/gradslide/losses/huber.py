@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import numpy.typing as npt
 
+from gradslide._support.arrays import doubles
 from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row, positive
@@ -76,7 +76,7 @@ class Huber(LinearModel):
         return (scores - targets).clip(-self.delta, self.delta)
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
-        return (abs(scores - targets) <= self.delta).astype(np.float64)
+        return doubles(abs(scores - targets) <= self.delta)
 
     def settings(self) -> float:
         return self.delta

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.compiled import RESIDUAL
@@ -76,4 +76,4 @@ class LeastSquares(LinearModel):
         return scores - targets
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
-        return np.ones_like(scores)
+        return array_namespace(scores).ones_like(scores)

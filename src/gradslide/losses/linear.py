@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Self
 
+import array_api_compat as compat
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
@@ -12,7 +13,7 @@ from gradslide._support.arrays import dot, doubles, dtype_of
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 from gradslide.losses.base import Evaluation, Loss
-from gradslide.losses.devices import home_of, moved, rows_at
+from gradslide.losses.devices import has_doubles, home_of, moved, rows_at
 from gradslide.losses.inputs import float_array, stack_rows
 
 
@@ -63,10 +64,12 @@ class Linear(Loss):
 
     @property
     def has_hessian(self) -> bool:
-        return self._home is None
+        return has_doubles(self._home)
 
     def hessian(self, x: Array) -> Array:
-        return np.zeros((self.m, self.d, self.d)) if self.has_hessian else super().hessian(x)
+        if not self.has_hessian:
+            return super().hessian(x)
+        return doubles(array_namespace(self._c).zeros((self.m, self.d, self.d), device=compat.device(self._c)))
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> NoReturn:
         raise InputError("a sampled gradient needs a loss with rows", "Linear", "use its exact gradient")

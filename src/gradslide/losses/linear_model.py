@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
+import array_api_compat as compat
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, doubles, dtype_of, lengths, to_numpy
 from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide._support.types import Array, DType, SparseInput
-from gradslide.losses.base import Evaluation, Loss, checked_sampling
-from gradslide.losses.compiled import pays
-from gradslide.losses.devices import Features, home_of, moved, rows_at
+from gradslide.losses.base import Evaluation, Extrapolation, Loss, checked_sampling
+from gradslide.losses.compiled import RowsPass, pays
+from gradslide.losses.devices import Features, has_doubles, home_of, moved, rows_at
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
-from gradslide.losses.partition import partition, with_replacement
+from gradslide.losses.partition import flattened, numbers_of_rows, partition, with_replacement
 from gradslide.losses.rows import RowBlocks, chunks
 
 Reduction = Literal["sum", "mean"]
@@ -211,12 +213,40 @@ class LinearModel(Loss):
         value, gradient = self._blocks.operator.sums(of_rows), self._pulled(slopes, self._blocks)
         return _RowEvaluation(x, value, gradient, self, scores, of_rows, slopes)
 
+    @property
+    def has_scores(self) -> bool:
+        return self.dtype == np.float64 or self._compiled
+
+    def scores(self, x: Array) -> Array:
+        x = self._checked(x)
+        return self._in_compiled_pass(x, keep=True).scores if self._compiled else self._scores(x, self._blocks)
+
+    def value_of_scores(self, scores: Array) -> Array:
+        if self._compiled:
+            return self._in_compiled_pass(None, value=True, scores=scores).values
+        return self._blocks.operator.sums(self._row_values(scores))
+
+    def value_and_gradient_of_scores(self, scores: Array) -> tuple[Array, Array]:
+        if self._compiled:
+            found = self._in_compiled_pass(None, value=True, gradient=True, scores=scores)
+            return found.values, found.gradients
+        return self.value_of_scores(scores), self._pulled(self._row_slopes(scores), self._blocks)
+
+    def extrapolation(self, x: Array, before: Array | None, theta: float) -> Extrapolation:
+        if not self._compiled:
+            return super().extrapolation(self._checked(x), before, theta)
+        found = self._in_compiled_pass(
+            self._checked(x), value=True, gradient=True, keep=True, before=before if theta else None, theta=theta
+        )
+        ahead = found.values if found.values_ahead is None else found.values_ahead
+        return Extrapolation(found.scores, found.values, ahead, found.gradients)
+
     def column_squares(self) -> Array | None:
-        return None if self._home is not None else self._blocks.column_squares()
+        return self._blocks.column_squares() if has_doubles(self._home) else None
 
     @property
     def has_hessian(self) -> bool:
-        return self._home is None and type(self).row_curvatures is not LinearModel.row_curvatures
+        return has_doubles(self._home) and type(self).row_curvatures is not LinearModel.row_curvatures
 
     def hessian(self, x: Array) -> Array:
         if not self.has_hessian:
@@ -234,26 +264,28 @@ class LinearModel(Loss):
         else:
             values = blocks.operator.sums(self._row_values(scores))
             gradients = self._pulled(self._row_slopes(scores), blocks)
-        is_large = self.m * self.d**2 > _MOST_HESSIANS
-        return values, gradients, self._hessians(scores, blocks.total_gram if is_large else blocks.gram)
+        # On a device the sum is one product.
+        is_summed = self._home is not None or self.m * self.d**2 > _MOST_HESSIANS
+        return values, gradients, self._hessians(scores, blocks.total_gram if is_summed else blocks.gram)
 
     def _hessians(self, scores: Array, gram: Callable[[Array], Array]) -> Array:
         """Hessians from weighted Gram matrices, of which there may be one for each agent or one for all."""
         K, p = self.outputs, self._blocks.p
         curvatures = self.row_curvatures(doubles(scores), self._targets)
         if self._weights is not None:
-            curvatures = curvatures * self._weights.astype(np.float64).reshape(-1, *(1,) * (curvatures.ndim - 1))
+            curvatures = curvatures * doubles(self._weights).reshape(-1, *(1,) * (curvatures.ndim - 1))
         if K == 1:
             return gram(curvatures)
         blocks = {(k, other): gram(curvatures[:, k, other]) for k in range(K) for other in range(k + 1)}
-        found = np.empty((len(blocks[0, 0]), K, p, K, p))
+        shape, first = (len(blocks[0, 0]), K, p, K, p), blocks[0, 0]
+        found = array_namespace(first).empty(shape, dtype=first.dtype, device=compat.device(first))
         for (k, other), each in blocks.items():
             found[:, k, :, other], found[:, other, :, k] = each, each.swapaxes(1, 2)
         return found.reshape(len(found), K * p, K * p)
 
     def gradient_of_rows(self, x: Array, rows: Sequence[Array], counts: Sequence[Array] | None = None) -> Array:
-        chosen, sizes = self._blocks.row_numbers(rows)
-        weights = np.ones(sizes.sum()) if counts is None else np.concatenate(counts)
+        chosen, sizes = numbers_of_rows(rows, self._blocks.starts, self.rows_per_agent)
+        weights = np.ones(sizes.sum()) if counts is None else flattened(counts)
         scales = self.rows_per_agent / np.add.reduceat(weights, np.cumsum(sizes) - sizes)
         weights = moved((weights * np.repeat(scales, sizes)).astype(self.dtype), self._home)
         if self._weights is not None:
@@ -318,10 +350,12 @@ class LinearModel(Loss):
         return ()
 
     def compute_smoothness(self, norm: int) -> Array:
-        weights = to_numpy(self._weights_or_ones()).astype(np.float64)
-        blocks = self._blocks.on_host()
+        weights, blocks = self._weights_or_ones(), self._blocks
+        if not has_doubles(self._home):
+            weights, blocks = to_numpy(weights), blocks.on_host()
+        weights = doubles(weights)
         norms = blocks.column_norms(weights) if norm == 1 else blocks.spectral_norms(weights)
-        return self.curvature(norm) * norms
+        return self.curvature(norm) * to_numpy(norms)
 
     def take_agents(self, agents: Array) -> Self:
         rows = self._blocks.rows_of(agents)
@@ -365,10 +399,8 @@ class LinearModel(Loss):
         """Values (m,) and gradients (m, d) over the rows, by default all; x itself for what is not asked for."""
         x = self._checked(x)
         if rows is None and self._compiled:
-            settings = self.settings()
-            width = settings if isinstance(settings, float) else math.inf
-            given = self.kernel, width, self._targets, self._weights, x
-            return self._blocks.compiled.evaluate(*given, value=value, gradient=gradient)
+            found = self._in_compiled_pass(x, value=value, gradient=gradient)
+            return found.values, found.gradients
         blocks, *own = rows or (self._blocks, self._targets, self._weights)
         scores = self._scores(x, blocks)
         values = gradients = x
@@ -377,6 +409,12 @@ class LinearModel(Loss):
         if gradient:
             gradients = self._pulled(self._row_slopes(scores, *own), blocks)
         return values, gradients
+
+    def _in_compiled_pass(self, x: Array | None, **wanted: Any) -> RowsPass:
+        """What compiled code computes in one pass over all rows."""
+        settings = self.settings()
+        width = settings if isinstance(settings, float) else math.inf
+        return self._blocks.compiled.evaluate(self.kernel, width, self._targets, self._weights, x, **wanted)
 
     def _scores(self, x: Array, blocks: RowBlocks) -> Array:
         """The scores of all rows, (n,), or (n, K) where outputs = K > 1."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
@@ -87,7 +86,7 @@ class Logistic(LinearModel):
         return -targets * xp.where(margins > 0, small, 1) / (1 + small)
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
-        small = np.exp(-abs(scores))  # at most 1, so nothing overflows
+        small = array_namespace(scores).exp(-abs(scores))  # at most 1, so nothing overflows
         return small / (1 + small) ** 2
 
     @property

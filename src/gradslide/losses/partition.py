@@ -124,25 +124,65 @@ def _row_numbers(i: int, split: Any, n: int) -> Array:
     return rows.astype(np.intp, copy=False)
 
 
+def numbers_of_rows(rows: Sequence[Array] | Array, starts: Array, sizes: Array) -> tuple[Selection, Array]:
+    """Convert row numbers within each agent to numbers of stacked rows; also return how many each agent has.
+
+    Parameters
+    ----------
+    rows : sequence of ndarray, or ndarray of shape (m, k)
+        The row numbers of each agent. An array, with equally many of each, takes no loop over agents.
+    starts, sizes : ndarray, shape (m,)
+        Where the rows of each agent start, and how many it holds.
+    """
+    whole = isinstance(rows, np.ndarray) and rows.ndim == 2
+    parts = [rows[0]] if whole and len(rows) else [np.asarray(own) for own in rows]
+    if len(rows) != len(sizes) or not all(own.ndim == 1 and own.size and own.dtype.kind in "iu" for own in parts):
+        raise InputError(
+            f"rows must be one or more integers for each agent, {len(sizes)} in all",
+            f"{len(rows)} of them, {'; '.join(f'{own.dtype} {own.shape}' for own in parts[:3])}",
+            "give every agent's row numbers",
+        )
+    counts = np.full(len(rows), len(parts[0])) if whole else np.array([len(own) for own in parts])
+    flat = flattened(rows if whole else parts)
+    if (flat < 0).any() or (flat >= np.repeat(sizes, counts)).any():
+        raise InputError(
+            "rows must lie in 0..n_i - 1 for each agent i",
+            f"entries from {flat.min()} to {flat.max()}",
+            "see rows_per_agent",
+        )
+    return as_slice(flat + np.repeat(starts, counts)), counts
+
+
+def flattened(parts: Sequence[Array] | Array) -> Array:
+    """Return the arrays of all agents, one after the other."""
+    return parts.reshape(-1) if isinstance(parts, np.ndarray) else np.concatenate(parts)
+
+
 # Times the number of rows from which counts are drawn faster than rows.
 _MANY = 4
 
 
 class Draw(NamedTuple):
-    """Row numbers within an agent, and how often each counts."""
+    """Row numbers within an agent, and how often each counts; or a sequence of these, one for each agent."""
 
-    rows: Array
-    counts: Array
+    rows: Any
+    counts: Any
+
+
+def draws_rows(n: Any, count: int) -> Any:
+    """Whether an agent with n rows draws row numbers, rather than how often each row comes."""
+    return count < _MANY * n
 
 
 def with_replacement(rng: np.random.Generator, n: int, count: int) -> Draw:
     """Draw `count` rows out of n, uniformly and independently."""
-    if count < _MANY * n:
-        rows = rng.integers(n, size=count)
-        if count < n:
-            return Draw(rows, np.ones(count))
-        counts = np.bincount(rows, minlength=n)
-    else:
-        counts = rng.multinomial(count, np.full(n, 1 / n))
-    # As many as there are rows, or more: what matters is how often each came.
-    return Draw(np.arange(n), counts.astype(np.float64))
+    if draws_rows(n, count):
+        return drawn(rng.integers(n, size=count), n)
+    return Draw(np.arange(n), rng.multinomial(count, np.full(n, 1 / n)).astype(np.float64))
+
+
+def drawn(rows: Array, n: int) -> Draw:
+    """Return rows drawn out of n, or how often each came where that is shorter."""
+    if len(rows) < n:
+        return Draw(rows, np.ones(len(rows)))
+    return Draw(np.arange(n), np.bincount(rows, minlength=n).astype(np.float64))

@@ -149,7 +149,7 @@ class Poisson(LinearModel):
         return array_namespace(scores).exp(scores) - targets
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
-        return np.exp(scores)
+        return array_namespace(scores).exp(scores)
 
     def value_in_doubles(self, x: Array) -> Array | None:
         with _overflow_allowed():

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import as_dtype, dot, doubles, dtype_of, lengths, to_numpy
+from gradslide._support.arrays import as_dtype, copied, dot, doubles, dtype_of, lengths, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 from gradslide.losses.base import Evaluation, Loss
-from gradslide.losses.devices import home_of, moved, rows_at
+from gradslide.losses.devices import has_doubles, home_of, moved, rows_at
 from gradslide.losses.inputs import float_array, stack_rows
 from gradslide.losses.rows import chunks
 
@@ -90,10 +90,10 @@ class Quadratic(Loss):
 
     @property
     def has_hessian(self) -> bool:
-        return self._home is None
+        return has_doubles(self._home)
 
     def hessian(self, x: Array) -> Array:
-        return np.array(self._Q, dtype=np.float64) if self.has_hessian else super().hessian(x)
+        return copied(doubles(self._Q)) if self.has_hessian else super().hessian(x)
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> NoReturn:
         raise InputError(

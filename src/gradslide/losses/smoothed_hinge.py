@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
+from gradslide._support.arrays import doubles
 from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.compiled import HINGE
 from gradslide.losses.inputs import positive, signs
@@ -76,7 +77,7 @@ class SmoothedHinge(LinearModel):
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
         shortfall = 1 - targets * scores
-        return ((shortfall >= 0) & (shortfall <= self.gamma)) / self.gamma
+        return doubles((shortfall >= 0) & (shortfall <= self.gamma)) / self.gamma
 
     def settings(self) -> float:
         return self.gamma

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import array_api_compat as compat
-import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
@@ -86,9 +85,11 @@ class Softmax(LinearModel):
         return xp.where(self._is_class(targets), slopes - 1, slopes)
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
-        q = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-        q /= np.sum(q, axis=1, keepdims=True)
-        return q[:, :, None] * (np.eye(self.outputs) - q[:, None, :])
+        xp = array_namespace(scores)
+        q = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+        q /= xp.sum(q, axis=1, keepdims=True)
+        unit = xp.eye(self.outputs, dtype=q.dtype, device=compat.device(q))
+        return q[:, :, None] * (unit - q[:, None, :])
 
     def _is_class(self, targets: Array) -> Array:
         """Whether each row belongs to each class, (n, K)."""

@@ -103,7 +103,7 @@ class Stacked(Loss):
         squares = [part.column_squares() for part in self.parts]
         found = [each for each in squares if each is not None]
         same = len({each.shape[1] for each in found}) == 1 and len(found) == len(squares)
-        return np.concatenate(found) if same else None
+        return stack_rows(found) if same else None
 
     @property
     def has_hessian(self) -> bool:
@@ -111,13 +111,13 @@ class Stacked(Loss):
 
     def hessian(self, x: Array) -> Array:
         x = self._checked(x)
-        return np.concatenate([part.hessian(x[own]) for part, own in self._each()])
+        return stack_rows([part.hessian(x[own]) for part, own in self._each()])
 
     def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
         x = self._checked(x)
         values, gradients, hessians = zip(*(part.derivatives(x[own]) for part, own in self._each()), strict=True)
         is_summed = sum(map(len, hessians)) < self.m
-        found = np.sum([each.sum(axis=0) for each in hessians], axis=0)[None] if is_summed else np.concatenate(hessians)
+        found = sum(each.sum(axis=0) for each in hessians)[None] if is_summed else stack_rows(hessians)
         return _joined_values(values), self._joined(gradients), found
 
     def sample_gradient(self, x: Array, batch: int, streams: Sequence[np.random.Generator]) -> Array:

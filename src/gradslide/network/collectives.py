@@ -5,6 +5,7 @@ sums have no order (Demmel, Nguyen, "Parallel reproducible summation", 2015). Th
 the rounding of any plain sum.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +21,8 @@ _BITS = 52
 # Beyond this the grids themselves would overflow.
 _HUGE = 2.0**900
 _BLOCK = 1 << 14
+# Up to so many columns, a copy with long rows is worthwhile.
+_NARROW = 64
 
 REDUCTIONS = ("max", "or", "sum")
 Reduce = Callable[[Array], Array]
@@ -36,28 +39,33 @@ def exact_sum(values: Array, count: int, largest: Reduce, add: Reduce) -> Array:
     largest, add : callable
         The entrywise maximum, and sum, over all processes.
     """
-    # Blocks of rows that stay in the cache.
-    rows = max(1, _BLOCK // max(1, int(values[:1].size)))
-    starts = range(0, len(values), rows)
-    size = np.zeros(values.shape[1:])
-    for start in starts:
-        size = np.maximum(size, np.max(np.abs(values[start : start + rows]), axis=0))
+    shape = values.shape[1:]
+    # Blocks of rows that stay in the cache, one column after the other: sums of long rows are fast.
+    columns = max(1, math.prod(shape))
+    rows = max(1, _BLOCK // columns)
+    blocks = [values[start : start + rows].reshape(-1, columns).T for start in range(0, len(values), rows)]
+    if columns <= _NARROW:
+        blocks = [np.ascontiguousarray(block) for block in blocks]
+    size: Array = np.zeros(columns)
+    for block in blocks:
+        size = np.maximum(size, np.max(np.abs(block), axis=1))
     # Not a number counts as infinite: no maximum over processes would show it for certain.
-    size = largest(np.where(np.isfinite(size), size, np.inf))
+    size = largest(np.where(np.isfinite(size), size, np.inf).reshape(shape)).reshape(-1, 1)
     is_plain = ~(size <= _HUGE)
     exponent = np.frexp(np.where(is_plain, 0.0, size))[1]
     room = int(count).bit_length() + 1
     coarse, fine = np.ldexp(1.5, exponent + room), np.ldexp(1.5, exponent + 2 * room - _BITS)
     grids = np.where(is_plain, 0.0, coarse), np.where(is_plain, 0.0, fine)
-    pieces = np.zeros((len(grids), *values.shape[1:]))
-    for start in starts:
-        rest = values[start : start + rows].astype(np.float64)
+    pieces = np.zeros((len(grids), columns))
+    for block in blocks:
+        rest = block.astype(np.float64)
         for number, grid in enumerate(grids):
             piece = (rest + grid) - grid
-            pieces[number] += np.sum(piece, axis=0)
-            with np.errstate(invalid="ignore"):
-                rest = np.where(is_plain, 0.0, rest - piece)
-    first, second = add(pieces)
+            pieces[number] += np.sum(piece, axis=1)
+            if number + 1 < len(grids):
+                with np.errstate(invalid="ignore"):
+                    rest = np.where(is_plain, 0.0, rest - piece)
+    first, second = add(pieces.reshape(len(grids), *shape))
     return np.asarray(first + second, dtype=values.dtype)
 
 

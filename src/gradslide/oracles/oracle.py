@@ -10,7 +10,7 @@ from gradslide._support.arrays import lengths
 from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded
 from gradslide._support.types import Array
 from gradslide.losses import Loss
-from gradslide.losses.base import Evaluation, require_shape
+from gradslide.losses.base import Evaluation, Extrapolation, require_shape
 from gradslide.network.clock import Timeline
 from gradslide.oracles.base import Sampler
 from gradslide.results.costs import Costs, Pace
@@ -218,6 +218,62 @@ class Oracle:
             self.timeline.gradient()
         return evaluation.change(x)
 
+    def scores(self, x: Array) -> tuple[Array, Array]:
+        """Return the scores of x and the values there; counts one value.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+
+        Returns
+        -------
+        scores, values : ndarray
+            Of a loss that has them: see `Loss.has_scores`.
+        """
+        self.costs.values += 1
+        scores = self.loss.scores(x)
+        return scores, self.loss.value_of_scores(scores)
+
+    def value_and_gradient_of_scores(self, scores: Array) -> tuple[Array, Array]:
+        """Return values and gradients where the scores are these; counts one of each.
+
+        Parameters
+        ----------
+        scores : ndarray
+            A linear combination of what `scores` and `extrapolation` returned.
+
+        Returns
+        -------
+        values, gradients : ndarray, shapes (m,) and (m, d)
+            One of each per agent.
+        """
+        self.costs.values += 1
+        return self._timed(self.loss.value_and_gradient_of_scores, scores)
+
+    def extrapolation(self, x: Array, before: Array | None, theta: float) -> Extrapolation:
+        """Return values at x, and values and gradients ahead; counts a gradient and a value for each point.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            One point per agent.
+        before : ndarray or None
+            The scores of other points; None if theta is 0.
+        theta : float
+            How far to extrapolate.
+
+        Returns
+        -------
+        Extrapolation
+            See `Loss.extrapolation`.
+        """
+        self.costs.values += 1 if theta == 0 else 2
+        found = self._timed(self.loss.extrapolation, x, before, theta)
+        if self.first_values is None:
+            self.first_values = found.value
+        return found
+
     def hessian(self, x: Array) -> Array:
         """Return the Hessians of all agents; counts one.
 
@@ -337,7 +393,7 @@ class Oracle:
             # It knows the run, which knows this oracle.
             self.sampler.give_up = Sampler.give_up
 
-    def _timed(self, gradients: Callable[..., _Result], *arguments: Array, count: int = 1) -> _Result:
+    def _timed(self, gradients: Callable[..., _Result], *arguments: object, count: int = 1) -> _Result:
         """Call a function that computes so many gradients; count them and measure the pace."""
         costs = self.costs
         started = costs.now()

@@ -1,6 +1,6 @@
 """Samples of the rows that an agent holds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from gradslide._support.randomness import Streams
 from gradslide._support.types import Array
 from gradslide.losses import Loss
 from gradslide.losses.base import no_rows
-from gradslide.losses.partition import Draw, with_replacement
+from gradslide.losses.partition import Draw, drawn, draws_rows, with_replacement
 from gradslide.oracles.base import Sampler
 from gradslide.oracles.prefetch import Prefetch
 
@@ -41,7 +41,7 @@ class WithReplacement(CheckedArguments):
         sizes = loss.rows_per_agent
         if sizes is None:
             return _Own(loss, streams)
-        return _overlapping(_Independent(loss, sizes.tolist(), streams), self.overlap)
+        return _overlapping(_Independent(loss, sizes, streams), self.overlap)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class WithoutReplacement(CheckedArguments):
         sizes = loss.rows_per_agent
         if sizes is None:
             raise no_rows(loss)
-        return _overlapping(_Epochs(loss, sizes.tolist(), Streams(seed, agents)), self.overlap)
+        return _overlapping(_Epochs(loss, sizes, Streams(seed, agents)), self.overlap)
 
 
 def _overlapping(sampler: Sampler, overlap: bool) -> Sampler:
@@ -72,42 +72,69 @@ def _overlapping(sampler: Sampler, overlap: bool) -> Sampler:
 
 
 class _Rows(Sampler):
-    """Samples are row numbers."""
+    """Samples are row numbers: arrays (m, count) where possible, and everything is done for all agents at once."""
 
-    def __init__(self, loss: Loss, sizes: list[int], streams: Streams) -> None:
+    def __init__(self, loss: Loss, sizes: Array, streams: Streams) -> None:
         self._loss, self._sizes, self._streams = loss, sizes, streams
 
-    def gradient(self, x: Array, samples: list[Draw]) -> Array:
-        return self._loss.gradient_of_rows(x, [draw.rows for draw in samples], [draw.counts for draw in samples])
+    def gradient(self, x: Array, samples: Draw) -> Array:
+        return self._loss.gradient_of_rows(x, samples.rows, samples.counts)
 
 
 class _Independent(_Rows):
-    def draw(self, start: int, count: int) -> list[Draw]:
-        return [with_replacement(self._streams.at(i, start), n, count) for i, n in enumerate(self._sizes)]
+    def draw(self, start: int, count: int) -> Draw:
+        sizes = self._sizes
+        agents = np.flatnonzero(draws_rows(sizes, count))
+        rows = self._streams.integers(agents, start, sizes[agents], count)
+        if count < sizes.min():
+            return Draw(rows, np.ones(rows.shape))
+        own = dict(zip(agents.tolist(), rows, strict=True))
+        return _of_agents(
+            drawn(own[i], n) if i in own else with_replacement(self._streams.at(i, start), n, count)
+            for i, n in enumerate(sizes.tolist())
+        )
 
 
 class _Epochs(_Rows):
-    def __init__(self, loss: Loss, sizes: list[int], streams: Streams) -> None:
+    def __init__(self, loss: Loss, sizes: Array, streams: Streams) -> None:
         super().__init__(loss, sizes, streams)
-        self._order: dict[int, tuple[int, Array]] = {}
+        # The orders of all agents, one after the other, each with the number of its epoch.
+        self._orders = np.empty(int(sizes.sum()), dtype=np.int64)
+        self._epochs = np.full(len(sizes), -1)
+        self._ends = np.cumsum(sizes)
 
-    def draw(self, start: int, count: int) -> list[Draw]:
-        return [self._of(i, n, start, start + count) for i, n in enumerate(self._sizes)]
+    def draw(self, start: int, count: int) -> Draw:
+        sizes, end = self._sizes, start + count
+        epochs, skip = np.divmod(start, sizes)
+        if (epochs == (end - 1) // sizes).all():
+            for i in np.flatnonzero(epochs != self._epochs).tolist():
+                self._shuffled(i, int(sizes[i]), int(epochs[i]))
+            rows = self._orders[(self._ends - sizes + skip)[:, None] + np.arange(count)]
+            return Draw(rows, np.ones(rows.shape))
+        return _of_agents(self._of(i, n, start, end) for i, n in enumerate(sizes.tolist()))
 
     def _of(self, i: int, n: int, start: int, end: int) -> Draw:
         """Rows start, ..., end - 1 of one random order of the n rows after another."""
         (first, skip), (last, at) = divmod(start, n), divmod(end - 1, n)
         if first == last:
-            return Draw(self._shuffled(i, n, first)[skip : at + 1], np.ones(end - start))
+            return Draw(self._shuffled(i, n, first)[skip : at + 1].copy(), np.ones(end - start))
         counts = np.full(n, float(last - first - 1))
         counts[self._shuffled(i, n, first)[skip:]] += 1
         counts[self._shuffled(i, n, last)[: at + 1]] += 1
         return Draw(np.arange(n), counts)
 
     def _shuffled(self, i: int, n: int, epoch: int) -> Array:
-        if i not in self._order or self._order[i][0] != epoch:
-            self._order[i] = epoch, self._streams.at(i, epoch).permutation(n)
-        return self._order[i][1]
+        """The order of agent i's rows in an epoch, until the next call."""
+        order = self._orders[self._ends[i] - n : self._ends[i]]
+        if self._epochs[i] != epoch:
+            order[:], self._epochs[i] = self._streams.at(i, epoch).permutation(n), epoch
+        return order
+
+
+def _of_agents(draws: Iterable[Draw]) -> Draw:
+    """The draws of one agent after the other, as one."""
+    rows, counts = zip(*draws, strict=True)
+    return Draw(rows, counts)
 
 
 class _Own(Sampler):
