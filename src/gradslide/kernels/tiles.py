@@ -9,18 +9,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import literal_unroll, njit
 
 from gradslide.kernels.cached import cached
 from gradslide.kernels.stamp import STAMP
-from gradslide.kernels.vectors import load, maximum, minimum, splat, store, widened
+from gradslide.kernels.vectors import load, maximum, minimum, prefetch, splat, store, widened
 
 # Columns of a tile.
 LANES = 16
 # Neighbouring tiles (a panel) are read and written together, up to this many and this size: contiguous parts of a row,
 # not single cache lines.
 _PANEL, _PANEL_BYTES = 4, 1 << 23
-_PAGE = 1 << 21
+# Rows ahead that are requested from memory: pieces of rows are too short for the processor to predict.
+_AHEAD = 4
+_PAGE, _LINE = 1 << 21, 64
 # What a tile stores for an agent, LANES numbers each: what every iteration needs, and, separately, sums.
 _X, _W, _ANCHOR, _KEPT = (k * LANES for k in range(4))
 _X_SUM, _W_SUM, _SUMS = (k * LANES for k in range(3))
@@ -29,7 +31,8 @@ _S, _S_SUM, _DUAL = (k * LANES for k in range(3))
 # Its set.
 _CENTER, _WEIGHT, _LO, _HI, _SET = (k * LANES for k in range(5))
 
-_options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# Without counting references to arrays, which would be calls in the innermost loops.
+_options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _inline = _options | {"forceinline": True}
 
 
@@ -44,19 +47,18 @@ def buffers(m: int, own_sets: bool, dtype: Any, dual_dtype: Any) -> tuple[Any, .
     parts += [(m * LANES, dtype), (m * LANES, dtype), (set_rows * _SET, dtype)]
     panel = max(1, min(_PANEL, _PANEL_BYTES // sum(count * kind.itemsize for count, kind in parts)))
     ends = np.cumsum([panel * count * kind.itemsize for count, kind in parts])
-    memory = np.split(_large_pages(int(ends[-1])), ends[:-1])
+    memory = np.split(_memory(int(ends[-1])), ends[:-1])
     return tuple(part.view(kind) for part, (_, kind) in zip(memory, parts, strict=True))
 
 
-def _large_pages(size: int) -> Any:
-    """Return that many bytes on large memory pages, which the cache holds better.
+def _memory(size: int) -> Any:
+    """Return that many bytes, aligned to cache lines, on large memory pages if worthwhile.
 
-    NumPy requests large pages from 4 MB on.
+    The cache holds large pages better. NumPy requests them from 4 MB on.
     """
-    if size < _PAGE // 4:
-        return np.empty(size, dtype=np.uint8)
-    memory = np.empty(max(size + _PAGE, 2 * _PAGE), dtype=np.uint8)
-    start = -memory.ctypes.data % _PAGE
+    is_large = size >= _PAGE // 4
+    memory = np.empty(max(size + _PAGE, 2 * _PAGE) if is_large else size + _LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % (_PAGE if is_large else _LINE)
     return memory[start : start + size]
 
 
@@ -125,6 +127,8 @@ def _read(domain: Any, given: Any, buffers: Any, panel: Any, count: Any, m: Any,
         for k in range(count):
             row, start = k * m + i, (panel + k) * LANES
             at, width = i * d + start, min(LANES, d - start)
+            for each in literal_unroll(given):
+                _request(each, at + _AHEAD * d)
             _copy_in(x, at, kept, row * _KEPT + _X, width)
             _copy_in(w, at, kept, row * _KEPT + _W, width)
             _copy_in(y, at, kept, row * _KEPT + _ANCHOR, width)
@@ -144,6 +148,8 @@ def _write(results: Any, buffers: Any, panel: Any, count: Any, m: Any, d: Any, T
         for k in range(count):
             row, start = k * m + i, (panel + k) * LANES
             at, width = i * d + start, min(LANES, d - start)
+            for each in literal_unroll(results):
+                _request(each, at + _AHEAD * d)
             _copy(kept, row * _KEPT + _X, x, at, width)
             _copy(u, row * LANES, x_before, at, width)
             _copy(dual, row * _DUAL + _S, s, at, width)
@@ -151,6 +157,14 @@ def _write(results: Any, buffers: Any, panel: Any, count: Any, m: Any, d: Any, T
             _copy_mean(sums, row * _SUMS + _X_SUM, x_mean, at, width, T)
             _take_mean(dual, row * _DUAL + _S_SUM, s_bar, at, width, T, share)
             _take_mean(sums, row * _SUMS + _W_SUM, w_bar, at, width, T, share)
+
+
+@njit(**_inline)
+def _request(array: Any, at: Any) -> None:
+    """Request all cache lines of LANES numbers."""
+    prefetch(array, at)
+    prefetch(array, at + LANES // 2)
+    prefetch(array, at + LANES - 1)
 
 
 @njit(**_inline)
@@ -205,7 +219,8 @@ def _neighbours(v: Any, graph: Any, i: Any, base: Any) -> Any:
     """Return sum_j a_ij v_j, in the order of the matrix."""
     indptr, indices, data = graph
     total = splat(v.dtype.type(0.0), LANES)
-    for k in range(indptr[i], indptr[i + 1]):
+    # Unsigned: numba adds instructions for negative indices otherwise.
+    for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
         total = total + splat(data[k], LANES) * load(v, (base + indices[k]) * LANES, LANES)
     return total
 
@@ -250,13 +265,14 @@ def _incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
         # Sums are updated after every second iteration, when both iterates are available: half the memory traffic.
         is_second, is_last = t % 2 == 1, t + 1 == T
         alpha = splat(alphas[t if is_last else t + 1], LANES)
+        eta, scale, inverse = etas[t], scales[t], inverses[t]
         for i in range(m):
             row = base + i
             own, own_sums, own_dual, here = row * _KEPT, row * _SUMS, row * _DUAL, row * LANES
             x, w_before = load(kept, own + _X, LANES), load(kept, own + _W, LANES)
             w = w_before + up * _neighbours(u, graph, i, base)
             anchor = load(kept, own + _ANCHOR, LANES)
-            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, etas[t], scales[t], inverses[t])
+            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, eta, scale, inverse)
             store(kept, own + _X, v)
             store(kept, own + _W, w)
             if is_second or is_last:
@@ -294,6 +310,7 @@ def _laplacian(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
     for t in range(T):
         is_last = t + 1 == T
         alpha = splat(alphas[t if is_last else t + 1], LANES)
+        eta, scale, inverse = etas[t], scales[t], inverses[t]
         for i in range(m):
             row = base + i
             s = load(dual, row * _DUAL + _S, LANES) + up * _neighbours(u, graph, i, base)
@@ -306,7 +323,7 @@ def _laplacian(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
             own, own_sums = row * _KEPT, row * _SUMS
             x, w = load(kept, own + _X, LANES), _neighbours(z, graph, i, base)
             anchor = load(kept, own + _ANCHOR, LANES)
-            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, etas[t], scales[t], inverses[t])
+            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, eta, scale, inverse)
             store(kept, own + _X, v)
             store(kept, own + _W, w)
             x_sum, w_sum = zero, zero

@@ -63,6 +63,24 @@ def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
     return types.void(array, types.intp, vector), build
 
 
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Request the cache line of an entry of a flat array, which may be beyond its end."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        request = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        )
+        # For reading, into every level of the cache, of data.
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(request, [address, *(ir.Constant(number, each) for each in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), build
+
+
 @intrinsic(prefer_literal=True)
 def splat(typing: Any, number: Any, n: Any) -> Any:
     """Return a vector of n copies of a number."""
