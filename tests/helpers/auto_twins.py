@@ -248,7 +248,6 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
         t = twin.tried()
         twin.accept(t)
         t.generation, t.k, t.due = twin.generation, twin.k, twin.rounds + tree
-        points[twin.k] = twin.place()
         delay = math.ceil(tree / twin.K)
         outstanding.append(t)
         ends, unstable = False, None
@@ -279,7 +278,10 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
             if j.Lam - j.Lam_before > (0 if failed_at else JUMP * abs(j.Lam_before)):
                 unstable = unstable or j.k
         if unstable:
-            target = max(min(points), failed_at - 2) if failed_at else unstable - 1
+            # The last iteration is discarded before its sums have started.
+            outstanding = [each for each in outstanding if each is not t]
+            target = failed_at - 2 if failed_at else unstable - 1
+            target = max([k for k in points if k <= target], default=min(points))
             twin.k, twin.S, twin.x, twin.xbar, twin.w = points[target]
             twin.rolled_back = True
         if unstable and failed_at:
@@ -297,6 +299,12 @@ def late_rule(problem, graph, kind, iterations, first_L=None):
                 twin.K, E_ref, failures = min(twin.K_max, math.ceil(1.5 * twin.K)), E, 0
             twin.start()
             points, Lams = {0: twin.place()}, {}
+        else:
+            waiting = min([each.k for each in outstanding if each.generation == twin.generation], default=twin.k + 1)
+            if len(points) > 1 and max(points) <= min(waiting, failed_at or waiting) - 2:
+                del points[min(points)]
+            if len(points) == 1:
+                points[twin.k] = twin.place()
         yield twin.show()
 
 

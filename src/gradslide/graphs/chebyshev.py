@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gradslide._support.types import Array
 
@@ -76,7 +77,7 @@ def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float
     Scaman et al., ICML 2017. C has the kernel of Lap. Its other eigenvalues lie between 11/15 and
     19/15 if K >= sqrt(most/least), and between 2/5 and 8/5 if K is that root rounded down.
     """
-    return 0 * v if most == 0 else v - _polynomial(multiply, v, K, least=least, most=most)[0]
+    return 0 * v if most == 0 else v - _polynomial(multiply, v, _coefficients(K, least=least, most=most))[0]
 
 
 def chebyshev_exchanges(condition: float) -> int:
@@ -113,31 +114,53 @@ def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most
     -------
     u, q : ndarray, shape (m, d)
     """
-    if K == 1 or most - least <= _ROUNDING * most:
-        q = v / most
-        return v - multiply(q), q
-    u, q = _polynomial(multiply, v, K, least=least, most=most)
-    damping = 1 / (1 + _inverse_cosh(K * math.acosh((most + least) / (most - least))))
-    return v - damping * (v - u), damping * q
-
-
-def _polynomial(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
-    """(u, q) with u = v - N q = T_K(c2 (I - c3 N)) v/T_K(c2).
-
-    K exchanges, or one where all eigenvalues are equal, which is exact then.
-    """
-    middle, half = (most + least) / 2, (most - least) / 2
-    q = step = v / middle
-    moved = -multiply(q)
-    u = v + moved
-    if K == 1 or most - least <= _ROUNDING * most:
+    rounds = damped_coefficients(K, least=least, most=most)
+    u, q = _polynomial(multiply, v, rounds)
+    if rounds.damping == 1:
         return u, q
-    c2 = middle / half
+    return v - rounds.damping * (v - u), rounds.damping * q
+
+
+class Coefficients(NamedTuple):
+    """The polynomial u = v - N q as rounds of exchanges.
+
+    q = step = v/divisor, moved = -N q, u = v + moved; then for each (a, b) in `steps`: step = a step + b u,
+    moved = a moved - b N u, q = q + step, u = u + moved; at last u = v - damping (v - u), q = damping q.
+    """
+
+    divisor: float
+    steps: tuple[tuple[float, float], ...]
+    damping: float = 1.0
+
+
+def damped_coefficients(K: int, *, least: float, most: float) -> Coefficients:
+    """Return the rounds of `damped_chebyshev`."""
+    if K == 1 or most - least <= _ROUNDING * most:
+        return Coefficients(most, ())
+    damping = 1 / (1 + _inverse_cosh(K * math.acosh((most + least) / (most - least))))
+    return _coefficients(K, least=least, most=most)._replace(damping=damping)
+
+
+def _coefficients(K: int, *, least: float, most: float) -> Coefficients:
+    """u = T_K(c2 (I - c3 N)) v/T_K(c2) in K rounds, or in one where all eigenvalues are equal, which is exact then."""
+    middle, half = (most + least) / 2, (most - least) / 2
+    if K == 1 or most - least <= _ROUNDING * most:
+        return Coefficients(middle, ())
+    c2, steps = middle / half, []
     # T_k(c2)/T_{k+1}(c2)
     ratio = 1 / c2
     for _ in range(K - 1):
         ratio_before, ratio = ratio, 1 / (2 * c2 - ratio)
-        a, b = ratio * ratio_before, 2 * ratio / half
+        steps.append((ratio * ratio_before, 2 * ratio / half))
+    return Coefficients(middle, tuple(steps))
+
+
+def _polynomial(multiply: Exchange, v: Array, rounds: Coefficients) -> tuple[Array, Array]:
+    """(u, q) with u = v - N q, before damping."""
+    q = step = v / rounds.divisor
+    moved = -multiply(q)
+    u = v + moved
+    for a, b in rounds.steps:
         step = a * step + b * u
         moved = a * moved - b * multiply(u)
         q, u = q + step, u + moved

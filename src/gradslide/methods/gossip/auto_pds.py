@@ -14,19 +14,20 @@ from typing import ClassVar, cast
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, lengths, to_numpy
+from gradslide._support.arrays import dot, doubles, lengths
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
 from gradslide.methods.base import Context, Method, average
 from gradslide.methods.compiled import accelerated
-from gradslide.methods.gossip.inner import Inner, Own, Shared, SlidingLoop, squares
+from gradslide.methods.gossip.inner import Inner, Mixer, Own, Shared, SlidingLoop, squares
 from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
 from gradslide.methods.gossip.setup import Setup, evaluation_at, set_up
 from gradslide.methods.gossip.state import (
     Attempt,
     Averages,
+    Gradient,
     Iterate,
     LateSums,
     Progress,
@@ -36,10 +37,11 @@ from gradslide.methods.gossip.state import (
     StepWeights,
     Sums,
     Tuning,
+    Unfinished,
+    rows,
 )
 from gradslide.methods.pds import inner_loop
 from gradslide.methods.steps import check_positive, is_common, is_free
-from gradslide.network.coupling import Dual
 from gradslide.theory.certificates import DualEvidence
 
 # The inner loops, and the parameters that each of them does not have.
@@ -54,6 +56,8 @@ _PRACTICE = 2.0
 # Rounding may change a difference of sums by this many eps, relative to the size of its terms. Losses of up to some
 # 100,000 rows stay within it. Sums are double.
 _ROUNDING = 450.0
+# The same of gradients in single precision: their errors do not all have the same sign.
+_ROUNDINGS = 8
 _EPS, _EPS_SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
 # balance="measure" measures after this many outer iterations.
 _MEASURED_AFTER = 3
@@ -191,7 +195,7 @@ class AutoPDS(Method[State]):
         return set_up(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
 
     def init(self, context: Context) -> State:
-        inner, mixer, gradient, L = cast(Setup, context.prepared)
+        inner, mixer, gradient, L, _ = cast(Setup, context.prepared)
         x, L = context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         K, R = inner.first_K(mixer.reach, balance) if self.K is None else self.K, self.R or 0.0
@@ -204,7 +208,7 @@ class AutoPDS(Method[State]):
         agreement, rules = self._rules(context, tuning)
         if rules.is_expensive and agreement == "exact":
             L *= _BOLD
-        dual, value = context.coupling.start(x, context.s0), dot(x, gradient.y) - gradient.conjugate
+        dual, value = context.coupling.start(x, context.s0), gradient.value
         mu = context.problem.mu if inner.has_ridge else 0.0
         value_bar = array_namespace(x).zeros_like(value)
         if context.problem.loss.has_value:
@@ -213,11 +217,13 @@ class AutoPDS(Method[State]):
             k=0,
             P=L,
             S=0.0,
+            b=0.0,
             x=x,
             x_bar=x,
+            x_bar_before=x,
             last=x,
             value_bar=value_bar,
-            Cx_bar=0 * x,
+            Cx_bar=x[:, :0] if inner.follows_lagrangian else 0 * x,
             dual=dual,
             averages=Averages(gradient.y, gradient.conjugate, dual),
         )
@@ -239,7 +245,7 @@ class AutoPDS(Method[State]):
         agreement, rules = self._rules(context, state.tuning)
         s, tries = state, 0
         while s.total == state.total:
-            attempt = outer_iteration(context, setup, s)  # (a), (b)
+            attempt = outer_iteration(context, setup, s, is_late=agreement == "late")  # (a), (b)
             s = AGREEMENTS[agreement](context, setup, rules, s, attempt, tries)  # (c) to (g)
             tries += 1
         if self.restarts and isinstance(setup.inner, SlidingLoop) and setup.inner.is_overlong(s):
@@ -249,9 +255,10 @@ class AutoPDS(Method[State]):
         return s
 
     def restored(self, state: State, fresh: State) -> State:
-        """Make the snapshots iterates again."""
+        """Make records again of what comes back as plain tuples."""
         snapshots = tuple(map(Iterate.from_tuple, state.late.snapshots))
-        return replace(state, late=state.late._replace(snapshots=snapshots))
+        unfinished = None if state.unfinished is None else Unfinished(*state.unfinished[:3], Sums(*state.unfinished[3]))
+        return replace(state, late=state.late._replace(snapshots=snapshots), unfinished=unfinished)
 
     def output(self, state: State) -> dict[str, Array]:
         """Return the average and the last point, and first the better of both where residuals tell."""
@@ -272,15 +279,15 @@ class AutoPDS(Method[State]):
         """Return the dual points of the averages of this epoch and of the last outer iteration."""
         iterate, gradient = state.iterate, state.gradient
         return (
-            DualEvidence(*iterate.averages, averaged=max(1, iterate.k)),
+            DualEvidence(*iterate.averages[:3], averaged=max(1, iterate.averages.iterations)),
             DualEvidence(gradient.y, gradient.conjugate, iterate.dual, averaged=0, reach=lengths(gradient.x_under)),
         )
 
     def snapshot_for_check(self, context: Context, state: State) -> State | None:
-        """Return a copy without what late sums need; None where the method itself waits for sums."""
+        """Return the state without what late sums need; None where the method itself waits for sums."""
         if self._rules(context, state.tuning)[0] == "exact":
             return None
-        return replace(state, late=LateSums()).copy()
+        return replace(state, late=LateSums(), unfinished=None)
 
     def invariant(self, state: State) -> Array:
         return state.iterate.dual.w
@@ -329,83 +336,126 @@ def _sliding_loop(context: Context) -> SlidingLoop:
     return SlidingLoop(context.coupling.norm(), accelerated(inner_loop, context))
 
 
-def outer_iteration(context: Context, setup: Setup, s: State) -> Attempt:
-    """Compute one outer iteration, (a) and (b), and its part of the sums that (c) to (g) need."""
-    inner, mixer, prev, domain = setup.inner, setup.mixer, s.iterate, context.domain
+def outer_iteration(context: Context, setup: Setup, s: State, *, is_late: bool) -> Attempt:
+    """Compute one outer iteration, (a) and (b), and its part of the sums that (c) to (g) need.
+
+    is_late: sums complete late anyway, so f(x_bar) may be left to the next iteration, whose pass over the data
+    computes it beside the gradient at x_under. Sums start before the same exchange in either case.
+    """
+    inner, mixer, prev, domain, scores = setup.inner, setup.mixer, s.iterate, context.domain, setup.scores
     L, P, S, mu = s.smoothness.L, prev.P, prev.S, context.problem.mu
     if not inner.has_ridge:
         P, mu = P + mu * S / 2, 0.0
     b = (P + math.sqrt(P * P + 4 * L * P * S)) / (2 * L)  # (a)
     b = min(b, inner.largest_b(s, P))
     weights = StepWeights(b, S + b, P / b)
+    share = b / weights.S
     x_under = (S * prev.x_bar + b * prev.x) / weights.S
-    evaluation = None
+    evaluation, late, value_before = None, s.late, prev.value_bar
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
+    elif scores is not None:
+        theta = share * (S / prev.b - 1) if prev.k > 0 else 0.0
+        gradient, value = scores.evaluate(context, prev, x_under, theta)
+        if value is not None:
+            value_before = value + mu * domain.nu(prev.x_bar) if mu > 0 else value
     else:
         gradient, evaluation = evaluation_at(context, x_under)
-    y, conjugate = gradient.y, gradient.conjugate
-    g = y + (mu * domain.grad_nu(x_under) if mu > 0 else 0.0)
-    found = inner.run(context, mixer, s, weights, x_under, g)  # (b)
-    x_bar, w, share = found.x_bar, found.dual.w, b / weights.S
+    assert value_before is not None
+    if s.unfinished is not None:
+        context.network.start_reduce(rows(s.unfinished.completed(value_before)), "sum")
+        late = late._replace(outstanding=(*late.outstanding, (s.unfinished.generation, s.unfinished.k)))
+    y = gradient.y
+    g = y + mu * domain.grad_nu(x_under) if mu > 0 else y
+    found = inner.run(context, mixer, s, weights, gradient, g)  # (b)
+    x_bar, w = found.x_bar, found.dual.w
 
-    if context.problem.loss.has_value:
-        value_under, d = dot(x_under, y) - conjugate, x_bar - x_under
-        if evaluation is None:
-            value_bar, error = doubles(context.oracle.value(x_bar)), None
-        else:
-            change, error = context.oracle.change(evaluation, x_bar)
-            value_bar = value_under + change
-        if mu > 0:
-            value_bar, value_under = value_bar + mu * domain.nu(x_bar), value_under + mu * domain.nu(x_under)
-        linear = dot(g, d)
-        bregman = value_bar - value_under - linear
-        magnitude = array_namespace(value_bar).maximum(abs(value_bar), abs(value_under)) + abs(linear)
-    else:
-        # Gradients estimate the change of the value, and two of them the curvature.
-        value_bar = prev.value_bar + dot(g, x_bar - prev.x_bar)
-        d = x_under - s.gradient.x_under
-        g_before = s.gradient.y + (mu * domain.grad_nu(s.gradient.x_under) if mu > 0 else 0.0)
-        bregman = dot(g - g_before, d) / 2
-        magnitude, error = abs(dot(g, d)) + abs(dot(g_before, d)), None
-    is_single = context.problem.dtype == np.float32
-    if error is not None:
-        magnitude = magnitude + error / (_ROUNDING * _EPS)
-    elif is_single:
-        magnitude = magnitude * (_EPS_SINGLE / _EPS)
-    sums = Sums(
-        bregman,
-        mixer.D[:, 0] * squares(context, d),
-        magnitude,
-        value_bar + domain.r(x_bar) + dot(w, x_bar),
-        prev.value_bar + domain.r(prev.x_bar) + dot(w, prev.x_bar),
+    value_bar, is_single, scale, noise = None, context.problem.dtype == np.float32, 1.0, None
+    value_under = gradient.value
+    linear, d_squared, at_bar, at_bar_before = mixer.dots(context, x_under, g, x_bar, prev.x_bar, w)
+    sums = Sums[Array](
+        -linear,
+        mixer.D[:, 0] * d_squared,
+        abs(linear),
+        domain.r(x_bar) + at_bar,
+        value_before + domain.r(prev.x_bar) + at_bar_before,
         *found.residuals,
     )
+    if evaluation is not None:
+        change, error = context.oracle.change(evaluation, x_bar)
+        value_bar, noise = value_under + change, evaluation.rounding() ** 2
+        sums = sums._replace(magnitude=sums.magnitude + error / (_ROUNDING * _EPS))
+    elif scores is not None:
+        value_bar = None if is_late else scores.value(context, x_bar)
+        if is_single:
+            # Scores and values are double, gradients are not.
+            error = _ROUNDINGS * _EPS_SINGLE * lengths(y) * d_squared**0.5
+            noise, sums = 0 * error, sums._replace(magnitude=sums.magnitude + error / (_ROUNDING * _EPS))
+    else:
+        scale = _EPS_SINGLE / _EPS if is_single else 1.0
+        if context.problem.loss.has_value:
+            value_bar = doubles(context.oracle.value(x_bar))
+        else:
+            # Gradients estimate the change of the value.
+            value_bar = value_before + dot(g, x_bar - prev.x_bar)
+        noise = (_EPS_SINGLE * abs(value_bar)) ** 2
+    if mu > 0 and context.problem.loss.has_value:
+        value_under = value_under + mu * domain.nu(x_under)
+        value_bar = None if value_bar is None else value_bar + mu * domain.nu(x_bar)
     if is_single and inner.follows_lagrangian:
         # w sums to 0 over the agents, and its rounding errors do not: they multiply what all x_bar have in common.
         drift = _EPS_SINGLE * dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar))
-        noise = _EPS_SINGLE * abs(value_bar) if evaluation is None else evaluation.rounding()
-        sums = sums._replace(drift=drift, noise=noise**2)
+        sums = sums._replace(drift=drift, noise=noise)
+    unfinished, finished = Unfinished(late.generation, prev.k + 1, value_under, sums), None
+    if value_bar is not None:
+        finished = unfinished.completed(value_bar, scale)
+        if not context.problem.loss.has_value:
+            finished = _with_secant(context, mixer, finished, x_under, g, s.gradient, mu, scale)
 
-    y_bar, conjugate_bar, dual_bar = prev.averages
-    averages = Averages(
-        average(y_bar, y, share),
-        conjugate if prev.k == 0 else average(conjugate_bar, conjugate, share),
-        Dual(average(dual_bar.s, found.dual_mean.s, share), average(dual_bar.w, found.dual_mean.w, share)),
-    )
+    conjugate_bar, count = gradient.conjugate, 1
+    if prev.k > 0:
+        conjugate_bar, count = average(prev.averages.conjugate_bar, conjugate_bar, share), prev.averages.iterations + 1
     iterate = Iterate(
         k=prev.k + 1,
         P=prev.P,
         S=weights.S,
+        b=b,
         x=found.x,
         x_bar=x_bar,
+        x_bar_before=prev.x_bar,
         last=found.last,
         value_bar=value_bar,
         Cx_bar=found.Cx_bar,
         dual=found.dual,
-        averages=averages,
+        averages=Averages(found.y_bar, conjugate_bar, found.dual_bar, count),
     )
-    sliding = Sliding(found.x_before, b, found.T)
-    after = replace(s, total=s.total + 1, iterate=iterate, gradient=gradient, sliding=sliding)
-    known = [doubles(each) for each in sums if each is not None]
-    return Attempt(after, to_numpy(array_namespace(*known).stack(known, axis=1)))
+    after = replace(
+        s,
+        total=s.total + 1,
+        iterate=iterate,
+        gradient=gradient,
+        late=late,
+        sliding=Sliding(found.x_before, b, found.T),
+        unfinished=unfinished if finished is None else None,
+    )
+    return Attempt(after, None if finished is None else rows(finished))
+
+
+def _with_secant(
+    context: Context,
+    mixer: Mixer,
+    sums: Sums[Array],
+    x_under: Array,
+    g: Array,
+    before: Gradient,
+    mu: float,
+    scale: float,
+) -> Sums[Array]:
+    """Return the sums with the curvature that two gradients show, for losses without values."""
+    d = x_under - before.x_under
+    g_before = before.y + (mu * context.domain.grad_nu(before.x_under) if mu > 0 else 0.0)
+    return sums._replace(
+        bregman=dot(g - g_before, d) / 2,
+        d_squared=mixer.D[:, 0] * squares(context, d),
+        magnitude=scale * (abs(dot(g, d)) + abs(dot(g_before, d))),
+    )

@@ -10,10 +10,11 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot
 from gradslide._support.types import Array
-from gradslide.graphs.chebyshev import damped_chebyshev
+from gradslide.graphs.chebyshev import damped_chebyshev, damped_coefficients
+from gradslide.kernels.mixing import MixingInput, MixingKernel, MixingOutput
 from gradslide.methods.base import Context, average
 from gradslide.methods.compiled import InnerLoop
-from gradslide.methods.gossip.state import InnerOutput, State, StepWeights
+from gradslide.methods.gossip.state import Gradient, InnerOutput, Iterate, State, StepWeights
 from gradslide.methods.steps import proximal
 from gradslide.network.coupling import Dual
 
@@ -39,6 +40,8 @@ class Mixer:
         Its smallest eigenvalue but 0, and its largest; 0 where nothing is mixed.
     reach
         sqrt(most/least): about the number of exchanges after which every agent's value has reached all others.
+    kernel
+        Compiled code for `step`, where there is any.
     """
 
     D: Array
@@ -46,13 +49,46 @@ class Mixer:
     least: float
     most: float
     reach: float
+    kernel: MixingKernel | None = None
+
+    def step(self, context: Context, at: MixingInput, K: int, p: float, share: float) -> MixingOutput:
+        """Return u = mix(v, K) with v = x - (g + w)/(p D), the dual after it, and averages with a share of the new."""
+        kernel = self.kernel
+        if kernel is None or self.most == 0:
+            return self._plain_step(context, at, K, p, share)
+        if not kernel.is_worthwhile(K, at.x.shape[1]):
+            return kernel.time_plain(lambda: self._plain_step(context, at, K, p, share))
+        rounds = damped_coefficients(K, least=self._from(K), most=self.most)
+        return context.network.batch(1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds))
+
+    def _plain_step(self, context: Context, at: MixingInput, K: int, p: float, share: float) -> MixingOutput:
+        scale = p * self.D
+        v = at.x - (at.g + at.w) / scale
+        u, q = self.mix(context, v, K)
+        w = at.w + scale * (v - u)
+        bars = average(at.x_bar, u, share), average(at.y_bar, at.y, share), average(at.w_bar, w, share)
+        return MixingOutput(u, at.s + p * q, w, *bars)
+
+    def dots(
+        self, context: Context, x_under: Array, g: Array, x_bar: Array, x_bar_before: Array, w: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return <g, d>, |d|^2 in nu's norm, <w, x_bar> and <w, x_bar_before> per agent, with d = x_bar - x_under."""
+        if self.kernel is not None and self.kernel.is_over:
+            first, second, third, fourth = self.kernel.dots(x_under, g, x_bar, x_bar_before, w)
+            return first, second, third, fourth
+        d = x_bar - x_under
+        return dot(g, d), squares(context, d), dot(w, x_bar), dot(w, x_bar_before)
+
+    def _from(self, K: int) -> float:
+        """The smallest eigenvalue that K exchanges can serve."""
+        return max(self.least, self.most / K**2)
 
     def mix(self, context: Context, v: Array, K: int) -> tuple[Array, Array]:
         """Return mix(v, K), with K exchanges, and q with mix(v, K) = v - N q."""
         if self.most == 0:
             return v, 0 * v
-        least = max(self.least, self.most / K**2)
-        return damped_chebyshev(partial(context.network.combine, weights=self.N), v, K, least=least, most=self.most)
+        multiply = partial(context.network.combine, weights=self.N)
+        return damped_chebyshev(multiply, v, K, least=self._from(K), most=self.most)
 
 
 class Inner(ABC):
@@ -80,9 +116,9 @@ class Inner(ABC):
 
     @abstractmethod
     def run(
-        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
-        """Apply rule (b); y is the gradient of the smooth part at x_under."""
+        """Apply rule (b); g is the gradient of the smooth part at x_under, which may have a ridge."""
 
     def largest_b(self, s: State, P: float) -> float:
         """Return the largest b of the next outer iteration. A smaller one than (a) has is valid, too."""
@@ -111,24 +147,23 @@ class Shared(Inner):
     is_free: bool = False
 
     def run(
-        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
-        (b, S, p), prev, w, D = weights, s.iterate, s.iterate.dual.w, mixer.D
-        v = prev.x - (y + w) / (p * D)
-        u, q = mixer.mix(context, v, s.tuning.K)
-        dual = Dual(prev.dual.s + p * q, w + p * D * (v - u))
-        x_bar = average(prev.x_bar, u, b / S)
+        (b, S, p), prev, D, (y_bar, _, dual_bar) = weights, s.iterate, mixer.D, s.iterate.averages[:3]
+        at = MixingInput(prev.x, gradient.y, g, *prev.dual, prev.x_bar, y_bar, dual_bar.w)
+        u, s_new, w, x_bar, y_bar, w_bar = mixer.step(context, at, s.tuning.K, p, b / S)
         if self.is_free:
-            x, Q = u, y + dual.w
+            x, Q = u, g + w
         else:
             x_bar = proximal(context, x_bar, 1 / s.smoothness.L)
             x = prev.x_bar + (S / b) * (x_bar - prev.x_bar)
-            scale = p * D
-            Q = scale * (x_under - proximal(context, x_under - (y + w) / scale, 1 / scale))
+            scale, x_under = p * D, gradient.x_under
+            Q = scale * (x_under - proximal(context, x_under - (g + prev.dual.w) / scale, 1 / scale))
         stationarity = dot(Q, Q / D)
         nothing = array_namespace(stationarity).zeros_like(stationarity)
         residuals = (stationarity, nothing, stationarity, nothing)
-        return InnerOutput(x, x_bar, x_bar, dual, dual, v - u, x, residuals)
+        # A lower bound needs the average of w only.
+        return InnerOutput(x, x_bar, x_bar, Dual(s_new, w), y_bar, Dual(s_new, w_bar), prev.Cx_bar, x, residuals)
 
 
 class Own(Inner):
@@ -143,23 +178,23 @@ class Own(Inner):
     share = 1 / 2
 
     def run(
-        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
-        (b, S, p), prev, w = weights, s.iterate, s.iterate.dual.w
+        (b, S, p), prev, w, x_under = weights, s.iterate, s.iterate.dual.w, gradient.x_under
         scale = p * mixer.D
-        v = proximal(context, prev.x - (y + w) / scale, 1 / scale)
+        v = proximal(context, prev.x - (g + w) / scale, 1 / scale)
         u, q = mixer.mix(context, v, s.tuning.K)
         dual = Dual(prev.dual.s + p * q, w + scale * (v - u))
-        x = proximal(context, prev.x - (y + dual.w) / scale, 1 / scale)
+        x = proximal(context, prev.x - (g + dual.w) / scale, 1 / scale)
         x_bar, Cx_bar = average(prev.x_bar, v, b / S), average(prev.Cx_bar, v - u, b / S)
-        w_bar = average(prev.averages.dual_bar.w, dual.w, b / S)
+        y_bar, dual_bar = _averages(prev, gradient.y, dual, b / S)
         residuals = (
-            _stationarity(context, prev.P, x_under, y, w_bar, 0.0),
+            _stationarity(context, prev.P, x_under, g, dual_bar.w, 0.0),
             dot(mixer.D * x_bar, Cx_bar),
-            _stationarity(context, prev.P, x_under, y, dual.w, 0.0),
+            _stationarity(context, prev.P, x_under, g, dual.w, 0.0),
             dot(mixer.D * v, v - u),
         )
-        return InnerOutput(x, x_bar, v, dual, dual, Cx_bar, x, residuals)
+        return InnerOutput(x, x_bar, v, dual, y_bar, dual_bar, Cx_bar, x, residuals)
 
 
 class _Row(NamedTuple):
@@ -218,24 +253,30 @@ class SlidingLoop(Inner):
         return s.iterate.P / (8 * s.tuning.R**2)
 
     def run(
-        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, x_under: Array, y: Array
+        self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
-        (b, S, p), prev, mu = weights, s.iterate, context.problem.mu
+        (b, S, p), prev, mu, x_under = weights, s.iterate, context.problem.mu, gradient.x_under
         T = self._length(s, b, p * b)
         q = self._theta(s) * T / b
         row = _Row(p, T, q, s.sliding.b * T / (b * s.sliding.T), mu)
-        x, x_before, dual, x_hat, mean = self.loop(context, prev.x, s.sliding.x_before, prev.dual, y, row, None)
+        x, x_before, dual, x_hat, mean = self.loop(context, prev.x, s.sliding.x_before, prev.dual, g, row, None)
         # C x_hat with C = Lap/||A||^2, except for the first extrapolation: it needs no exchange.
         Cx = (dual.w - prev.dual.w) * (q / T) / self.A_norm**2 if self.A_norm > 0 else 0 * x
         x_bar, Cx_bar = average(prev.x_bar, x_hat, b / S), average(prev.Cx_bar, Cx, b / S)
-        w_bar = average(prev.averages.dual_bar.w, mean.w, b / S)
+        y_bar, dual_bar = _averages(prev, gradient.y, mean, b / S)
         residuals = (
-            _stationarity(context, prev.P, x_under, y, w_bar, mu),
+            _stationarity(context, prev.P, x_under, g, dual_bar.w, mu),
             dot(x_bar, Cx_bar),
-            _stationarity(context, prev.P, x_under, y, dual.w, mu),
+            _stationarity(context, prev.P, x_under, g, dual.w, mu),
             dot(x, Cx),
         )
-        return InnerOutput(x, x_bar, x, dual, mean, Cx_bar, x_before, residuals, T)
+        return InnerOutput(x, x_bar, x, dual, y_bar, dual_bar, Cx_bar, x_before, residuals, T)
+
+
+def _averages(prev: Iterate, y: Array, dual: Dual, share: float) -> tuple[Array, Dual]:
+    """Return the averages of gradients and multipliers with new ones."""
+    y_bar, _, dual_bar = prev.averages[:3]
+    return average(y_bar, y, share), Dual(average(dual_bar.s, dual.s, share), average(dual_bar.w, dual.w, share))
 
 
 def _stationarity(context: Context, P: float, x: Array, y: Array, w: Array, mu: float) -> Array:

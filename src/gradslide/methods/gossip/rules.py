@@ -6,7 +6,7 @@ A decision uses only what all agents know alike, to the bit, so that all decide 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from gradslide._support.types import Array
 from gradslide.methods.base import Context
 from gradslide.methods.gossip.inner import Inner, Mixer
 from gradslide.methods.gossip.setup import Setup
-from gradslide.methods.gossip.state import Attempt, Progress, Sliding, Smoothness, State, Sums
+from gradslide.methods.gossip.state import Attempt, Iterate, Progress, Sliding, Smoothness, State, Sums
 
 # A curvature is visible unless rounding may be more than this share of it.
 _NOISE = 0.05
@@ -39,8 +39,8 @@ _ATTEMPTS = 60
 _PATIENCE, _LATE_PATIENCE = 15, 25
 # Late sums: a Lagrangian that jumps by this share of itself ends the epoch, and the next one starts before the jump.
 JUMP = 1e-2
-# One that rises after L was found too small causes a rollback to _BACK iterations before, without a restart; to the
-# same iteration only once, unless L is _RISEN times as large.
+# One that rises after L was found too small causes a rollback to a snapshot at least _BACK iterations before, without a
+# restart; to the same iteration only once, unless L is _RISEN times as large.
 _BACK, _RISEN = 2, 1.05
 # No sums: length of the first epoch; each one is twice as long as the one before.
 _SCHEDULED = 30
@@ -176,7 +176,7 @@ def restart(s: State, inner: Inner, rules: Rules) -> State:
     return replace(
         s,
         epoch=s.epoch + 1,
-        iterate=last._replace(k=0, P=P, S=0.0, x=x, x_bar=x, dual=dual),
+        iterate=last._replace(k=0, P=P, S=0.0, b=0.0, x=x, x_bar=x, x_bar_before=x, dual=dual),
         smoothness=found._replace(L=L, slack=0.0, largest=0.0, has_risen_now=False, failed_at=0),
         progress=s.progress._replace(lagrangian=math.nan, changes=()),
         late=s.late._replace(generation=s.late.generation + 1, snapshots=(), last_rollback=(-1, 0.0)),
@@ -205,15 +205,15 @@ def _balanced_R(s: State, inner: Inner) -> float:
     return s.tuning.R * min(max(ratio, _SLACKEN), _TIGHTEN)
 
 
-def rollback(s: State, k: int) -> State:
-    """Return to iteration k of this epoch, but keep what was learned since, and L."""
-    iterate = next(each for each in s.late.snapshots if each.k == k)
+def rollback(s: State, iterate: Iterate) -> State:
+    """Return to an iterate of this epoch, but keep what was learned since, and L."""
     return replace(
         s,
-        iterate=iterate,
+        iterate=iterate._replace(averages=s.iterate.averages),
         smoothness=s.smoothness._replace(failed_at=0),
         progress=s.progress._replace(lagrangian=math.nan, changes=()),
         late=s.late._replace(generation=s.late.generation + 1, snapshots=(iterate,)),
+        unfinished=None,
     )
 
 
@@ -223,7 +223,7 @@ def rollback(s: State, k: int) -> State:
 def judge_exact(context: Context, setup: Setup, rules: Rules, s: State, attempt: Attempt, tries: int) -> State:
     """Sum at once, in control rounds; repeat an iteration that fails its test with a larger L."""
     found, L, after = s.smoothness, s.smoothness.L, attempt.after
-    sums = Sums[float](*context.network.agree(attempt.sums, "sum").tolist())
+    sums = Sums[float](*context.network.agree(cast(Array, attempt.sums), "sum").tolist())
     tolerance = rules.rounding * sums.magnitude
     L_r = 2 * sums.bregman / sums.d_squared if sums.d_squared > 0 else 0.0  # (c)
     violation = after.iterate.S * ((L_r - L) * sums.d_squared / 2 - tolerance)
@@ -312,35 +312,57 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
     """
     network, inner, before, s = context.network, setup.inner, s.iterate, attempt.after
     late, k = s.late, s.iterate.k
-    network.start_reduce(attempt.sums, "sum")
+    if attempt.sums is not None:
+        network.start_reduce(attempt.sums, "sum")
+        late = late._replace(outstanding=(*late.outstanding, (late.generation, k)))
     delay = math.ceil(network.costs.control_rounds("sum") / max(s.tuning.K, s.sliding.T))
-    found, outstanding = Findings(s.smoothness, s.progress), (*late.outstanding, (late.generation, k))
+    found, outstanding = Findings(s.smoothness, s.progress), late.outstanding
     for row in network.completed("sum"):
         (generation, j), outstanding = outstanding[0], outstanding[1:]
         j_now = j if generation == late.generation else None
         found = learn(found, Sums[float](*row.tolist()), inner, rules, k=j_now, total=s.total, delay=delay)
-    snapshots = (*(late.snapshots or (before,)), s.iterate) if inner.follows_lagrangian else ()
+    snapshots = late.snapshots
+    if inner.follows_lagrangian and not snapshots:
+        snapshots = (before.without_averages(),)
     late = late._replace(outstanding=outstanding, snapshots=snapshots)
     smoothness, unstable_at, failed_at = found.smoothness, found.unstable_at, found.smoothness.failed_at
     s = replace(s, smoothness=smoothness, progress=found.progress, late=late)
 
     # The decision: roll back, restart, or continue.
     if unstable_at and failed_at:
-        target, L = max(snapshots[0].k, failed_at - _BACK), smoothness.L
+        target, L = _last_until(failed_at - _BACK, snapshots), smoothness.L
         target_before, L_before = late.last_rollback
         # With the same L the same would happen again from the same iterate: then a restart has to help.
-        if target != target_before or _RISEN * L_before < L or not rules.restarts:
-            return rollback(replace(s, late=late._replace(last_rollback=(target, L))), target)
+        if target.k != target_before or _RISEN * L_before < L or not rules.restarts:
+            s = rollback(replace(s, late=late._replace(last_rollback=(target.k, L))), target)
+            if setup.scores is not None:
+                setup.scores.recompute(context, s.iterate)
+            return s
     if (found.ends or unstable_at) and rules.restarts:
-        s = rollback(s, unstable_at - 1) if unstable_at else s
+        s = rollback(s, _last_until(unstable_at - 1, snapshots)) if unstable_at else s
         return restart(update_K(s, setup.mixer, rules, waits=True), inner, rules)
-    waiting = k + 1
+    waiting = k + 1 if attempt.sums is not None else k
     for generation, j in reversed(outstanding):
         waiting = j if generation == late.generation else waiting
-    oldest = min(waiting, failed_at or waiting) - _BACK
-    while snapshots and snapshots[0].k < oldest:
+    if inner.follows_lagrangian:
+        oldest = min(waiting, failed_at or waiting) - _BACK
+        late = late._replace(snapshots=_thinned(snapshots, s.iterate, oldest))
+    return replace(s, late=late)
+
+
+def _last_until(k: int, snapshots: tuple[Iterate, ...]) -> Iterate:
+    """Return the last snapshot up to iteration k, or the first one."""
+    return next((each for each in reversed(snapshots) if each.k <= k), snapshots[0])
+
+
+def _thinned(snapshots: tuple[Iterate, ...], last: Iterate, oldest: int) -> tuple[Iterate, ...]:
+    """Return a snapshot that all rollbacks may use, and a later one, which replaces it when it may be used.
+
+    oldest: how far back the next rollback may go.
+    """
+    if len(snapshots) > 1 and snapshots[1].k <= oldest:
         snapshots = snapshots[1:]
-    return replace(s, late=late._replace(snapshots=snapshots))
+    return snapshots if len(snapshots) > 1 else (*snapshots, last.without_averages())
 
 
 # ---- No sums
@@ -351,7 +373,7 @@ def judge_without_sums(context: Context, setup: Setup, rules: Rules, s: State, a
 
     L serves the agent that needs the largest.
     """
-    network, each, L = context.network, Sums[Array](*attempt.sums.T), s.smoothness.L
+    network, each, L = context.network, Sums[Array](*cast(Array, attempt.sums).T), s.smoothness.L
     is_visible = rules.rounding * each.magnitude < _NOISE * L * each.d_squared
     own = np.where(is_visible, 2 * each.bregman / np.where(is_visible, each.d_squared, 1.0), 0.0)
     network.start_reduce(own[:, None], "max")

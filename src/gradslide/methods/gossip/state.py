@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from array_api_compat import array_namespace
+
+from gradslide._support.arrays import doubles, to_numpy
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
 from gradslide.network.coupling import Dual
@@ -20,53 +23,68 @@ class Averages(NamedTuple):
     conjugate_bar
         Of ft_i*(y_i), one number per agent.
     dual_bar
-        Of the multipliers.
+        Of the multipliers; `dual_bar.s` is that of the last iteration where the inner loop follows
+        the Lagrangian, which does not need the average.
+    iterations
+        The number of iterations, also those that a rollback discarded.
     """
 
     y_bar: Array
     conjugate_bar: Array
     dual_bar: Dual
+    iterations: int = 0
 
 
 class Iterate(NamedTuple):
-    """The result of outer iteration k of an epoch: all that a rollback restores.
+    """The result of outer iteration k of an epoch.
 
     Attributes
     ----------
     k
         Outer iterations in this epoch.
-    P, S
-        As in rule 4: P of this epoch, and S = b_1 + ... + b_k.
+    P, S, b
+        As in rule 4: P of this epoch, S = b_1 + ... + b_k, and b_k.
     x, x_bar
-        The iterate, and the average.
+        The iterate, and the average. No step overwrites an average.
+    x_bar_before
+        The average one iteration before; x_bar if k = 0.
     last
         The last point in X.
     value_bar
-        The smooth part of f_i at x_bar, one number per agent.
+        The smooth part of f_i at x_bar, one number per agent; None if the next iteration computes it.
     Cx_bar
-        C x_bar with C = I - mix: the difference between x_bar and its mixed copy.
+        C x_bar with C = I - mix: the difference between x_bar and its mixed copy. Without columns
+        where the inner loop follows the Lagrangian.
     dual
         The multipliers; `dual.w` is w of rule 4.
     averages
-        For the certificate.
+        For the certificate. A rollback does not restore them: every weighted average of gradients and
+        multipliers gives a lower bound.
     """
 
     k: int
     P: float
     S: float
+    b: float
     x: Array
     x_bar: Array
+    x_bar_before: Array
     last: Array
-    value_bar: Array
+    value_bar: Array | None
     Cx_bar: Array
     dual: Dual
     averages: Averages
 
+    def without_averages(self) -> "Iterate":
+        """Return what a rollback restores."""
+        nothing = self.x[:, :0]
+        return self._replace(averages=Averages(nothing, nothing, Dual(nothing, nothing)))
+
     @classmethod
     def from_tuple(cls, saved: Sequence[object]) -> "Iterate":
         """Return the iterate that a checkpoint holds as nested plain tuples."""
-        *rest, dual, (y_bar, conjugate_bar, dual_bar) = cast(Sequence[Any], saved)
-        return cls._make((*rest, Dual(*dual), Averages(y_bar, conjugate_bar, Dual(*dual_bar))))
+        *rest, dual, (y_bar, conjugate_bar, dual_bar, iterations) = cast(Sequence[Any], saved)
+        return cls._make((*rest, Dual(*dual), Averages(y_bar, conjugate_bar, Dual(*dual_bar), iterations)))
 
 
 class Gradient(NamedTuple):
@@ -78,6 +96,8 @@ class Gradient(NamedTuple):
         Where it was evaluated.
     y
         The gradient of ft_i.
+    value
+        ft_i(x_under_i); NaN where the loss has no values.
     conjugate
         ft_i*(y_i) = <x_under_i, y_i> - ft_i(x_under_i); NaN where the loss has no values.
     is_current
@@ -86,6 +106,7 @@ class Gradient(NamedTuple):
 
     x_under: Array
     y: Array
+    value: Array
     conjugate: Array
     is_current: bool = False
 
@@ -162,7 +183,8 @@ class LateSums(NamedTuple):
     outstanding
         (generation, k) of the sums that have not completed, the oldest first.
     snapshots
-        The last iterates of this epoch, as far back as a rollback may go.
+        Two iterates of this epoch at most: one that any rollback may return to, and a later one,
+        which replaces it once no rollback goes further back.
     last_rollback
         To which iteration of this epoch the last rollback went, and with which L.
     """
@@ -216,6 +238,8 @@ class State(Copied):
         True if restarts follow the Lagrangian, False if they follow residuals.
     iterate, gradient, smoothness, progress, late, tuning, sliding
         See these records.
+    unfinished
+        The sums of the last iteration, if the next one completes them.
     """
 
     total: int
@@ -228,6 +252,7 @@ class State(Copied):
     late: LateSums
     tuning: Tuning
     sliding: Sliding
+    unfinished: "Unfinished | None" = None
 
 
 class StepWeights(NamedTuple):
@@ -245,8 +270,8 @@ class InnerOutput(NamedTuple):
     ----------
     x, x_bar, last, dual, Cx_bar
         As in `Iterate`.
-    dual_mean
-        The mean of the multipliers over the inner iterations.
+    y_bar, dual_bar
+        As in `Averages`.
     x_before
         The inner iterate before x.
     residuals
@@ -260,7 +285,8 @@ class InnerOutput(NamedTuple):
     x_bar: Array
     last: Array
     dual: Dual
-    dual_mean: Dual
+    y_bar: Array
+    dual_bar: Dual
     Cx_bar: Array
     x_before: Array
     residuals: tuple[Array, Array, Array, Array]
@@ -310,6 +336,40 @@ class Sums(NamedTuple, Generic[Summed]):
     noise: Summed | None = None
 
 
+class Unfinished(NamedTuple):
+    """The sums of an outer iteration whose f(x_bar) is not known yet, per agent.
+
+    Attributes
+    ----------
+    generation, k
+        The iteration that they describe, as in `LateSums.outstanding`.
+    value_under
+        f(x_under), of the smooth part.
+    sums
+        `Sums` with what does not depend on f(x_bar).
+    """
+
+    generation: int
+    k: int
+    value_under: Array
+    sums: Sums[Array]
+
+    def completed(self, value_bar: Array, scale: float = 1.0) -> Sums[Array]:
+        """Return the sums once f(x_bar) is known; scale: of the rounding of values, relative to doubles."""
+        size = array_namespace(value_bar).maximum(abs(value_bar), abs(self.value_under))
+        return self.sums._replace(
+            bregman=value_bar - self.value_under + self.sums.bregman,
+            magnitude=scale * (size + self.sums.magnitude),
+            lagrangian=value_bar + self.sums.lagrangian,
+        )
+
+
+def rows(sums: Sums[Array]) -> Array:
+    """Return one row per agent with the fields that are known."""
+    known = [doubles(each) for each in sums if each is not None]
+    return to_numpy(array_namespace(*known).stack(known, axis=1))
+
+
 class Attempt(NamedTuple):
     """An outer iteration that is not accepted yet.
 
@@ -318,8 +378,8 @@ class Attempt(NamedTuple):
     after
         The state once it is accepted.
     sums
-        One row per agent here, with the fields of `Sums`.
+        One row per agent here, with the fields of `Sums`; None if the next iteration completes them.
     """
 
     after: State
-    sums: Array
+    sums: Array | None

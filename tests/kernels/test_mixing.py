@@ -1,0 +1,67 @@
+"""The compiled exchanges of the gossip mode give the bits of the plain ones."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import gradslide as gs
+from gradslide.graphs.chebyshev import damped_coefficients
+from gradslide.kernels.mixing import MixingInput, MixingKernel
+from gradslide.kernels.startup import startup_of
+from gradslide.methods.gossip.inner import Mixer
+
+GRAPHS = {"random": gs.Graph.random(23, 5, seed=2), "ring": gs.Graph.ring(9), "complete": gs.Graph.complete(6)}
+
+
+def mixer_of(graph, dtype):
+    D, least, most = graph.degree_weights
+    N = sp.csr_array(sp.diags_array(1 / D) @ graph.laplacian)
+    least, most = float(least), float(most)
+    return Mixer(D[:, None].astype(dtype), N, least, most, (most / least) ** 0.5)
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 15, 16, 17, 70, 133])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_step_has_the_bits_of_the_plain_one(name, d, dtype, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    graph, rng = GRAPHS[name], np.random.default_rng(d)
+    mixer, context = mixer_of(graph, dtype), SimpleNamespace(network=gs.network.Local(graph))
+    kernel = MixingKernel(mixer.N, mixer.D)
+    for K in (1, 2, 3, 8):
+        at = MixingInput(*(rng.normal(size=(graph.m, d)).astype(dtype) for _ in MixingInput._fields))
+        at = at._replace(s=at.s.astype(np.float64))
+        plain = mixer._plain_step(context, at, K, 2.5, 0.3)
+        rounds = damped_coefficients(K, least=mixer._from(K), most=mixer.most)
+        for expected, found in zip(plain, kernel.run(at, 2.5, 0.3, rounds), strict=True):
+            assert expected.dtype == found.dtype
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 7, 8, 130, 300, 1001])
+def test_inner_products_have_the_bits_of_the_plain_ones(d, dtype):
+    mixer, rng = mixer_of(GRAPHS["ring"], dtype), np.random.default_rng(d)
+    context = SimpleNamespace(domain=gs.domains.Free())
+    arrays = [(10.0 ** rng.integers(-3, 3) * rng.normal(size=(9, d))).astype(dtype) for _ in range(5)]
+    plain = mixer.dots(context, *arrays)
+    for expected, found in zip(plain, MixingKernel(mixer.N, mixer.D).dots(*arrays), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("domain", [None, gs.domains.L2Ball(1.0), gs.domains.Box(-0.1, 0.2)])
+@pytest.mark.parametrize("d", [5, 37])
+def test_when_a_run_is_compiled_does_not_matter(d, domain, monkeypatch):
+    rng, graph = np.random.default_rng(d), GRAPHS["random"]
+    features, labels = rng.normal(size=(graph.m * 10, d)), np.where(rng.random(graph.m * 10) < 0.5, 1, -1)
+    problem = gs.Problem(gs.losses.Logistic(features, labels, agents=graph.m), domain, mu=0.01)
+    found = []
+    for is_compiled in (False, True):
+        monkeypatch.setattr(startup_of("mixing-float64"), "is_over", is_compiled)
+        solution = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(iterations=60))
+        found.append((solution.x.tolist(), solution.dual.tolist(), solution.certificate.lower, solution.costs.rounds))
+    assert found[0] == found[1]
