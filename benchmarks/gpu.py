@@ -1,13 +1,17 @@
-"""Time the inner loop of primal-dual sliding on a GPU, relative to copying eight arrays.
+"""Time inner loops and outer iterations on a GPU.
 
-An iteration moves at least nine arrays: it reads u, x, w and the fixed part of the prox step,
-writes u, x and w, and reads and writes two sums every second time.
+The inner loop of primal-dual sliding, relative to copying eight arrays. An iteration moves at least
+nine arrays: it reads u, x, w and the fixed part of the prox step, writes u, x and w, and reads and
+writes two sums every second time.
+
+Outer iterations of LBFGS, Newton and Auto on a logistic regression: "L" is the time to find the
+smoothness constants, and "share" that of value, gradient (and Hessian) in an iteration.
 
     python benchmarks/gpu.py [--device cuda] [--dtype float32]
 """
 
 import numpy as np
-from timing import parser, show
+from timing import best_of, parser, show
 
 import gradslide as gs
 from gradslide._support.arrays import sparse_like
@@ -26,6 +30,10 @@ CASES = [
     (1_000_000, 64, 6, 50),
 ]
 _ARRAYS = 8
+# Agents, rows per agent, columns.
+OUTER_CASES = [(1000, 200, 1000), (10_000, 50, 200), (100_000, 10, 64)]
+OUTER_METHODS = {"LBFGS": gs.LBFGS(), "Newton": gs.Newton(), "Auto": gs.Auto()}
+_FEW, _MANY = 2, 6
 
 
 def graph_of(m: int, degree: int) -> gs.Graph:
@@ -102,6 +110,40 @@ def case(torch, m: int, d: int, degree: int, T: int, dtype: str, device: str) ->
     ]
 
 
+def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> list[list[str]]:
+    generator = torch.Generator(device=device).manual_seed(0)
+    features = torch.randn(m * rows, d, device=device, dtype=getattr(torch, dtype), generator=generator)
+    noise = torch.randn(m * rows, device=device, dtype=features.dtype, generator=generator)
+    labels = np.where((features[:, 0] - features[:, 1] + noise > 0).cpu().numpy(), 1, -1)
+    loss = gs.losses.Logistic(features, labels, agents=m, reduction="mean")
+    problem, graph = gs.Problem(loss, mu=1e-3), graph_of(m, 6)
+    x = problem.start()
+
+    def done(call):
+        return lambda: call()[0].sum().item()
+
+    evaluations = {
+        "gradient": best_of(5, done(lambda: loss.gradient(x))),
+        "LBFGS": best_of(5, done(lambda: loss.value_and_gradient(x))),
+        "Newton": best_of(5, done(lambda: loss.derivatives(x)[2])),
+    }
+    smoothness = best_of(3, lambda: loss.compute_smoothness(2))
+    found = []
+    for name, method in OUTER_METHODS.items():
+
+        def solve(iterations, method=method):
+            return gs.solve(problem, graph, method, stop=gs.Stop(iterations=iterations), record_every=10**6)
+
+        chosen, taken = solve(_FEW).parameters.get("method", name), solve(_MANY).costs.gradients
+        few, many = (best_of(3, lambda n=n, solve=solve: solve(n)) for n in (_FEW, _MANY))
+        iteration = (many - few) / (taken - _FEW)
+        share = evaluations[chosen] / iteration
+        label = name if chosen == name else f"{name}: {chosen}"
+        figures = (smoothness, evaluations["gradient"], evaluations[chosen], iteration)
+        found.append([f"{m:,} x {rows:,} x {d:,}", label, *(f"{1e3 * each:,.2f}" for each in figures), f"{share:.2f}"])
+    return found
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--device", default="cuda")
@@ -119,6 +161,17 @@ def main() -> None:
     title = f"Inner iterations on {torch.cuda.get_device_name()}, {given.dtype}"
     headings = ["case", "MB per array", "us", f"/ copy of {_ARRAYS}", "whole loop / this", "separate / this"]
     show(title, headings, rows)
+    outer = [row for sizes in OUTER_CASES for row in outer_case(torch, *sizes, given.dtype, given.device)]
+    headings = [
+        "agents x rows x columns",
+        "method",
+        "L, ms",
+        "gradient, ms",
+        "evaluation, ms",
+        "iteration, ms",
+        "share",
+    ]
+    show(f"Outer iterations on {torch.cuda.get_device_name()}, {given.dtype}", headings, outer)
 
 
 if __name__ == "__main__":

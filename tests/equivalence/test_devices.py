@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from device_cases import (
     DEVICES,
     HAS_CUDA,
@@ -49,6 +50,9 @@ METHODS = {
     "AutoPDS, maxima": gs.AutoPDS(agreement="none"),
     "AutoPDS, own": gs.AutoPDS(inner="own"),
     "AutoPDS, sliding": gs.AutoPDS(inner="sliding", agreement="exact"),
+    "Auto": gs.Auto(),
+    "Newton": gs.Newton(),
+    "LBFGS": gs.LBFGS(),
     "DCS": gs.DCS(ratio=100.0),
     "DGD": gs.DGD(),
     "DualAveraging": gs.DualAveraging(),
@@ -172,7 +176,7 @@ def test_methods_do_the_same(name, device):
     assert_same(*both(METHODS[name], device), 1e-9)
 
 
-@pytest.mark.parametrize("name", ["PDS", "AutoPDS", "AutoPDS, own", "CondatVu", "ADMM"])
+@pytest.mark.parametrize("name", ["PDS", "AutoPDS", "AutoPDS, own", "CondatVu", "ADMM", "Newton", "LBFGS"])
 def test_methods_keep_single_precision(name, device):
     here, there = both(METHODS[name], device, iterations=6, dtype=np.float32)
     assert_same(here, there, 1e-3)
@@ -182,6 +186,47 @@ def test_methods_keep_single_precision(name, device):
 def test_sets_and_penalties_do_the_same_in_a_run(name, device):
     for method in (gs.PDS(), gs.AutoPDS()):
         assert_same(*both(method, device, iterations=8, domain=DOMAINS[name]), 1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in DOMAINS if DOMAINS[name].bind(M, D, np.float64).common])
+def test_exact_sums_do_the_same_with_every_common_set(name, device):
+    for method in (gs.Newton(), gs.LBFGS()) if name != "entropy" else (gs.Auto(),):
+        assert_same(*both(method, device, iterations=6, domain=DOMAINS[name]), 1e-7)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", [gs.losses.Logistic, gs.losses.Softmax])
+def test_the_default_is_a_second_order_method_there_too(kind, sparse, device):
+    rng = np.random.default_rng(2)
+    features, labels = rng.normal(size=(60, D)) * (rng.random((60, D)) < 0.5), rng.integers(2, size=60)
+    splits = np.split(np.arange(60), np.cumsum([3, 12, 5, 9, 1, 20]))
+    problem = gs.Problem(kind(sp.csr_array(features) if sparse else features, labels, splits=splits), mu=1e-3)
+    here, there = (gs.solve(problem, place) for place in (GRAPH, network.Local(GRAPH, device=device)))
+    assert there.status is gs.Status.CONVERGED
+    assert there.parameters == here.parameters
+    assert there.parameters["method"] == "Newton"
+    assert_same(here, there, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["Newton", "LBFGS", "Auto"])
+def test_a_step_over_exact_sums_reads_the_device_once(name, device, monkeypatch):
+    rng = np.random.default_rng(2)
+    loss = gs.losses.Logistic(rng.normal(size=(70, D)), rng.choice([-1, 1], 70), agents=M)
+    problem = gs.Problem(loss, DOMAINS["box"], 0.1).to(device)
+
+    def reads(iterations):
+        stop = gs.Stop(gap=1e-30, iterations=iterations)
+        with counted_waits(monkeypatch) as counted:
+            solution = gs.solve(problem, GRAPH, METHODS[name], stop=stop, record_every=100)
+        assert solution.costs.gradients == iterations
+        assert counted.seen["numpy"] == counted.seen["cpu"]
+        return counted.seen["cpu"], counted.count - 2 * counted.seen["cpu"]
+
+    # Of what is found out but once.
+    reads(1)
+    (few, other), (many, same) = reads(3), reads(6)
+    assert many - few == 3
+    assert same == other
 
 
 def test_problems_given_on_a_device_run_there(device):
@@ -238,7 +283,7 @@ def test_runs_start_from_arrays_of_either_kind(device):
     check_message(lambda: gs.solve(problem, net, x0=on_device(np.full(D, np.nan), device)), ["x0", "finite"])
 
 
-@pytest.mark.parametrize("name", ["PDS", "AutoPDS", "ADMM", "DualAveraging"])
+@pytest.mark.parametrize("name", ["PDS", "AutoPDS", "ADMM", "DualAveraging", "LBFGS"])
 def test_checkpoints_go_back_to_the_device(name, device, tmp_path):
     """AutoPDS keeps a trail of points, which no fresh state has room for."""
     problem, method, net = problem_of(mu=0.1), METHODS[name], network.Local(GRAPH, device=device)

@@ -111,3 +111,9 @@ def test_exact_sums_are_counted_and_timed(bench, capsys):
     reached, solution = exact_sums.spent(gs.Problem(loss), gs.Graph.ring(4), best)
     assert reached == ["2/12"] * 3
     assert solution.costs.hessians == 2
+
+
+def test_sampled_gradients_are_timed(bench):
+    row = bench("samples").speed_row(5, 8)
+    assert row[:2] == ["5", "8"]
+    assert all(float(figure) > 0 for figure in row[2:])

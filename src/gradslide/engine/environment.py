@@ -349,9 +349,11 @@ def _contradicts(record: Record, dtype: DType) -> bool:
 def uneven_columns(loss: Loss) -> str:
     """Return a warning about columns whose scales differ much, or an empty string."""
     squares, rows = loss.column_squares(), loss.rows_per_agent
-    if squares is None or rows is None or not np.any(squares > 0):
+    if squares is None or rows is None:
         return ""
-    scales = np.sqrt(squares.sum(axis=0) / np.sum(rows))
+    scales = np.sqrt(to_numpy(squares.sum(axis=0)) / np.sum(rows))
+    if not np.any(scales > 0):
+        return ""
     largest = int(np.argmax(scales))
     smallest = int(np.argmin(np.where(scales > 0, scales, np.inf)))
     factor = float(scales[largest] / scales[smallest])

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NoReturn, cast
 
+import array_api_compat as compat
 import numpy as np
 
+from gradslide._support.arrays import is_numpy
 from gradslide._support.errors import InputError, require_number
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
@@ -47,7 +49,7 @@ class Auto(Method[object]):
     -----
     `Newton` and `LBFGS` use exact sums. They need one Euclidean X and penalty for all agents, losses
     with values (and Hessians), and a network on which no message is lost or changed. Elsewhere, and
-    for arrays on a GPU, `AutoPDS` is chosen.
+    for arrays of CuPy or JAX, `AutoPDS` is chosen.
 
     Where all three can solve the problem, their costs in rounds are predicted as
 
@@ -169,8 +171,8 @@ def _only_gossip(context: Context) -> str:
         return "messages may be lost or changed, and exact sums need all of them"
     if not context.domain.euclidean:
         return "exact sums need a Euclidean domain"
-    if context.problem.device is not None:
-        return f"arrays are on {context.problem.device}, and exact sums are computed with NumPy's"
+    if not (is_numpy(context.x0) or compat.is_torch_array(context.x0)):
+        return f"arrays are on {context.problem.device}, and exact sums are computed with NumPy's or PyTorch's"
     return "" if is_common(context) else "agents have different sets or penalties"
 
 

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
+import array_api_compat as compat
 import numpy as np
+from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, to_numpy
+from gradslide._support.arrays import copied, dot, doubles, dtype_of, is_numpy, like, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean
@@ -32,6 +34,7 @@ from gradslide.theory.certificates import (
     Piece,
     error_terms,
     lower_bound_at,
+    rounding_operations,
     stationarity_part,
 )
 
@@ -129,13 +132,18 @@ def contribution(context: Context, x: Array, values: Array, gradients: Array, re
     ndarray, shape (agents, n) or (1, n)
         What `Totals.read` takes, once it is summed.
     """
-    values, gradients, x = doubles(to_numpy(values)), doubles(to_numpy(gradients)), doubles(to_numpy(x))
+    given = x, values, gradients, rest, cast(CommonProblem, context.prepared).operations
+    # Libraries other than PyTorch may lack double precision.
+    x, values, gradients, rest, operations = map(doubles, given if compat.is_torch_array(x) else map(to_numpy, given))
+    xp = array_namespace(x)
     conjugates = dot(x, gradients) - values
-    errors = error_terms(context.problem, x, gradients, conjugates)
-    ratios = np.broadcast_to(Ratios(context.pace.hessian_ratio(), context.pace.ratio()), (len(x), 2))
-    head = np.concatenate([values[:, None], conjugates[:, None], errors, ratios, gradients], axis=1)
-    head = head if len(rest) == len(head) else head.sum(axis=0, keepdims=True)
-    return np.concatenate([head, rest], axis=1)
+    errors = error_terms(operations, x, gradients, conjugates)
+    ratios = [xp.full_like(x[:, :1], each) for each in (context.pace.hessian_ratio(), context.pace.ratio())]
+    head = xp.concat([values[:, None], conjugates[:, None], errors, *ratios, gradients], axis=1)
+    if is_numpy(x) and len(rest) == len(head):
+        return np.concatenate([head, rest], axis=1)
+    # One transfer from the device.
+    return to_numpy(xp.concat([xp.sum(each, axis=0, keepdims=True) for each in (head, rest)], axis=1))
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,8 @@ class CommonProblem:
         Whether lower bounds are finite.
     has_hessians : bool
         Whether the losses of all agents have Hessians.
+    operations : array, shape (agents,)
+        How many rounding errors the gradients of the agents here add up.
     """
 
     domain: Euclidean
@@ -168,6 +178,7 @@ class CommonProblem:
     x0: Array
     is_provable: bool
     has_hessians: bool
+    operations: Array
 
     def objective(self, x: Array, value: float) -> float:
         """Return the sum of all f_i, given that of the ft_i."""
@@ -294,8 +305,8 @@ class State(Generic[CurvatureT]):
         How many trial points there were, and how many of them were rejected.
     agents : int
         Number of agents here.
-    dtype : str
-        Precision of the answer.
+    home : array, shape (0,)
+        Precision and device of the answer.
     """
 
     x: Array
@@ -305,7 +316,12 @@ class State(Generic[CurvatureT]):
     evaluations: int
     rejected: int
     agents: int
-    dtype: str
+    home: Array
+
+    def rows(self, x: Array) -> Array:
+        """Return a point once for each agent, where the problem is."""
+        row = like(x.astype(dtype_of(self.home)), self.home)
+        return array_namespace(self.home).broadcast_to(row, (self.agents, len(x)))
 
 
 class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
@@ -428,11 +444,11 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
     def init(self, context: Context) -> State[CurvatureT]:
         common = cast(CommonProblem, context.prepared)
         x0 = common.x0
-        return State(x0, x0, None, None, 0, 0, len(context.network.agents), context.problem.dtype.str)
+        return State(x0, x0, None, None, 0, 0, len(context.network.agents), context.problem.placed(np.zeros(0)))
 
     def step(self, context: Context, state: State[CurvatureT]) -> State[CurvatureT]:
         common, d = cast(CommonProblem, context.prepared), context.problem.d
-        at = context.problem.placed(np.broadcast_to(state.trial.astype(context.problem.dtype), (state.agents, d)))
+        at = state.rows(state.trial)
         rows = contribution(context, at, *self.evaluate(context, at, state.evaluations == 0))
         model = state.model
 
@@ -463,10 +479,11 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         if assessment is not None:
             assessment = Assessment(*assessment)
         if model is not None:
-            model = Model(*model)
-            curvature = self.restored_curvature(model.curvature)
+            # The root computes with NumPy, also for a problem on a device.
+            model = Model(*map(_on_host, model))
+            curvature = self.restored_curvature(tuple(map(_on_host, cast(Any, model.curvature))))
             model = model._replace(assessment=Assessment(*model.assessment), curvature=curvature)
-        return replace(state, assessment=assessment, model=model, agents=fresh.agents)
+        return replace(state, assessment=assessment, model=model, agents=fresh.agents, home=fresh.home)
 
     def restored_curvature(self, saved: Any) -> CurvatureT:
         """Return what `start` and `learn` returned, from a checkpoint."""
@@ -497,7 +514,8 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
 
     def output(self, state: State[CurvatureT]) -> dict[str, Array]:
         """Return the best point so far."""
-        return {"best": np.broadcast_to(state.x.astype(state.dtype), (state.agents, len(state.x)))}
+        x = state.rows(state.x)
+        return {"best": x if is_numpy(x) else copied(x)}
 
     def known(self, state: State[CurvatureT]) -> Evaluation | None:
         """Return bounds and residuals at x, which came with the answer of the root."""
@@ -515,6 +533,11 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
 
     def parameters(self, state: State[CurvatureT]) -> dict[str, float]:
         return {"rejected": state.rejected}
+
+
+def _on_host(saved: Any) -> Any:
+    """Numbers and tuples as they are, arrays as NumPy's."""
+    return saved if is_numpy(saved) else to_numpy(saved)
 
 
 def next_trial(
@@ -702,7 +725,7 @@ def common_problem(context: Context, abilities: Abilities) -> CommonProblem:
     problem, network = context.problem, context.network
     x0 = doubles(to_numpy(context.x0))
     start = network.total(x0) / network.m if abilities.starts_differ else x0[0]
-    domain = problem.domain.take([0])
+    domain = problem.domain.take([0]).to(None)
     domain = domain if domain.dtype == np.float64 else domain.bind(1, problem.d, np.float64)
     common = CommonProblem(
         cast(Euclidean, domain),
@@ -713,5 +736,6 @@ def common_problem(context: Context, abilities: Abilities) -> CommonProblem:
         start,
         not abilities.lack_bounds,
         not abilities.lack_hessians,
+        rounding_operations(problem),
     )
     return replace(common, x0=common.rounded(start)) if abilities.starts_differ else common

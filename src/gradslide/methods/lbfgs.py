@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.domains.euclidean import Euclidean
-from gradslide.losses import Loss
 from gradslide.methods.base import Context
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals, least_curvature
 from gradslide.problems.model import LowRank, Matrix, has_intervals, without_zeros
@@ -103,8 +103,11 @@ class LBFGS(ExactSums[Memory]):
     def evaluate(self, context: Context, x: Array, is_first: bool) -> tuple[Array, Array, Array]:
         values, gradients = context.oracle.value_and_gradient(x)
         if not is_first:
-            return values, gradients, np.zeros((len(x), 0))
-        return values, gradients, _column_squares(context.problem.loss)
+            return values, gradients, gradients[:, :0]
+        squares = context.problem.loss.column_squares()
+        if squares is None or context.problem.d % squares.shape[1]:
+            return values, gradients, math.nan * gradients
+        return values, gradients, array_namespace(squares).tile(squares, (1, context.problem.d // squares.shape[1]))
 
     def start(self, common: CommonProblem, sums: Totals, objective: float) -> Memory:
         metric = np.ones(common.d)
@@ -165,11 +168,3 @@ def _first(metric: Array, gradient: Array, objective: float) -> Memory:
     """Without pairs, and with the theta with which the objective would fall by its own size."""
     theta, none = float(np.sum(least_curvature(gradient, objective) / metric)), np.zeros((0, len(metric)))
     return Memory(metric, theta or 1.0, none, none)
-
-
-def _column_squares(loss: Loss) -> Array:
-    """The sums of squares of the columns of the features, by agent and coordinate; NaN if there are none."""
-    squares = loss.column_squares()
-    if squares is None or loss.d % squares.shape[1]:
-        return np.full((loss.m, loss.d), np.nan)
-    return np.tile(squares, (1, loss.d // squares.shape[1]))

@@ -14,7 +14,7 @@ from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.methods.base import Context
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State, Totals, least_curvature
-from gradslide.problems.model import LowRank, Matrix, from_upper
+from gradslide.problems.model import LowRank, Matrix, from_upper, upper
 
 
 class Curvature(NamedTuple):
@@ -71,7 +71,7 @@ class Newton(ExactSums[Curvature]):
 
     def evaluate(self, context: Context, x: Array, is_first: bool) -> tuple[Array, Array, Array]:
         values, gradients, hessians = context.oracle.derivatives(x)
-        return values, gradients, hessians[:, *np.triu_indices(context.problem.d)]
+        return values, gradients, upper(hessians)
 
     def start(self, common: CommonProblem, sums: Totals, objective: float) -> Curvature:
         hessian = from_upper(sums.rest, common.d)

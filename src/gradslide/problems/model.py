@@ -12,8 +12,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import cast
 
+import array_api_compat as compat
 import numpy as np
+from array_api_compat import array_namespace
 
+from gradslide._support.arrays import is_numpy
 from gradslide._support.types import Array
 from gradslide.domains import Affine, Domain, Free, Halfspace, L2Ball
 from gradslide.domains.euclidean import Euclidean
@@ -120,13 +123,32 @@ def without_zeros(scales: Array) -> Array:
     return np.where(scales > 0, scales, scales[scales > 0].min())
 
 
+def upper(matrices: Array) -> Array:
+    """Return the entries on and above the diagonal of each matrix, row by row.
+
+    Parameters
+    ----------
+    matrices : array, shape (k, d, d)
+        On any device.
+
+    Returns
+    -------
+    array, shape (k, d (d + 1)/2)
+    """
+    d = matrices.shape[1]
+    if is_numpy(matrices):
+        return matrices[:, *np.triu_indices(d)]
+    rows, columns = array_namespace(matrices).triu_indices(d, d, device=compat.device(matrices))
+    return matrices[:, rows, columns]
+
+
 def from_upper(entries: Array, d: int) -> Array:
     """Return the symmetric matrix with these entries on and above its diagonal, row by row.
 
     Parameters
     ----------
     entries : ndarray, shape (d (d + 1)/2,)
-        As ``matrix[numpy.triu_indices(d)]`` gives them.
+        As `upper` gives them.
     d : int
         Number of rows.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, row_blocks, to_numpy
+from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, on_device, row_blocks, to_numpy
 from gradslide._support.errors import InputError
 from gradslide._support.types import Array, DType
 from gradslide.domains import Domain, Euclidean
@@ -24,7 +24,7 @@ from gradslide.network.collectives import reduce_constant
 from gradslide.network.coupling import Dual
 from gradslide.network.protocol import Network, Reduction
 from gradslide.oracles import Oracle
-from gradslide.problems.model import can_model, from_upper, minimize_model
+from gradslide.problems.model import can_model, from_upper, minimize_model, upper
 from gradslide.problems.problem import Objective
 from gradslide.results.certificate import KKT
 
@@ -425,17 +425,16 @@ class CertificateEvaluator:
         if not self.traits.is_modelled:
             return kkt
         point = feasible(problem, mean)
-        at = np.broadcast_to(point, (problem.m, problem.d))
+        at = on_device(np.broadcast_to(point, (problem.m, problem.d)), problem.device)
         values, gradients = self.values.value_and_gradient(at)
-        upper = np.triu_indices(problem.d)
-        hessians = self.values.hessian(at)[:, *upper]
-        rows = np.hstack([doubles(problem.objective(at, values))[:, None], doubles(gradients), hessians])
+        objectives, hessians = doubles(problem.objective(at, values)), upper(self.values.hessian(at))
+        rows = array_namespace(at).concat([objectives[:, None], doubles(gradients), hessians], axis=1)
         objective, gradient, entries = np.split(self._reduce(rows, "sum"), [1, 1 + problem.d])
         # Users' code may lack a second derivative at a point.
         if not np.isfinite(entries).all():
             return kkt
         hessian = from_upper(entries, problem.d)
-        found = minimize_model(point, gradient, hessian, problem.domain, problem.mu, m)
+        found = minimize_model(point, gradient, hessian, problem.domain.to(None), problem.mu, m)
         return replace(kkt, error=found.decrease + found.missed, objective=float(objective[0]))
 
 
@@ -537,13 +536,21 @@ class ErrorTerms(NamedTuple):
     gradients: float
 
 
-def error_terms(problem: Objective, x: Array, y: Array, conjugate: Array) -> Array:
-    """Return each agent's part of `ErrorTerms` at one point that all agents share, shape (agents, 3)."""
-    rows, size = problem.rows_per_agent, lengths(doubles(y))
+def rounding_operations(problem: Objective) -> Array:
+    """Return how many rounding errors a gradient of each agent adds up, shape (agents,), on its device."""
+    rows = problem.rows_per_agent
     operations = _OPERATIONS + math.sqrt(problem.d) + (0.0 if rows is None else np.sqrt(rows))
-    operations = np.broadcast_to(operations, size.shape)
+    return on_device(np.broadcast_to(operations, problem.m), problem.device)
+
+
+def error_terms(operations: Array, x: Array, y: Array, conjugate: Array) -> Array:
+    """Return each agent's part of `ErrorTerms` at one point that all agents share, shape (agents, 3).
+
+    `operations` are those of `rounding_operations`.
+    """
+    size = lengths(doubles(y))
     values = operations * (abs(conjugate) + size * lengths(doubles(x)))
-    return np.stack([values, operations, size], axis=1)
+    return array_namespace(values).stack([values, operations, size], axis=1)
 
 
 def lower_bound_at(
