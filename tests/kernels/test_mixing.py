@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
-from gradslide.kernels.mixing import MixingInput, MixingKernel
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel
 from gradslide.kernels.startup import startup_of
 from gradslide.methods.gossip.inner import Mixer
 
@@ -32,25 +32,41 @@ def test_a_step_has_the_bits_of_the_plain_one(name, d, dtype, threads, monkeypat
     graph, rng = GRAPHS[name], np.random.default_rng(d)
     mixer, context = mixer_of(graph, dtype), SimpleNamespace(network=gs.network.Local(graph))
     kernel = MixingKernel(mixer.N, mixer.D)
-    for K in (1, 2, 3, 8):
+    for K, share in ((1, 0.3), (2, 1.0), (3, 0.2), (8, 0.9)):
         at = MixingInput(*(rng.normal(size=(graph.m, d)).astype(dtype) for _ in MixingInput._fields))
         at = at._replace(s=at.s.astype(np.float64))
-        plain = mixer._plain_step(context, at, K, 2.5, 0.3)
+        plain = mixer._plain_step(context, at, K, 2.5, share)
         rounds = damped_coefficients(K, least=mixer._from(K), most=mixer.most)
-        for expected, found in zip(plain, kernel.run(at, 2.5, 0.3, rounds), strict=True):
+        for expected, found in zip(plain, kernel.run(at, 2.5, share, rounds, in_place=False), strict=True):
             assert expected.dtype == found.dtype
             np.testing.assert_array_equal(found, expected)
 
 
+def test_averages_are_overwritten_where_they_may_be():
+    graph, rng = GRAPHS["ring"], np.random.default_rng(0)
+    mixer = mixer_of(graph, np.float64)
+    kernel, rounds = MixingKernel(mixer.N, mixer.D), damped_coefficients(3, least=mixer._from(3), most=mixer.most)
+    at = MixingInput(*(rng.normal(size=(graph.m, 21)) for _ in MixingInput._fields))
+    expected = kernel.run(at, 2.5, 0.3, rounds, in_place=False)
+    found = kernel.run(at, 2.5, 0.3, rounds, in_place=True)
+    assert found.y_bar is at.y_bar
+    assert found.w_bar is at.w_bar
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("is_free", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("d", [1, 7, 8, 130, 300, 1001])
-def test_inner_products_have_the_bits_of_the_plain_ones(d, dtype):
+@pytest.mark.parametrize("d", [1, 7, 8, 130, 300, 1001, 5000])
+def test_inner_products_have_the_bits_of_the_plain_ones(d, dtype, is_free):
     mixer, rng = mixer_of(GRAPHS["ring"], dtype), np.random.default_rng(d)
-    context = SimpleNamespace(domain=gs.domains.Free())
-    arrays = [(10.0 ** rng.integers(-3, 3) * rng.normal(size=(9, d))).astype(dtype) for _ in range(5)]
-    plain = mixer.dots(context, *arrays)
-    for expected, found in zip(plain, MixingKernel(mixer.N, mixer.D).dots(*arrays), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    arrays = [(10.0 ** rng.integers(-3, 3) * rng.normal(size=(9, d))).astype(dtype) for _ in DotsInput._fields]
+    at = DotsInput(*arrays)
+    at = at._replace(Q=at.g[:0]) if is_free else at
+    products, stationarity = mixer.products(at, 0.3)
+    *found, last, conjugate, reach = MixingKernel(mixer.N, mixer.D).dots(at, 0.3)
+    for expected, each in zip((*products, stationarity), (*found, conjugate, reach, last), strict=True):
+        np.testing.assert_array_equal(each, expected)
 
 
 @pytest.mark.parametrize("domain", [None, gs.domains.L2Ball(1.0), gs.domains.Box(-0.1, 0.2)])

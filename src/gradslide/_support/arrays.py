@@ -33,6 +33,11 @@ def is_numpy(x: object) -> bool:
     return isinstance(x, np.ndarray | np.generic) or not compat.is_array_api_obj(x)
 
 
+def namespace(x: Array) -> Any:
+    """Return the functions of an array's library; for NumPy's arrays without looking further."""
+    return np if isinstance(x, np.ndarray) else array_namespace(x)
+
+
 def to_numpy(x: npt.ArrayLike) -> Array:
     """Return the array as a NumPy array, without a copy where it is one; waits for the device
     otherwise.

@@ -352,7 +352,8 @@ class Run:
         is_due = now.iteration % self._record_every == 0
         if is_due and self._stop.seconds is not None:
             is_due = self._has_time_to_observe()
-        if self._share(Signal.DIVERGED if self._has_overflowed(x, is_due) else self._own_limit()) is Signal.DIVERGED:
+        has_overflowed = self._has_overflowed(x, is_due)
+        if self._share(Signal.DIVERGED if has_overflowed else self._own_limit()) is Signal.DIVERGED:
             return None
         is_checked = False
         known = self._method.known(now.state)
@@ -366,7 +367,10 @@ class Run:
                 self._share(self._own_limit())
         self._limit = self._stop.exhausted(now.iteration, now.costs, self._signal, self._schedule_end)
         is_observed = is_due or self._limit is not None
-        record = self._record(x, is_observed or (is_checked and self._observes_targets))
+        is_observed_now = is_observed or (is_checked and self._observes_targets)
+        if not has_overflowed and is_observed_now and not is_due:
+            has_overflowed = self._has_overflowed(x, is_observed=True)
+        record = None if has_overflowed else self._record(x, is_observed_now)
         if record is None:
             return None
         if late is not None:
@@ -735,13 +739,13 @@ class Run:
         if not is_numpy(x):
             with self._timed():
                 wait_for(x)
-        # Beyond the square root of the largest number not even |x|^2 is finite.
-        return not float(array_namespace(x).max(abs(x))) < math.sqrt(float(np.finfo(dtype_of(x)).max))
+            return not float(array_namespace(x).max(abs(x))) < math.sqrt(float(np.finfo(dtype_of(x)).max))
+        # Numbers whose squares are not finite count as overflow.
+        flat = x.reshape(-1)
+        return not math.isfinite(np.vdot(flat, flat))
 
     def _record(self, x: Array, is_observed: bool) -> Record | None:
         """The record of this iteration; None if the run has diverged."""
-        if self._has_overflowed(x, is_observed):
-            return None
         record = Record.of(self._now.iteration, self._now.costs)
         if not is_observed:
             return record

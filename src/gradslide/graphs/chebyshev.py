@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from gradslide._support.types import Array
@@ -77,7 +78,7 @@ def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float
     Scaman et al., ICML 2017. C has the kernel of Lap. Its other eigenvalues lie between 11/15 and
     19/15 if K >= sqrt(most/least), and between 2/5 and 8/5 if K is that root rounded down.
     """
-    return 0 * v if most == 0 else v - _polynomial(multiply, v, _coefficients(K, least=least, most=most))[0]
+    return 0 * v if most == 0 else _polynomial(multiply, v, _coefficients(K, least=least, most=most))[0]
 
 
 def chebyshev_exchanges(condition: float) -> int:
@@ -95,9 +96,9 @@ def chebyshev_rounds(factor: float, *, least: float, most: float) -> int:
 
 
 def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
-    """Return (u, q) with u = v - N q: a damped Chebyshev polynomial in N; K exchanges.
+    """Return (r, q) with r = N q and v - r a damped Chebyshev polynomial in N of v; K exchanges.
 
-    The damping keeps the eigenvalues of v -> v - u between 0 and 1.
+    The damping keeps the eigenvalues of v -> r between 0 and 1.
 
     Parameters
     ----------
@@ -108,35 +109,32 @@ def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most
     K : int
         Number of exchanges.
     least, most : float
-        Eigenvalues of N between which u is to be small; `most` is at least the largest.
+        Eigenvalues of N between which v - r is to be small; `most` is at least the largest.
 
     Returns
     -------
-    u, q : ndarray, shape (m, d)
+    r, q : ndarray, shape (m, d)
     """
-    rounds = damped_coefficients(K, least=least, most=most)
-    u, q = _polynomial(multiply, v, rounds)
-    if rounds.damping == 1:
-        return u, q
-    return v - rounds.damping * (v - u), rounds.damping * q
+    return _polynomial(multiply, v, damped_coefficients(K, least=least, most=most))
 
 
 class Coefficients(NamedTuple):
-    """The polynomial u = v - N q as rounds of exchanges.
+    """The polynomial v - N q as rounds of exchanges.
 
-    q = step = v/divisor, moved = -N q, u = v + moved; then for each (a, b) in `steps`: step = a step + b u,
-    moved = a moved - b N u, q = q + step, u = u + moved; at last u = v - damping (v - u), q = damping q.
+    q = step = first v; then for each (a, b) in `steps`: step = a step + b (v - N q), q = q + step;
+    at last r = damping N q, q = damping q.
     """
 
-    divisor: float
+    first: float
     steps: tuple[tuple[float, float], ...]
     damping: float = 1.0
 
 
+@lru_cache(maxsize=64)
 def damped_coefficients(K: int, *, least: float, most: float) -> Coefficients:
     """Return the rounds of `damped_chebyshev`."""
     if K == 1 or most - least <= _ROUNDING * most:
-        return Coefficients(most, ())
+        return Coefficients(1 / most, ())
     damping = 1 / (1 + _inverse_cosh(K * math.acosh((most + least) / (most - least))))
     return _coefficients(K, least=least, most=most)._replace(damping=damping)
 
@@ -145,26 +143,24 @@ def _coefficients(K: int, *, least: float, most: float) -> Coefficients:
     """u = T_K(c2 (I - c3 N)) v/T_K(c2) in K rounds, or in one where all eigenvalues are equal, which is exact then."""
     middle, half = (most + least) / 2, (most - least) / 2
     if K == 1 or most - least <= _ROUNDING * most:
-        return Coefficients(middle, ())
+        return Coefficients(1 / middle, ())
     c2, steps = middle / half, []
     # T_k(c2)/T_{k+1}(c2)
     ratio = 1 / c2
     for _ in range(K - 1):
         ratio_before, ratio = ratio, 1 / (2 * c2 - ratio)
         steps.append((ratio * ratio_before, 2 * ratio / half))
-    return Coefficients(middle, tuple(steps))
+    return Coefficients(1 / middle, tuple(steps))
 
 
 def _polynomial(multiply: Exchange, v: Array, rounds: Coefficients) -> tuple[Array, Array]:
-    """(u, q) with u = v - N q, before damping."""
-    q = step = v / rounds.divisor
-    moved = -multiply(q)
-    u = v + moved
+    """(r, q) with r = N q."""
+    q = step = rounds.first * v
     for a, b in rounds.steps:
-        step = a * step + b * u
-        moved = a * moved - b * multiply(u)
-        q, u = q + step, u + moved
-    return u, q
+        step = a * step + b * (v - multiply(q))
+        q = q + step
+    r = multiply(q)
+    return (r, q) if rounds.damping == 1 else (rounds.damping * r, rounds.damping * q)
 
 
 def _inverse_cosh(a: float) -> float:

@@ -1,4 +1,4 @@
-"""The exchanges of the gossip mode on a CPU: `mixing_tiles`, in threads.
+"""The exchanges of the gossip mode on a CPU: `mixing_rows`, in threads.
 
 `MixingKernel` is the counterpart of `gradslide.methods.gossip.inner.Mixer` and gives the same bits.
 """
@@ -44,6 +44,21 @@ class MixingOutput(NamedTuple):
     w_bar: Array
 
 
+class DotsInput(NamedTuple):
+    """Arrays whose inner products an outer iteration needs.
+
+    Q has no rows where it is g + w.
+    """
+
+    x: Array
+    x_bar_before: Array
+    y: Array
+    g: Array
+    w: Array
+    x_bar: Array
+    Q: Array
+
+
 class MixingKernel:
     """The compiled exchanges of one network.
 
@@ -61,7 +76,10 @@ class MixingKernel:
         N = N.astype(dtype, copy=False)
         # Writable copies: for read-only arrays numba would compile another version.
         self._graph = np.array(N.indptr), np.array(N.indices), np.array(N.data)
-        self._D, self._startup, self._memory = D[:, 0], startup_of(f"mixing-{dtype}"), RecycledMemory()
+        self._D, self._inverse_D, self._startup = np.array(D[:, 0]), 1 / D[:, 0], startup_of(f"mixing-{dtype}")
+        self._memory, self._buffers = RecycledMemory(), RecycledMemory()
+        # The last rounds, as arrays.
+        self._rounds: dict[Coefficients, tuple[Any, ...]] = {}
 
     def is_worthwhile(self, K: int, d: int) -> bool:
         """Return whether K exchanges of d columns should use compiled code."""
@@ -78,7 +96,7 @@ class MixingKernel:
         """Run the plain code, and count its time towards compiling."""
         return self._startup.time_plain(work)
 
-    def run(self, at: MixingInput, p: float, share: float, rounds: Coefficients) -> MixingOutput:
+    def run(self, at: MixingInput, p: float, share: float, rounds: Coefficients, *, in_place: bool) -> MixingOutput:
         """Run the step before the exchanges, the exchanges, and what follows from them.
 
         Parameters
@@ -91,49 +109,69 @@ class MixingKernel:
             The weight of the new values in the averages.
         rounds : Coefficients
             Of the Chebyshev polynomial.
+        in_place : bool
+            Whether y_bar and w_bar are overwritten.
         """
-        from gradslide.kernels import mixing_tiles
+        from gradslide.kernels import mixing_rows
 
-        (m, d), real = at.x.shape, at.x.dtype.type
-        if d < mixing_tiles.LANES:
-            wide = MixingInput(*(_widened(each, mixing_tiles.LANES) for each in at))
-            return MixingOutput(*(np.ascontiguousarray(each[:, :d]) for each in self.run(wide, p, share, rounds)))
-        at = MixingInput(*(np.require(each, requirements=["C", "W"]) for each in at))
-        found = MixingOutput(*(self._memory.empty((m, d), at.s.dtype if k == 1 else at.x.dtype) for k in range(6)))
-        a, b = np.array(rounds.steps, dtype=real).reshape(-1, 2).T.copy()
-        numbers = real(p), real(share), real(rounds.divisor), a, b, real(rounds.damping)
+        (m, d), dtype = at.x.shape, at.x.dtype
+        real = dtype.type
+        at = MixingInput(*map(_writable, at))
+        new = [self._memory.empty((m, d), kind) for kind in (dtype, at.s.dtype, dtype, dtype)]
+        bars = (at.y_bar, at.w_bar) if in_place else [self._memory.empty((m, d), dtype) for _ in range(2)]
+        found = MixingOutput(*new, *bars)
+        if rounds not in self._rounds:
+            steps = np.array(rounds.steps, dtype=real).reshape(-1, 2).T.copy()
+            self._rounds = {rounds: (real(rounds.first), *steps)}
+        numbers = *self._rounds[rounds], (real(p), real(share), real(rounds.damping))
         given, results = (tuple(each.reshape(-1) for each in arrays) for arrays in (at, found))
         scales = real(p) * self._D
+        inverses = 1 / scales
+
+        lanes = mixing_rows.LANES
+        ranges = [(first * lanes, min(d, end * lanes)) for first, end in shares(-(-d // lanes), thread_count())]
+        widths = [mixing_rows.panel_width(m, end - first, dtype) for first, end in ranges]
+        buffers = [tuple(self._buffers.empty((m * width,), dtype) for _ in range(4)) for width in widths]
 
         def work(k: int, first: int, end: int) -> None:
-            own = mixing_tiles.buffers(m, d, real)
-            mixing_tiles.tiles(first, end, d, self._graph, scales, given, results, own, numbers)
+            mixing_rows.exchanges(
+                first, end, widths[k], d, self._graph, scales, inverses, given, results, buffers[k], numbers
+            )
 
-        run_in_threads(work, shares(-(-d // mixing_tiles.LANES), thread_count()))
-        code: Any = mixing_tiles.tiles
+        run_in_threads(work, ranges)
+        code: Any = mixing_rows.exchanges
         self._startup.mark(code.stats.cache_path)
         return found
 
-    def dots(self, x_under: Array, g: Array, x_bar: Array, x_bar_before: Array, w: Array) -> Array:
-        """Return <g, e>, |e|^2, <w, x_bar> and <w, x_bar_before> per agent, with e = x_bar - x_under.
+    def dots(self, at: DotsInput, share: float) -> Array:
+        """Return the inner products of `Mixer.dots` per agent.
+
+        Parameters
+        ----------
+        at : DotsInput
+            The arrays.
+        share : float
+            As in `Mixer.dots`.
 
         Returns
         -------
-        Array, shape (4, agents)
+        Array, shape (7, agents)
             In double precision.
         """
         from gradslide.kernels.row_dots import COUNT, row_dots
 
-        (m, d), found = x_bar.shape, np.empty((len(x_bar), COUNT))
-        arrays = [
-            np.require(each, requirements=["C", "W"]).reshape(-1) for each in (x_under, g, x_bar, x_bar_before, w)
-        ]
-        run_in_threads(lambda k, first, end: row_dots(first, end, d, *arrays, found), shares(m, thread_count()))
+        m, d = at.x.shape
+        real, found = at.x.dtype.type, np.empty((m, COUNT))
+        arrays = tuple(_writable(each).reshape(-1) for each in at)
+
+        def work(k: int, first: int, end: int) -> None:
+            row_dots(first, end, d, arrays, real(share), self._inverse_D, found)
+
+        run_in_threads(work, shares(m, thread_count()))
         return found.T
 
 
-def _widened(array: Array, columns: int) -> Array:
-    """Return the array with columns of zeros."""
-    wide = np.zeros((len(array), columns), dtype=array.dtype)
-    wide[:, : array.shape[1]] = array
-    return wide
+def _writable(array: Array) -> Array:
+    """Return the array, in C order: for others, and read-only ones, numba would compile another version."""
+    flags = array.flags
+    return array if flags.c_contiguous and flags.writeable else np.require(array, requirements=["C", "W"])

@@ -16,7 +16,7 @@ LOGISTIC, RESIDUAL, HINGE = range(3)
 _GRADIENT, _VALUE, _KEEP, _GIVEN, _AHEAD = (1 << bit for bit in range(5))
 
 _LEAST_ENTRIES = 2**24  # below, the wait for the compiler is longer than what it saves in a hundred gradients
-_BLOCK_ENTRIES = 2**12  # stay in the first cache from the scores to the gradient
+_BLOCK_ENTRIES = 2**15  # stay in the second cache from the scores to the gradient
 _SPARSE_BLOCK = 256
 _SEGMENT_ENTRIES = 2**18
 _ENTRIES_PER_THREAD = 2**19

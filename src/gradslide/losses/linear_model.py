@@ -71,6 +71,8 @@ class LinearModel(Loss):
         if {"row_values", "row_slopes"} & vars(cls).keys():
             # Neither compiled code nor inherited curvatures know another phi.
             cls.kernel = vars(cls).get("kernel")
+            if "row_values_and_slopes" not in vars(cls):
+                cls.row_values_and_slopes = LinearModel.row_values_and_slopes  # type: ignore[method-assign]
             if "row_curvatures" not in vars(cls):
                 cls.row_curvatures = LinearModel.row_curvatures  # type: ignore[method-assign]
 
@@ -163,6 +165,10 @@ class LinearModel(Loss):
     def row_slopes(self, scores: Array, targets: Array) -> Array:
         """Return the derivative of phi with respect to the scores, of their shape."""
 
+    def row_values_and_slopes(self, scores: Array, targets: Array) -> tuple[Array, Array]:
+        """Return `row_values` and `row_slopes`; a subclass may save what both have in common."""
+        return self.row_values(scores, targets), self.row_slopes(scores, targets)
+
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
         """Return the second derivative of phi with respect to the scores: (n,), or (n, K, K) where
         outputs = K > 1.
@@ -230,7 +236,8 @@ class LinearModel(Loss):
         if self._compiled:
             found = self._in_compiled_pass(None, value=True, gradient=True, scores=scores)
             return found.values, found.gradients
-        return self.value_of_scores(scores), self._pulled(self._row_slopes(scores), self._blocks)
+        of_rows, slopes = self._row_values_and_slopes(scores)
+        return self._blocks.operator.sums(of_rows), self._pulled(slopes, self._blocks)
 
     def extrapolation(self, x: Array, before: Array | None, theta: float) -> Extrapolation:
         if not self._compiled:
@@ -427,6 +434,14 @@ class LinearModel(Loss):
             targets, weights = self._targets, self._weights
         of_rows = self.row_values(doubles(scores), targets)
         return of_rows if weights is None else of_rows * weights
+
+    def _row_values_and_slopes(self, scores: Array) -> tuple[Array, Array]:
+        """The same of all rows, and the derivatives, (n, K)."""
+        of_rows, slopes = self.row_values_and_slopes(scores, self._targets)
+        slopes = slopes.reshape(len(scores), self.outputs)
+        if self._weights is None:
+            return of_rows, slopes
+        return of_rows * self._weights, slopes * self._weights[:, None]
 
     def _row_slopes(self, scores: Array, targets: Array | None = None, weights: Array | None = None) -> Array:
         """The derivatives of w phi, (n, K); by default of all rows."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy.typing as npt
-from array_api_compat import array_namespace
 
+from gradslide._support.arrays import at_least, namespace
 from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.compiled import LOGISTIC
 from gradslide.losses.inputs import is_sparse, signs
@@ -75,18 +75,20 @@ class Logistic(LinearModel):
         return 0.25
 
     def row_values(self, scores: Array, targets: Array) -> Array:
-        xp = array_namespace(scores)
         margins = targets * scores
-        return xp.log1p(xp.exp(-abs(margins))) + (-margins).clip(0, None)
+        return _values(margins, namespace(scores).exp(-abs(margins)))
 
     def row_slopes(self, scores: Array, targets: Array) -> Array:
-        xp = array_namespace(scores)
         margins = targets * scores
-        small = xp.exp(-abs(margins))  # at most 1, so nothing overflows
-        return -targets * xp.where(margins > 0, small, 1) / (1 + small)
+        return _slopes(margins, namespace(scores).exp(-abs(margins)), targets)
+
+    def row_values_and_slopes(self, scores: Array, targets: Array) -> tuple[Array, Array]:
+        margins = targets * scores
+        small = namespace(scores).exp(-abs(margins))
+        return _values(margins, small), _slopes(margins, small, targets)
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
-        small = array_namespace(scores).exp(-abs(scores))  # at most 1, so nothing overflows
+        small = namespace(scores).exp(-abs(scores))  # at most 1, so nothing overflows
         return small / (1 + small) ** 2
 
     @property
@@ -105,3 +107,12 @@ class Logistic(LinearModel):
     def _set_rows(self, blocks: RowBlocks, targets: Array, weights: Array | None) -> None:
         super()._set_rows(blocks, targets, weights)
         self._signed = None
+
+
+def _values(margins: Array, small: Array) -> Array:
+    """log(1 + exp(-margin)); small: exp(-|margin|), at most 1, so nothing overflows."""
+    return namespace(margins).log1p(small) + at_least(-margins, 0.0)
+
+
+def _slopes(margins: Array, small: Array, targets: Array) -> Array:
+    return -targets * namespace(margins).where(margins > 0, small, 1) / (1 + small)

@@ -177,6 +177,10 @@ class Poisson(LinearModel):
         with _overflow_allowed():
             return super()._row_values(scores, targets, weights)
 
+    def _row_values_and_slopes(self, scores: Array) -> tuple[Array, Array]:
+        with _overflow_allowed():
+            return super()._row_values_and_slopes(scores)
+
 
 def _overflow_allowed() -> np.errstate:
     """Far from the optimum exponentials overflow: values are infinite there, other derivatives infinite or NaN."""

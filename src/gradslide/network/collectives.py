@@ -46,26 +46,31 @@ def exact_sum(values: Array, count: int, largest: Reduce, add: Reduce) -> Array:
     blocks = [values[start : start + rows].reshape(-1, columns).T for start in range(0, len(values), rows)]
     if columns <= _NARROW:
         blocks = [np.ascontiguousarray(block) for block in blocks]
-    size: Array = np.zeros(columns)
-    for block in blocks:
-        size = np.maximum(size, np.max(np.abs(block), axis=1))
+    sizes = [np.zeros(columns), *(np.abs(block).max(axis=1) for block in blocks)]
+    size = np.maximum(*sizes) if len(sizes) == 2 else np.max(sizes, axis=0)
     # Not a number counts as infinite: no maximum over processes would show it for certain.
-    size = largest(np.where(np.isfinite(size), size, np.inf).reshape(shape)).reshape(-1, 1)
+    if not np.isfinite(size).all():
+        size = np.where(np.isfinite(size), size, np.inf)
+    size = largest(size.reshape(shape)).reshape(-1, 1)
     is_plain = ~(size <= _HUGE)
-    exponent = np.frexp(np.where(is_plain, 0.0, size))[1]
+    has_plain = bool(is_plain.any())
+    exponent = np.frexp(np.where(is_plain, 0.0, size) if has_plain else size)[1]
     room = int(count).bit_length() + 1
     coarse, fine = np.ldexp(1.5, exponent + room), np.ldexp(1.5, exponent + 2 * room - _BITS)
-    grids = np.where(is_plain, 0.0, coarse), np.where(is_plain, 0.0, fine)
-    pieces = np.zeros((len(grids), columns))
+    if has_plain:
+        coarse, fine = np.where(is_plain, 0.0, coarse), np.where(is_plain, 0.0, fine)
+    pieces = np.zeros((2, columns))
     for block in blocks:
-        rest = block.astype(np.float64)
-        for number, grid in enumerate(grids):
-            piece = (rest + grid) - grid
-            pieces[number] += np.sum(piece, axis=1)
-            if number + 1 < len(grids):
-                with np.errstate(invalid="ignore"):
-                    rest = np.where(is_plain, 0.0, rest - piece)
-    first, second = add(pieces.reshape(len(grids), *shape))
+        values_here = np.asarray(block, dtype=np.float64)
+        piece = (values_here + coarse) - coarse
+        pieces[0] += piece.sum(axis=1)
+        if has_plain:
+            with np.errstate(invalid="ignore"):
+                rest = np.where(is_plain, 0.0, values_here - piece)
+        else:
+            rest = values_here - piece
+        pieces[1] += ((rest + fine) - fine).sum(axis=1)
+    first, second = add(pieces.reshape(2, *shape))
     return np.asarray(first + second, dtype=values.dtype)
 
 

@@ -178,7 +178,7 @@ def test_a_rollback_restores_the_iterate():
     now, before = states[back], states[back - 1]
     there = next(s for s in states if (s.iterate.k, s.late.generation) == (now.iterate.k, before.late.generation))
     assert now.epoch == before.epoch
-    for name in ("P", "S", "b", "x", "x_bar", "x_bar_before", "last", "value_bar", "Cx_bar", "dual"):
+    for name in ("P", "S", "b", "x", "x_bar", "last", "value_bar", "scores", "scores_before", "Cx_bar", "dual"):
         np.testing.assert_array_equal(getattr(now.iterate, name), getattr(there.iterate, name), err_msg=name)
     # Averages stay: discarded iterations, too, are evidence for a lower bound.
     w_bar = now.iterate.averages.dual_bar.w

@@ -42,6 +42,7 @@ from gradslide.methods.gossip.state import (
 )
 from gradslide.methods.pds import inner_loop
 from gradslide.methods.steps import check_positive, is_common, is_free
+from gradslide.network.coupling import Dual
 from gradslide.theory.certificates import DualEvidence
 
 # The inner loops, and the parameters that each of them does not have.
@@ -195,7 +196,7 @@ class AutoPDS(Method[State]):
         return set_up(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
 
     def init(self, context: Context) -> State:
-        inner, mixer, gradient, L, _ = cast(Setup, context.prepared)
+        inner, mixer, gradient, L, scores, _ = cast(Setup, context.prepared)
         x, L = context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         K, R = inner.first_K(mixer.reach, balance) if self.K is None else self.K, self.R or 0.0
@@ -220,12 +221,13 @@ class AutoPDS(Method[State]):
             b=0.0,
             x=x,
             x_bar=x,
-            x_bar_before=x,
             last=x,
             value_bar=value_bar,
+            scores=scores,
+            scores_before=None,
             Cx_bar=x[:, :0] if inner.follows_lagrangian else 0 * x,
             dual=dual,
-            averages=Averages(gradient.y, gradient.conjugate, dual),
+            averages=Averages(1 * gradient.y, gradient.conjugate, Dual(dual.s, 1 * dual.w)),
         )
         return State(
             total=0,
@@ -245,7 +247,7 @@ class AutoPDS(Method[State]):
         agreement, rules = self._rules(context, state.tuning)
         s, tries = state, 0
         while s.total == state.total:
-            attempt = outer_iteration(context, setup, s, is_late=agreement == "late")  # (a), (b)
+            attempt = outer_iteration(context, setup, s, agreement)  # (a), (b)
             s = AGREEMENTS[agreement](context, setup, rules, s, attempt, tries)  # (c) to (g)
             tries += 1
         if self.restarts and isinstance(setup.inner, SlidingLoop) and setup.inner.is_overlong(s):
@@ -280,14 +282,17 @@ class AutoPDS(Method[State]):
         iterate, gradient = state.iterate, state.gradient
         return (
             DualEvidence(*iterate.averages[:3], averaged=max(1, iterate.averages.iterations)),
-            DualEvidence(gradient.y, gradient.conjugate, iterate.dual, averaged=0, reach=lengths(gradient.x_under)),
+            DualEvidence(gradient.y, gradient.conjugate, iterate.dual, averaged=0, reach=gradient.reach),
         )
 
     def snapshot_for_check(self, context: Context, state: State) -> State | None:
         """Return the state without what late sums need; None where the method itself waits for sums."""
         if self._rules(context, state.tuning)[0] == "exact":
             return None
-        return replace(state, late=LateSums(), unfinished=None)
+        y_bar, conjugate_bar, dual_bar, count = state.iterate.averages
+        # The next step may overwrite these.
+        averages = Averages(1 * y_bar, conjugate_bar, Dual(dual_bar.s, 1 * dual_bar.w), count)
+        return replace(state, iterate=state.iterate._replace(averages=averages), late=LateSums(), unfinished=None)
 
     def invariant(self, state: State) -> Array:
         return state.iterate.dual.w
@@ -336,29 +341,38 @@ def _sliding_loop(context: Context) -> SlidingLoop:
     return SlidingLoop(context.coupling.norm(), accelerated(inner_loop, context))
 
 
-def outer_iteration(context: Context, setup: Setup, s: State, *, is_late: bool) -> Attempt:
+def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) -> Attempt:
     """Compute one outer iteration, (a) and (b), and its part of the sums that (c) to (g) need.
 
-    is_late: sums complete late anyway, so f(x_bar) may be left to the next iteration, whose pass over the data
-    computes it beside the gradient at x_under. Sums start before the same exchange in either case.
+    Where sums complete late anyway, f(x_bar) may be left to the next iteration, whose pass over the data computes it
+    beside the gradient at x_under. Sums start before the same exchange in either case.
     """
-    inner, mixer, prev, domain, scores = setup.inner, setup.mixer, s.iterate, context.domain, setup.scores
+    is_late, is_final = agreement == "late", agreement != "exact"
+    inner, mixer, prev, domain, oracle = setup.inner, setup.mixer, s.iterate, context.domain, context.oracle
     L, P, S, mu = s.smoothness.L, prev.P, prev.S, context.problem.mu
     if not inner.has_ridge:
         P, mu = P + mu * S / 2, 0.0
     b = (P + math.sqrt(P * P + 4 * L * P * S)) / (2 * L)  # (a)
     b = min(b, inner.largest_b(s, P))
-    weights = StepWeights(b, S + b, P / b)
+    weights = StepWeights(b, S + b, P / b, is_final)
     share = b / weights.S
-    x_under = (S * prev.x_bar + b * prev.x) / weights.S
-    evaluation, late, value_before = None, s.late, prev.value_bar
+    x_under = prev.x[:, :0] if setup.skips_points else average(prev.x_bar, prev.x, share)
+    evaluation, late, value_before, scores = None, s.late, prev.value_bar, prev.scores
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
-    elif scores is not None:
-        theta = share * (S / prev.b - 1) if prev.k > 0 else 0.0
-        gradient, value = scores.evaluate(context, prev, x_under, theta)
-        if value is not None:
+    elif setup.scores is not None:
+        if context.problem.has_lower_bound:
+            oracle.extend_reach(x_under)
+        theta = share * (S / prev.b - 1) if prev.k > 1 else 0.0
+        before = prev.scores_before if theta != 0 else None
+        if scores is None:
+            scores, value, value_under, y = oracle.extrapolation(prev.x_bar, before, theta)
             value_before = value + mu * domain.nu(prev.x_bar) if mu > 0 else value
+        else:
+            value_under, y = oracle.value_and_gradient_of_scores(
+                scores if before is None else scores + theta * (scores - before)
+            )
+        gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     else:
         gradient, evaluation = evaluation_at(context, x_under)
     assert value_before is not None
@@ -369,10 +383,11 @@ def outer_iteration(context: Context, setup: Setup, s: State, *, is_late: bool) 
     g = y + mu * domain.grad_nu(x_under) if mu > 0 else y
     found = inner.run(context, mixer, s, weights, gradient, g)  # (b)
     x_bar, w = found.x_bar, found.dual.w
+    linear, d_squared, at_bar, at_bar_before, at_under, under_squared = found.products
+    gradient = gradient._replace(conjugate=at_under - gradient.value, reach=under_squared**0.5)
 
-    value_bar, is_single, scale, noise = None, context.problem.dtype == np.float32, 1.0, None
+    value_bar, scores_bar, is_single, scale, noise = None, None, context.problem.dtype == np.float32, 1.0, None
     value_under = gradient.value
-    linear, d_squared, at_bar, at_bar_before = mixer.dots(context, x_under, g, x_bar, prev.x_bar, w)
     sums = Sums[Array](
         -linear,
         mixer.D[:, 0] * d_squared,
@@ -382,11 +397,12 @@ def outer_iteration(context: Context, setup: Setup, s: State, *, is_late: bool) 
         *found.residuals,
     )
     if evaluation is not None:
-        change, error = context.oracle.change(evaluation, x_bar)
+        change, error = oracle.change(evaluation, x_bar)
         value_bar, noise = value_under + change, evaluation.rounding() ** 2
         sums = sums._replace(magnitude=sums.magnitude + error / (_ROUNDING * _EPS))
-    elif scores is not None:
-        value_bar = None if is_late else scores.value(context, x_bar)
+    elif setup.scores is not None:
+        if not is_late:
+            scores_bar, value_bar = oracle.scores(x_bar)
         if is_single:
             # Scores and values are double, gradients are not.
             error = _ROUNDINGS * _EPS_SINGLE * lengths(y) * d_squared**0.5
@@ -394,7 +410,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, *, is_late: bool) 
     else:
         scale = _EPS_SINGLE / _EPS if is_single else 1.0
         if context.problem.loss.has_value:
-            value_bar = doubles(context.oracle.value(x_bar))
+            value_bar = doubles(oracle.value(x_bar))
         else:
             # Gradients estimate the change of the value.
             value_bar = value_before + dot(g, x_bar - prev.x_bar)
@@ -422,9 +438,10 @@ def outer_iteration(context: Context, setup: Setup, s: State, *, is_late: bool) 
         b=b,
         x=found.x,
         x_bar=x_bar,
-        x_bar_before=prev.x_bar,
         last=found.last,
         value_bar=value_bar,
+        scores=scores_bar,
+        scores_before=scores,
         Cx_bar=found.Cx_bar,
         dual=found.dual,
         averages=Averages(found.y_bar, conjugate_bar, found.dual_bar, count),

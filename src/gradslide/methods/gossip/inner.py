@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from array_api_compat import array_namespace
-
-from gradslide._support.arrays import dot
+from gradslide._support.arrays import dot, namespace
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import damped_chebyshev, damped_coefficients
-from gradslide.kernels.mixing import MixingInput, MixingKernel, MixingOutput
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, MixingOutput
 from gradslide.methods.base import Context, average
 from gradslide.methods.compiled import InnerLoop
-from gradslide.methods.gossip.state import Gradient, InnerOutput, Iterate, State, StepWeights
+from gradslide.methods.gossip.state import Gradient, InnerOutput, Iterate, Products, State, StepWeights
 from gradslide.methods.steps import proximal
 from gradslide.network.coupling import Dual
 
@@ -51,42 +49,50 @@ class Mixer:
     reach: float
     kernel: MixingKernel | None = None
 
-    def step(self, context: Context, at: MixingInput, K: int, p: float, share: float) -> MixingOutput:
-        """Return u = mix(v, K) with v = x - (g + w)/(p D), the dual after it, and averages with a share of the new."""
+    def step(
+        self, context: Context, at: MixingInput, K: int, p: float, share: float, *, in_place: bool = False
+    ) -> MixingOutput:
+        """Return u = mix(v, K) with v = x - (g + w)/(p D), the dual after it, and averages with a share of the new.
+
+        in_place: y_bar and w_bar may be overwritten.
+        """
         kernel = self.kernel
         if kernel is None or self.most == 0:
             return self._plain_step(context, at, K, p, share)
         if not kernel.is_worthwhile(K, at.x.shape[1]):
             return kernel.time_plain(lambda: self._plain_step(context, at, K, p, share))
         rounds = damped_coefficients(K, least=self._from(K), most=self.most)
-        return context.network.batch(1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds))
+        return context.network.batch(
+            1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds, in_place=in_place)
+        )
 
     def _plain_step(self, context: Context, at: MixingInput, K: int, p: float, share: float) -> MixingOutput:
         scale = p * self.D
-        v = at.x - (at.g + at.w) / scale
-        u, q = self.mix(context, v, K)
-        w = at.w + scale * (v - u)
+        v = at.x - (1 / scale) * (at.g + at.w)
+        r, q = self.mix(context, v, K)
+        u, w = v - r, at.w + scale * r
+        if share == 1:
+            return MixingOutput(u, at.s + p * q, w, u, at.y, w)
         bars = average(at.x_bar, u, share), average(at.y_bar, at.y, share), average(at.w_bar, w, share)
         return MixingOutput(u, at.s + p * q, w, *bars)
 
-    def dots(
-        self, context: Context, x_under: Array, g: Array, x_bar: Array, x_bar_before: Array, w: Array
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return <g, d>, |d|^2 in nu's norm, <w, x_bar> and <w, x_bar_before> per agent, with d = x_bar - x_under."""
+    def products(self, at: DotsInput, share: float) -> tuple[Products, Array]:
+        """Return the inner products at x_under = x_bar_before + share (x - x_bar_before), and <Q, Q/D>."""
         if self.kernel is not None and self.kernel.is_over:
-            first, second, third, fourth = self.kernel.dots(x_under, g, x_bar, x_bar_before, w)
-            return first, second, third, fourth
-        d = x_bar - x_under
-        return dot(g, d), squares(context, d), dot(w, x_bar), dot(w, x_bar_before)
+            first, second, third, fourth, stationarity, fifth, sixth = self.kernel.dots(at, share)
+            return Products(first, second, third, fourth, fifth, sixth), stationarity
+        x, before, y, g, w, x_bar, Q = at
+        x_under, Q = average(before, x, share), Q if len(Q) > 0 else g + w
+        return _products(x_under, y, g, w, x_bar, before), dot(Q, (1 / self.D) * Q)
 
     def _from(self, K: int) -> float:
         """The smallest eigenvalue that K exchanges can serve."""
         return max(self.least, self.most / K**2)
 
     def mix(self, context: Context, v: Array, K: int) -> tuple[Array, Array]:
-        """Return mix(v, K), with K exchanges, and q with mix(v, K) = v - N q."""
+        """Return r = N q with mix(v, K) = v - r, with K exchanges, and q."""
         if self.most == 0:
-            return v, 0 * v
+            return 0 * v, 0 * v
         multiply = partial(context.network.combine, weights=self.N)
         return damped_chebyshev(multiply, v, K, least=self._from(K), most=self.most)
 
@@ -149,21 +155,21 @@ class Shared(Inner):
     def run(
         self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
-        (b, S, p), prev, D, (y_bar, _, dual_bar) = weights, s.iterate, mixer.D, s.iterate.averages[:3]
+        (b, S, p, is_final), prev, (y_bar, _, dual_bar) = weights, s.iterate, s.iterate.averages[:3]
         at = MixingInput(prev.x, gradient.y, g, *prev.dual, prev.x_bar, y_bar, dual_bar.w)
-        u, s_new, w, x_bar, y_bar, w_bar = mixer.step(context, at, s.tuning.K, p, b / S)
-        if self.is_free:
-            x, Q = u, g + w
-        else:
+        u, s_new, w, x_bar, y_bar, w_bar = mixer.step(context, at, s.tuning.K, p, b / S, in_place=is_final)
+        x, Q = u, g[:0]
+        if not self.is_free:
             x_bar = proximal(context, x_bar, 1 / s.smoothness.L)
             x = prev.x_bar + (S / b) * (x_bar - prev.x_bar)
-            scale, x_under = p * D, gradient.x_under
+            scale, x_under = p * mixer.D, gradient.x_under
             Q = scale * (x_under - proximal(context, x_under - (g + prev.dual.w) / scale, 1 / scale))
-        stationarity = dot(Q, Q / D)
-        nothing = array_namespace(stationarity).zeros_like(stationarity)
+        products, stationarity = mixer.products(DotsInput(prev.x, prev.x_bar, gradient.y, g, w, x_bar, Q), b / S)
+        nothing = namespace(stationarity).zeros_like(stationarity)
         residuals = (stationarity, nothing, stationarity, nothing)
         # A lower bound needs the average of w only.
-        return InnerOutput(x, x_bar, x_bar, Dual(s_new, w), y_bar, Dual(s_new, w_bar), prev.Cx_bar, x, residuals)
+        dual, dual_bar = Dual(s_new, w), Dual(s_new, w_bar)
+        return InnerOutput(x, x_bar, x_bar, dual, y_bar, dual_bar, prev.Cx_bar, x, products, residuals)
 
 
 class Own(Inner):
@@ -180,21 +186,22 @@ class Own(Inner):
     def run(
         self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
-        (b, S, p), prev, w, x_under = weights, s.iterate, s.iterate.dual.w, gradient.x_under
+        (b, S, p), prev, w, x_under = weights[:3], s.iterate, s.iterate.dual.w, gradient.x_under
         scale = p * mixer.D
         v = proximal(context, prev.x - (g + w) / scale, 1 / scale)
-        u, q = mixer.mix(context, v, s.tuning.K)
-        dual = Dual(prev.dual.s + p * q, w + scale * (v - u))
+        r, q = mixer.mix(context, v, s.tuning.K)
+        dual = Dual(prev.dual.s + p * q, w + scale * r)
         x = proximal(context, prev.x - (g + dual.w) / scale, 1 / scale)
-        x_bar, Cx_bar = average(prev.x_bar, v, b / S), average(prev.Cx_bar, v - u, b / S)
+        x_bar, Cx_bar = average(prev.x_bar, v, b / S), average(prev.Cx_bar, r, b / S)
         y_bar, dual_bar = _averages(prev, gradient.y, dual, b / S)
         residuals = (
             _stationarity(context, prev.P, x_under, g, dual_bar.w, 0.0),
             dot(mixer.D * x_bar, Cx_bar),
             _stationarity(context, prev.P, x_under, g, dual.w, 0.0),
-            dot(mixer.D * v, v - u),
+            dot(mixer.D * v, r),
         )
-        return InnerOutput(x, x_bar, v, dual, y_bar, dual_bar, Cx_bar, x, residuals)
+        products = _products(x_under, gradient.y, g, dual.w, x_bar, prev.x_bar)
+        return InnerOutput(x, x_bar, v, dual, y_bar, dual_bar, Cx_bar, x, products, residuals)
 
 
 class _Row(NamedTuple):
@@ -255,7 +262,7 @@ class SlidingLoop(Inner):
     def run(
         self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
-        (b, S, p), prev, mu, x_under = weights, s.iterate, context.problem.mu, gradient.x_under
+        (b, S, p), prev, mu, x_under = weights[:3], s.iterate, context.problem.mu, gradient.x_under
         T = self._length(s, b, p * b)
         q = self._theta(s) * T / b
         row = _Row(p, T, q, s.sliding.b * T / (b * s.sliding.T), mu)
@@ -270,7 +277,16 @@ class SlidingLoop(Inner):
             _stationarity(context, prev.P, x_under, g, dual.w, mu),
             dot(x, Cx),
         )
-        return InnerOutput(x, x_bar, x, dual, y_bar, dual_bar, Cx_bar, x_before, residuals, T)
+        products = _products(x_under, gradient.y, g, dual.w, x_bar, prev.x_bar)
+        if context.domain.norm == 1:
+            products = products._replace(d_squared=squares(context, x_bar - x_under))
+        return InnerOutput(x, x_bar, x, dual, y_bar, dual_bar, Cx_bar, x_before, products, residuals, T)
+
+
+def _products(x_under: Array, y: Array, g: Array, w: Array, x_bar: Array, x_bar_before: Array) -> Products:
+    """Return the inner products, with |d| the Euclidean norm."""
+    d = x_bar - x_under
+    return Products(dot(g, d), dot(d, d), dot(w, x_bar), dot(w, x_bar_before), dot(x_under, y), dot(x_under, x_under))
 
 
 def _averages(prev: Iterate, y: Array, dual: Dual, share: float) -> tuple[Array, Dual]:
@@ -287,5 +303,5 @@ def _stationarity(context: Context, P: float, x: Array, y: Array, w: Array, mu: 
 
 def squares(context: Context, v: Array) -> Array:
     """Return |v_i|^2 per agent in nu's norm, in double precision."""
-    xp = array_namespace(v)
+    xp = namespace(v)
     return xp.sum(abs(v), axis=1, dtype=xp.float64) ** 2 if context.domain.norm == 1 else dot(v, v)

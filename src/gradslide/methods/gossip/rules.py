@@ -176,7 +176,7 @@ def restart(s: State, inner: Inner, rules: Rules) -> State:
     return replace(
         s,
         epoch=s.epoch + 1,
-        iterate=last._replace(k=0, P=P, S=0.0, b=0.0, x=x, x_bar=x, x_bar_before=x, dual=dual),
+        iterate=last._replace(k=0, P=P, S=0.0, b=0.0, x=x, x_bar=x, dual=dual),
         smoothness=found._replace(L=L, slack=0.0, largest=0.0, has_risen_now=False, failed_at=0),
         progress=s.progress._replace(lagrangian=math.nan, changes=()),
         late=s.late._replace(generation=s.late.generation + 1, snapshots=(), last_rollback=(-1, 0.0)),
@@ -334,10 +334,7 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
         target_before, L_before = late.last_rollback
         # With the same L the same would happen again from the same iterate: then a restart has to help.
         if target.k != target_before or _RISEN * L_before < L or not rules.restarts:
-            s = rollback(replace(s, late=late._replace(last_rollback=(target.k, L))), target)
-            if setup.scores is not None:
-                setup.scores.recompute(context, s.iterate)
-            return s
+            return rollback(replace(s, late=late._replace(last_rollback=(target.k, L))), target)
     if (found.ends or unstable_at) and rules.restarts:
         s = rollback(s, _last_until(unstable_at - 1, snapshots)) if unstable_at else s
         return restart(update_K(s, setup.mixer, rules, waits=True), inner, rules)

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, is_numpy, like, to_numpy
+from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, to_numpy
 from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
@@ -15,7 +15,7 @@ from gradslide.kernels.mixing import MixingKernel
 from gradslide.losses.base import Evaluation
 from gradslide.methods.base import Context, without_conjugate
 from gradslide.methods.gossip.inner import Inner, Mixer, Shared, SlidingLoop, squares
-from gradslide.methods.gossip.state import Gradient, Iterate
+from gradslide.methods.gossip.state import Gradient
 
 # How far from x_0 the second gradient is taken, unless x_0 is so large that this would be lost in rounding.
 _PROBE = 1e-3
@@ -35,65 +35,18 @@ class Setup(NamedTuple):
     L
         The curvature that a second gradient near x_0 shows; NaN if L is given.
     scores
-        The scores of the last averages; None if the loss has none, or where x_bar and x_under are not on one
-        line with the average before.
+        The scores of x_0; None if the loss has none, or where x_bar and x_under are not on one line with the
+        average before.
+    skips_points
+        True if scores replace the points x_under, which no step needs then.
     """
 
     inner: Inner
     mixer: Mixer
     gradient: Gradient
     L: float
-    scores: "ScoreCache | None"
-
-
-class ScoreCache:
-    """The scores of the two last averages x_bar, found by the identity of the arrays.
-
-    x_under is x_bar + theta (x_bar - x_bar_before). So the product that gives the scores of x_bar, and the one that
-    gives the gradient at x_under, are all that an outer iteration takes. The scores of every x_bar come from a product
-    of their own: rounding errors do not accumulate.
-    """
-
-    def __init__(self) -> None:
-        self._known: tuple[tuple[Array, Array], ...] = ()
-
-    def keep(self, x_bar: Array, scores: Array) -> None:
-        """Remember the scores of an average."""
-        self._known = (*self._known, (x_bar, scores))
-
-    def recompute(self, context: Context, last: Iterate) -> None:
-        """Compute the scores of x_bar_before again, after a rollback."""
-        if last.k > 0 and self._find(last.x_bar_before) is None:
-            self.value(context, last.x_bar_before)
-
-    def _known_scores(self, context: Context, x_bar: Array) -> Array:
-        """Return the scores of an average; after a checkpoint they are computed, but not counted, again."""
-        scores = self._find(x_bar)
-        return context.problem.loss.scores(x_bar) if scores is None else scores
-
-    def _find(self, x_bar: Array) -> Array | None:
-        return next((scores for point, scores in self._known if point is x_bar), None)
-
-    def value(self, context: Context, x_bar: Array) -> Array:
-        """Evaluate ft_i at a new average."""
-        scores, value = context.oracle.scores(x_bar)
-        self.keep(x_bar, scores)
-        return value
-
-    def evaluate(self, context: Context, last: Iterate, x_under: Array, theta: float) -> tuple[Gradient, Array | None]:
-        """Return the gradient at x_under = x_bar + theta (x_bar - x_bar_before), and ft_i(x_bar) if it is not known."""
-        oracle, value = context.oracle, None
-        if context.problem.has_lower_bound:
-            oracle.extend_reach(x_under)
-        before = self._known_scores(context, last.x_bar_before) if theta != 0 else None
-        if last.value_bar is None:
-            scores, value, value_under, y = oracle.extrapolation(last.x_bar, before, theta)
-        else:
-            scores = self._known_scores(context, last.x_bar)
-            ahead = scores if before is None else scores + theta * (scores - before)
-            value_under, y = oracle.value_and_gradient_of_scores(ahead)
-        self._known = ((last.x_bar, scores),) if before is None else ((last.x_bar_before, before), (last.x_bar, scores))
-        return Gradient(x_under, y, value_under, dot(x_under, y) - value_under), value
+    scores: Array | None
+    skips_points: bool
 
 
 def set_up(
@@ -104,8 +57,16 @@ def set_up(
     by_maxima: where no survey is needed, agree on a maximum instead of a sum.
     """
     network, m, loss = context.network, context.network.m, context.problem.loss
-    scores = ScoreCache() if isinstance(inner, Shared) and loss.has_value and loss.has_scores else None
-    gradient = gradient_at(context, context.x0, scores)._replace(is_current=True)
+    scores, skips_points = None, False
+    if isinstance(inner, Shared) and loss.has_value and loss.has_scores:
+        skips_points = inner.is_free and context.problem.mu == 0
+        if context.problem.has_lower_bound:
+            context.oracle.extend_reach(context.x0)
+        scores, value, _, y = context.oracle.extrapolation(context.x0, None, 0.0)
+        gradient = gradient_of(context.x0, y, value)
+    else:
+        gradient = gradient_at(context, context.x0)
+    gradient = gradient._replace(is_current=True)
     probes = _probe(context, inner, gradient.y) if needs_L else np.zeros((len(network.agents), 0))
     D, least, most, L = np.ones(m), math.inf, 0.0, math.nan
     if not (isinstance(inner, SlidingLoop) or spectrum is not None or m == 1):
@@ -129,7 +90,7 @@ def set_up(
     is_compiled = network.is_local and is_numpy(context.x0) and isinstance(inner, Shared)
     kernel = MixingKernel(N, column) if is_compiled else None
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel)
-    return Setup(inner, mixer, gradient, L, scores)
+    return Setup(inner, mixer, gradient, L, scores, skips_points)
 
 
 def evaluation_at(context: Context, x: Array) -> tuple[Gradient, Evaluation | None]:
@@ -137,23 +98,23 @@ def evaluation_at(context: Context, x: Array) -> tuple[Gradient, Evaluation | No
     if not context.problem.loss.has_evaluation:
         return gradient_at(context, x), None
     found = context.oracle.evaluation(x)
-    return Gradient(x, found.gradient, found.value, dot(x, found.gradient) - found.value), found
+    return gradient_of(x, found.gradient, found.value), found
 
 
-def gradient_at(context: Context, x: Array, scores: ScoreCache | None = None) -> Gradient:
-    """Evaluate the gradient of ft_i, and ft_i* of it where the loss has values; its scores go into the cache."""
+def gradient_at(context: Context, x: Array) -> Gradient:
+    """Evaluate the gradient of ft_i, and ft_i* of it where the loss has values."""
     if not context.problem.loss.has_value:
         y, unknown = without_conjugate(context.oracle.gradient(x))
-        return Gradient(x, y, unknown, unknown)
+        return gradient_of(x, y, unknown)
     if context.problem.has_lower_bound:
         context.oracle.extend_reach(x)
-    if scores is None:
-        value, y = context.oracle.value_and_gradient(x)
-    else:
-        found = context.oracle.extrapolation(x, None, 0.0)
-        scores.keep(x, found.scores)
-        value, y = found.value, found.gradient
-    return Gradient(x, y, value, dot(x, y) - value)
+    value, y = context.oracle.value_and_gradient(x)
+    return gradient_of(x, y, value)
+
+
+def gradient_of(x: Array, y: Array, value: Array) -> Gradient:
+    """Return the record of a gradient y and a value at x."""
+    return Gradient(x, y, value, dot(x, y) - value, lengths(x))
 
 
 def _probe(context: Context, inner: Inner, y: Array) -> Array:

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from array_api_compat import array_namespace
-
-from gradslide._support.arrays import doubles, to_numpy
+from gradslide._support.arrays import doubles, namespace, to_numpy
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
 from gradslide.network.coupling import Dual
@@ -46,20 +44,23 @@ class Iterate(NamedTuple):
         As in rule 4: P of this epoch, S = b_1 + ... + b_k, and b_k.
     x, x_bar
         The iterate, and the average. No step overwrites an average.
-    x_bar_before
-        The average one iteration before; x_bar if k = 0.
     last
         The last point in X.
     value_bar
         The smooth part of f_i at x_bar, one number per agent; None if the next iteration computes it.
+    scores, scores_before
+        The scores of x_bar, as far as value_bar is known, and of the average before; None if the loss has
+        none. x_under is x_bar + theta (x_bar - x_bar_before): so the product that gives the scores of x_bar,
+        and the one that gives the gradient at x_under, are all that an outer iteration takes. The scores of
+        every x_bar come from a product of their own: rounding errors do not accumulate.
     Cx_bar
         C x_bar with C = I - mix: the difference between x_bar and its mixed copy. Without columns
         where the inner loop follows the Lagrangian.
     dual
         The multipliers; `dual.w` is w of rule 4.
     averages
-        For the certificate. A rollback does not restore them: every weighted average of gradients and
-        multipliers gives a lower bound.
+        For the certificate. A step may overwrite y_bar and dual_bar.w. A rollback does not restore them:
+        every weighted average of gradients and multipliers gives a lower bound.
     """
 
     k: int
@@ -68,9 +69,10 @@ class Iterate(NamedTuple):
     b: float
     x: Array
     x_bar: Array
-    x_bar_before: Array
     last: Array
     value_bar: Array | None
+    scores: Array | None
+    scores_before: Array | None
     Cx_bar: Array
     dual: Dual
     averages: Averages
@@ -93,13 +95,15 @@ class Gradient(NamedTuple):
     Attributes
     ----------
     x_under
-        Where it was evaluated.
+        Where it was evaluated. Without columns where no later step needs it.
     y
         The gradient of ft_i.
     value
         ft_i(x_under_i); NaN where the loss has no values.
     conjugate
         ft_i*(y_i) = <x_under_i, y_i> - ft_i(x_under_i); NaN where the loss has no values.
+    reach
+        |x_under_i|.
     is_current
         True if the next outer iteration starts with it and needs no new one.
     """
@@ -108,6 +112,7 @@ class Gradient(NamedTuple):
     y: Array
     value: Array
     conjugate: Array
+    reach: Array
     is_current: bool = False
 
 
@@ -256,11 +261,41 @@ class State(Copied):
 
 
 class StepWeights(NamedTuple):
-    """b, S' = S + b and p = P/b of rule (a)."""
+    """The weights of an outer iteration.
+
+    Attributes
+    ----------
+    b, S, p
+        b, S' = S + b and p = P/b of rule (a).
+    is_final
+        True if the iteration is accepted in any case: then it may overwrite averages.
+    """
 
     b: float
     S: float
     p: float
+    is_final: bool = False
+
+
+class Products(NamedTuple):
+    """Inner products per agent, in double precision, with d = x_bar - x_under.
+
+    Attributes
+    ----------
+    linear, d_squared
+        <g, d> and |d|^2 in nu's norm.
+    at_bar, at_bar_before
+        <w, x_bar> with the new w at the new average and at the one before.
+    at_under, under_squared
+        <x_under, y> and |x_under|^2.
+    """
+
+    linear: Array
+    d_squared: Array
+    at_bar: Array
+    at_bar_before: Array
+    at_under: Array
+    under_squared: Array
 
 
 class InnerOutput(NamedTuple):
@@ -274,6 +309,8 @@ class InnerOutput(NamedTuple):
         As in `Averages`.
     x_before
         The inner iterate before x.
+    products
+        See `Products`.
     residuals
         Squares, per agent: of stationarity and of the coupling, <x, C x>, at the averages; then at the last
         point.
@@ -289,6 +326,7 @@ class InnerOutput(NamedTuple):
     dual_bar: Dual
     Cx_bar: Array
     x_before: Array
+    products: Products
     residuals: tuple[Array, Array, Array, Array]
     T: int = 1
 
@@ -356,7 +394,7 @@ class Unfinished(NamedTuple):
 
     def completed(self, value_bar: Array, scale: float = 1.0) -> Sums[Array]:
         """Return the sums once f(x_bar) is known; scale: of the rounding of values, relative to doubles."""
-        size = array_namespace(value_bar).maximum(abs(value_bar), abs(self.value_under))
+        size = namespace(value_bar).maximum(abs(value_bar), abs(self.value_under))
         return self.sums._replace(
             bregman=value_bar - self.value_under + self.sums.bregman,
             magnitude=scale * (size + self.sums.magnitude),
@@ -367,7 +405,7 @@ class Unfinished(NamedTuple):
 def rows(sums: Sums[Array]) -> Array:
     """Return one row per agent with the fields that are known."""
     known = [doubles(each) for each in sums if each is not None]
-    return to_numpy(array_namespace(*known).stack(known, axis=1))
+    return to_numpy(namespace(known[0]).stack(known, axis=1))
 
 
 class Attempt(NamedTuple):
