@@ -336,7 +336,7 @@ def followed(problem, network, method, iterations, **options):
     class Spy(type(method)):
         def step(self, context, state):
             state = super().step(context, state)
-            states.append(state)
+            states.append(state.copy())
             return state
 
     stop = gs.Stop(iterations=iterations)

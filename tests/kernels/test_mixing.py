@@ -37,20 +37,21 @@ def test_a_step_has_the_bits_of_the_plain_one(name, d, dtype, threads, monkeypat
         at = at._replace(s=at.s.astype(np.float64))
         plain = mixer._plain_step(context, at, K, 2.5, share)
         rounds = damped_coefficients(K, least=mixer._from(K), most=mixer.most)
-        for expected, found in zip(plain, kernel.run(at, 2.5, share, rounds, in_place=False), strict=True):
+        for expected, found in zip(plain, kernel.run(at, 2.5, share, rounds), strict=True):
             assert expected.dtype == found.dtype
             np.testing.assert_array_equal(found, expected)
 
 
-def test_averages_are_overwritten_where_they_may_be():
+def test_arrays_are_overwritten_where_they_may_be():
     graph, rng = GRAPHS["ring"], np.random.default_rng(0)
     mixer = mixer_of(graph, np.float64)
     kernel, rounds = MixingKernel(mixer.N, mixer.D), damped_coefficients(3, least=mixer._from(3), most=mixer.most)
     at = MixingInput(*(rng.normal(size=(graph.m, 21)) for _ in MixingInput._fields))
-    expected = kernel.run(at, 2.5, 0.3, rounds, in_place=False)
-    found = kernel.run(at, 2.5, 0.3, rounds, in_place=True)
-    assert found.y_bar is at.y_bar
-    assert found.w_bar is at.w_bar
+    expected = kernel.run(at, 2.5, 0.3, rounds)
+    out = {"u": at.x, "s": at.s, "w": at.w, "y_bar": at.y_bar, "w_bar": at.w_bar}
+    found = kernel.run(at, 2.5, 0.3, rounds, out)
+    for name, array in out.items():
+        assert getattr(found, name) is array
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -81,3 +82,23 @@ def test_when_a_run_is_compiled_does_not_matter(d, domain, monkeypatch):
         solution = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(iterations=60))
         found.append((solution.x.tolist(), solution.dual.tolist(), solution.certificate.lower, solution.costs.rounds))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("agreement", ["late", "exact", "none"])
+def test_a_run_that_is_compiled_halfway_has_the_same_bits(agreement, monkeypatch):
+    """Plain steps leave no array in two places of which compiled ones overwrite one."""
+    rng, graph, startup = np.random.default_rng(3), GRAPHS["random"], startup_of("mixing-float64")
+    problem = gs.Problem(
+        gs.losses.LeastSquares(rng.normal(size=(graph.m * 9, 20)), rng.normal(size=graph.m * 9), agents=graph.m)
+    )
+    found = []
+    for first in (0, 1, 2, 3, 30, 1000):
+        monkeypatch.setattr(startup, "is_over", first == 0)
+
+        def compile_now(record, x, first=first):
+            startup.is_over = record.iteration >= first
+
+        method, stop = gs.AutoPDS(agreement=agreement), gs.Stop(iterations=60)
+        solution = gs.solve(problem, graph, method, stop=stop, callback=compile_now)
+        found.append((solution.x.tolist(), solution.dual.tolist(), solution.costs.rounds))
+    assert all(each == found[0] for each in found)

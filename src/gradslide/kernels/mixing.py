@@ -3,7 +3,7 @@
 `MixingKernel` is the counterpart of `gradslide.methods.gossip.inner.Mixer` and gives the same bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -96,7 +96,9 @@ class MixingKernel:
         """Run the plain code, and count its time towards compiling."""
         return self._startup.time_plain(work)
 
-    def run(self, at: MixingInput, p: float, share: float, rounds: Coefficients, *, in_place: bool) -> MixingOutput:
+    def run(
+        self, at: MixingInput, p: float, share: float, rounds: Coefficients, out: Mapping[str, Array] | None = None
+    ) -> MixingOutput:
         """Run the step before the exchanges, the exchanges, and what follows from them.
 
         Parameters
@@ -109,17 +111,23 @@ class MixingKernel:
             The weight of the new values in the averages.
         rounds : Coefficients
             Of the Chebyshev polynomial.
-        in_place : bool
-            Whether y_bar and w_bar are overwritten.
+        out : mapping of str to Array, optional
+            Arrays for fields of the result, which may be those of the same agents in `at`.
         """
         from gradslide.kernels import mixing_rows
 
         (m, d), dtype = at.x.shape, at.x.dtype
         real = dtype.type
         at = MixingInput(*map(_writable, at))
-        new = [self._memory.empty((m, d), kind) for kind in (dtype, at.s.dtype, dtype, dtype)]
-        bars = (at.y_bar, at.w_bar) if in_place else [self._memory.empty((m, d), dtype) for _ in range(2)]
-        found = MixingOutput(*new, *bars)
+        given_out = out or {}
+        found = MixingOutput(
+            *(
+                given_out[name]
+                if name in given_out
+                else self._memory.empty((m, d), at.s.dtype if name == "s" else dtype)
+                for name in MixingOutput._fields
+            )
+        )
         if rounds not in self._rounds:
             steps = np.array(rounds.steps, dtype=real).reshape(-1, 2).T.copy()
             self._rounds = {rounds: (real(rounds.first), *steps)}

@@ -41,7 +41,7 @@ def test_there_are_two_snapshots_at_most_and_one_is_old_enough():
         unknown += [k for generation, k in now.late.outstanding if generation == now.late.generation]
         assert len(snapshots) <= 2
         assert not snapshots or snapshots[0] < min(unknown)
-        replaced += before.late.snapshots[1:] == now.late.snapshots[:1] != ()
+        replaced += [each.k for each in before.late.snapshots[1:]] == snapshots[:1] != []
     assert replaced
 
 

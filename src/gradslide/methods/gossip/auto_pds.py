@@ -227,7 +227,7 @@ class AutoPDS(Method[State]):
             scores_before=None,
             Cx_bar=x[:, :0] if inner.follows_lagrangian else 0 * x,
             dual=dual,
-            averages=Averages(1 * gradient.y, gradient.conjugate, Dual(dual.s, 1 * dual.w)),
+            averages=Averages(gradient.y, gradient.conjugate, Dual(dual.s, 1 * dual.w)),
         )
         return State(
             total=0,
@@ -246,6 +246,8 @@ class AutoPDS(Method[State]):
         setup = cast(Setup, context.prepared)
         agreement, rules = self._rules(context, state.tuning)
         s, tries = state, 0
+        if agreement == "late" and setup.inner.follows_lagrangian and not s.late.snapshots:
+            s = replace(s, late=s.late._replace(snapshots=(s.iterate.without_averages(),)))
         while s.total == state.total:
             attempt = outer_iteration(context, setup, s, agreement)  # (a), (b)
             s = AGREEMENTS[agreement](context, setup, rules, s, attempt, tries)  # (c) to (g)
@@ -289,10 +291,15 @@ class AutoPDS(Method[State]):
         """Return the state without what late sums need; None where the method itself waits for sums."""
         if self._rules(context, state.tuning)[0] == "exact":
             return None
+        state = replace(state, late=LateSums(), unfinished=None)
+        if not state.follows_lagrangian:
+            return state
+        # The next step may overwrite what is copied.
         y_bar, conjugate_bar, dual_bar, count = state.iterate.averages
-        # The next step may overwrite these.
-        averages = Averages(1 * y_bar, conjugate_bar, Dual(dual_bar.s, 1 * dual_bar.w), count)
-        return replace(state, iterate=state.iterate._replace(averages=averages), late=LateSums(), unfinished=None)
+        dual = Dual(*(1 * each for each in state.iterate.dual))
+        averages = Averages(1 * y_bar, conjugate_bar, Dual(dual.s, 1 * dual_bar.w), count)
+        iterate = state.iterate._replace(x=state.iterate.x[:, :0], dual=dual, averages=averages)
+        return replace(state, iterate=iterate)
 
     def invariant(self, state: State) -> Array:
         return state.iterate.dual.w
@@ -446,6 +453,9 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         dual=found.dual,
         averages=Averages(found.y_bar, conjugate_bar, found.dual_bar, count),
     )
+    if inner.follows_lagrangian and context.problem.loss.has_value:
+        # Only the curvature of two gradients would need it.
+        gradient = gradient._replace(x_under=x_under[:, :0])
     after = replace(
         s,
         total=s.total + 1,

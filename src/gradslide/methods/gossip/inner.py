@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -50,11 +51,11 @@ class Mixer:
     kernel: MixingKernel | None = None
 
     def step(
-        self, context: Context, at: MixingInput, K: int, p: float, share: float, *, in_place: bool = False
+        self, context: Context, at: MixingInput, K: int, p: float, share: float, out: Mapping[str, Array]
     ) -> MixingOutput:
         """Return u = mix(v, K) with v = x - (g + w)/(p D), the dual after it, and averages with a share of the new.
 
-        in_place: y_bar and w_bar may be overwritten.
+        out: arrays that may be overwritten by fields of the result.
         """
         kernel = self.kernel
         if kernel is None or self.most == 0:
@@ -62,9 +63,7 @@ class Mixer:
         if not kernel.is_worthwhile(K, at.x.shape[1]):
             return kernel.time_plain(lambda: self._plain_step(context, at, K, p, share))
         rounds = damped_coefficients(K, least=self._from(K), most=self.most)
-        return context.network.batch(
-            1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds, in_place=in_place)
-        )
+        return context.network.batch(1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds, out))
 
     def _plain_step(self, context: Context, at: MixingInput, K: int, p: float, share: float) -> MixingOutput:
         scale = p * self.D
@@ -72,7 +71,8 @@ class Mixer:
         r, q = self.mix(context, v, K)
         u, w = v - r, at.w + scale * r
         if share == 1:
-            return MixingOutput(u, at.s + p * q, w, u, at.y, w)
+            # Copies: averages may be overwritten.
+            return MixingOutput(u, at.s + p * q, w, u, 1 * at.y, 1 * w)
         bars = average(at.x_bar, u, share), average(at.y_bar, at.y, share), average(at.w_bar, w, share)
         return MixingOutput(u, at.s + p * q, w, *bars)
 
@@ -157,7 +157,9 @@ class Shared(Inner):
     ) -> InnerOutput:
         (b, S, p, is_final), prev, (y_bar, _, dual_bar) = weights, s.iterate, s.iterate.averages[:3]
         at = MixingInput(prev.x, gradient.y, g, *prev.dual, prev.x_bar, y_bar, dual_bar.w)
-        u, s_new, w, x_bar, y_bar, w_bar = mixer.step(context, at, s.tuning.K, p, b / S, in_place=is_final)
+        u, s_new, w, x_bar, y_bar, w_bar = mixer.step(
+            context, at, s.tuning.K, p, b / S, _overwritable(context, s, at) if is_final else {}
+        )
         x, Q = u, g[:0]
         if not self.is_free:
             x_bar = proximal(context, x_bar, 1 / s.smoothness.L)
@@ -170,6 +172,13 @@ class Shared(Inner):
         # A lower bound needs the average of w only.
         dual, dual_bar = Dual(s_new, w), Dual(s_new, w_bar)
         return InnerOutput(x, x_bar, x_bar, dual, y_bar, dual_bar, prev.Cx_bar, x, products, residuals)
+
+
+def _overwritable(context: Context, s: State, at: MixingInput) -> dict[str, Array]:
+    """Return the arrays of the state that no later step needs, by the field that may replace them."""
+    kept = [context.s0, *(each for snapshot in s.late.snapshots for each in snapshot.dual)]
+    found = {"s": at.s, "w": at.w, "y_bar": at.y_bar, "w_bar": at.w_bar}
+    return {name: each for name, each in found.items() if not any(each is other for other in kept)}
 
 
 class Own(Inner):

@@ -310,7 +310,7 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
 
     A fold over the completed sums, then one decision: roll back, restart, or continue.
     """
-    network, inner, before, s = context.network, setup.inner, s.iterate, attempt.after
+    network, inner, s = context.network, setup.inner, attempt.after
     late, k = s.late, s.iterate.k
     if attempt.sums is not None:
         network.start_reduce(attempt.sums, "sum")
@@ -322,9 +322,7 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
         j_now = j if generation == late.generation else None
         found = learn(found, Sums[float](*row.tolist()), inner, rules, k=j_now, total=s.total, delay=delay)
     snapshots = late.snapshots
-    if inner.follows_lagrangian and not snapshots:
-        snapshots = (before.without_averages(),)
-    late = late._replace(outstanding=outstanding, snapshots=snapshots)
+    late = late._replace(outstanding=outstanding)
     smoothness, unstable_at, failed_at = found.smoothness, found.unstable_at, found.smoothness.failed_at
     s = replace(s, smoothness=smoothness, progress=found.progress, late=late)
 

@@ -31,7 +31,7 @@ class Setup(NamedTuple):
     mixer
         The weights and the spectrum of the network.
     gradient
-        The gradient at x_0.
+        The gradient at x_0. The first state takes over its arrays.
     L
         The curvature that a second gradient near x_0 shows; NaN if L is given.
     scores
