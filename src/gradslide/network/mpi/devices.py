@@ -26,11 +26,18 @@ def own_device(device: Device, host_rank: int) -> Any:
     host_rank: its number among the processes of its host, which share devices in turn where "cuda"
     comes without an index.
     """
-    found: Any = checked_device(device)
-    if found.type != "cuda" or found.index is not None:
-        return found
-    torch = importlib.import_module("torch")
-    return checked_device(torch.device("cuda", host_rank % torch.cuda.device_count()))
+    # Decided before any device is used: a process takes memory of each one that it has used.
+    if str(device) == "cuda" and (count := _cuda_devices()) > 0:
+        device = f"cuda:{host_rank % count}"
+    return checked_device(device)
+
+
+def _cuda_devices() -> int:
+    """How many there are; 0 without PyTorch."""
+    try:
+        return int(importlib.import_module("torch").cuda.device_count())
+    except ImportError:
+        return 0
 
 
 def is_cuda_aware(library: Any, device: Any, asked: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
@@ -94,9 +101,9 @@ class DeviceTraffic:
         make_requests: Callable[[Any, Any], list[Any]],
         staging: Staging | None,
     ) -> None:
-        """rows: any of that shape. index: the rows to send, all where there is none. incoming: how
-        many rows come. make_requests: from the buffers. staging: counts; None where MPI takes the
-        memory of the device.
+        """rows: any of that shape. index: the rows to send, all where there is none, which takes
+        staging. incoming: how many rows come. make_requests: from the buffers. staging: counts; None
+        where MPI takes the memory of the device.
         """
         self._torch: Any = importlib.import_module("torch")
         self._device, self._wait, self._staging = rows.device, wait, staging
@@ -111,27 +118,22 @@ class DeviceTraffic:
         self._near = self._torch.tensor(near, device=rows.device)
         self.around = buffer(len(near) + incoming, device=rows.device)
         self._beside, self._came = self.around[: len(near)], self.around[len(near) :]
-        self._packed = buffer(len(rows) if index is None else len(index), device=rows.device)
+        self._packed = None if index is None else buffer(len(index), device=rows.device)
         with self._current_device():
             if staging is None:
                 self._requests = make_requests(self._packed, self._came)
                 return
-            self._sent, self._received = (
-                buffer(len(each), pin_memory=self._is_cuda) for each in (self._packed, self._came)
-            )
+            sent = len(rows) if index is None else len(index)
+            self._sent, self._received = (buffer(count, pin_memory=self._is_cuda) for count in (sent, incoming))
             # Arrays of NumPy's in the same memory.
             self._requests = make_requests(self._sent.numpy(), self._received.numpy())
 
     def start(self, v: Tensor) -> None:
-        packed = v
-        if self._index is not None:
-            packed = self._torch.index_select(v, 0, self._index, out=self._packed)
+        packed = v if self._index is None else self._torch.index_select(v, 0, self._index, out=self._packed)
         if self._staging is not None:
             self._sent.copy_(packed, non_blocking=self._is_cuda)
             self._staging.copies_to_host += 1
             self._staging.bytes_to_host += self._sent.nbytes
-        elif self._index is None:
-            self._packed.copy_(v)
         if self._is_cuda:
             self._torch.cuda.current_stream(self._device).synchronize()
         with self._current_device():
