@@ -20,6 +20,7 @@ from gradslide.network.central import Central
 from gradslide.network.clock import Clock, Timeline
 from gradslide.network.coupling import Coupling, Operator
 from gradslide.network.faults.fault import Fault
+from gradslide.network.local import OnGraph
 from gradslide.network.protocol import Network
 from gradslide.network.wrapper import Wrapper
 from gradslide.oracles import Oracle
@@ -380,12 +381,16 @@ def on_device_of(network: Network | None, problem: Problem | Saddle) -> Problem 
     while isinstance(inner, Wrapper):
         around.append(inner)
         inner = inner._network
-    device = inner.device if isinstance(inner, Local) else None
+    device = inner.device if isinstance(inner, OnGraph) else None
     problem = problem if device is None else problem.to(device)
     if problem.device is not None:
-        simulated = isinstance(inner, Local) and not any(isinstance(each, Fault) for each in around)
-        rule = "a problem on a device needs the network gs.network.Local(graph), without faults"
-        require(simulated, rule, f"{type(network).__name__}, {problem.device}", "give the loss arrays of NumPy's")
+        is_one = isinstance(inner, OnGraph) and not any(isinstance(each, Fault) for each in around)
+        rule = "a problem on a device needs the network gs.network.Local(graph) or MPI(graph), without faults"
+        got, remedy = f"{type(network).__name__}, {problem.device}", "give the loss arrays of NumPy's"
+        require(is_one, rule, got, remedy)
+        is_torch = type(problem.device).__module__.partition(".")[0] in ("builtins", "torch")
+        rule = "between processes a problem on a device must have tensors of PyTorch"
+        require(is_torch or isinstance(inner, Local), rule, got, remedy)
         # Every step asks for it: once it is known, none has to wait for the device.
         _ = problem.has_lower_bound
     return problem

@@ -264,9 +264,10 @@ def _check_callback(callback: object) -> None:
 
 def _check_alike(problem: Problem | Saddle, network: Network, *settings: object) -> None:
     """Refuse different problems or options in different processes, which would wait for each other for ever."""
-    told = [problem.domain.norm, problem.mu, problem.d, problem.dtype, problem.loss.has_value, *settings]
+    kind = problem.loss.has_value, problem.device is None
+    told = [problem.domain.norm, problem.mu, problem.d, problem.dtype, *kind, *settings]
     digest = int.from_bytes(hashlib.blake2b(repr(told).encode(), digest_size=7).digest())
     all_reduce = network.session.all_reduce_signal
     largest, smallest = all_reduce(digest), _DIGESTS - all_reduce(_DIGESTS - digest)
-    rule = "all processes must be given the same method, stop, mu, dimension, precision and kind of loss"
+    rule = "all processes must be given the same method, stop, mu, dimension, precision, kind of loss and device"
     require(largest == smallest, rule, "others in another process", "run the same program everywhere")

@@ -20,6 +20,8 @@ class OnGraph(Piggybacking):
     """A network over a known graph, whose costs are those of all agents, wherever they live."""
 
     agents: Sequence[int]
+    # Where `solve` moves the problem first.
+    device: Device = None
 
     def __init__(self, graph: GraphLike, *, exact_norm: bool = True) -> None:
         given, graph_or_none = graph, as_graph(graph)

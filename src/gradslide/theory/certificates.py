@@ -203,10 +203,10 @@ class CertificateEvaluator:
         found = Traits(domain.common, problem.has_lower_bound, is_modelled)
         if len(network.agents) < network.m:
             m, d = problem.m, problem.d
-            probe = np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d))
+            probe = on_device(np.broadcast_to(np.random.default_rng(0).normal(size=d), (m, d)), problem.device)
             images = [domain.prox(size * probe, 1.0) for size in (1.0, 1e6)]
             images += [f(images[0])[:, None] for f in (domain.nu, domain.r)]
-            rows = np.hstack([doubles(image) for image in images])
+            rows = np.hstack([to_numpy(doubles(image)) for image in images])
             missing = np.broadcast_to([float(not trait) for trait in found], (m, len(found)))
             largest = reduce_constant(network, np.hstack([missing, rows, -rows]), "max")
             most, least = largest[len(found) :].reshape(2, -1)

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gradslide._support.arrays import dtype_of, is_numpy
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.network.mpi.communicator import Borders, SharedCommunicator
+from gradslide.network.mpi.devices import DeviceTraffic, Staging
 
 # From this share of all rows on they are sent to everybody.
 _NEARLY_ALL = 0.75
@@ -73,22 +75,28 @@ class Exchange:
     """The exchanges of one process, with buffers and persistent requests for every shape that was
     asked for.
 
-    known: the agents elsewhere whose rows come.
+    known: the agents elsewhere whose rows come. staging: what rows on a device cost the host.
     """
 
-    def __init__(self, shared: SharedCommunicator, layout: Layout, counts: list[int], wait: "Wait") -> None:
-        """counts: how many agents live in each process."""
+    def __init__(
+        self, shared: SharedCommunicator, layout: Layout, counts: list[int], wait: "Wait", is_direct: bool = False
+    ) -> None:
+        """counts: how many agents live in each process. is_direct: whether MPI is given the memory
+        of devices, in all processes; collectives that do not block may not take it, messages do.
+        """
         from mpi4py import MPI
 
         comm = shared.comm
         self._shared, self._comm, self._layout, self._counts, self._wait = shared, comm, layout, counts, wait
         elsewhere = sum(counts) - len(layout.agents)
         crowded = elsewhere == 0 or len(layout.ghosts) >= _NEARLY_ALL * elsewhere
-        self.sends_all = comm.size > 2 and bool(comm.allreduce(int(crowded), MPI.MIN))
+        self._is_direct = is_direct
+        self.sends_all = not is_direct and comm.size > 2 and bool(comm.allreduce(int(crowded), MPI.MIN))
         self._links: Any = None
-        if not self.sends_all:
+        if not (self.sends_all or is_direct):
             self._links = shared.neighbourhood(layout.borders)
-        self._traffic: dict[tuple[int, str], Traffic] = {}
+        self.staging = Staging()
+        self._traffic: dict[tuple[int, str, str], Traffic | DeviceTraffic] = {}
         # MPI wants requests back before the end; communicators too, but that would wait for others.
         weakref.finalize(self, _free, self._traffic)
         self.known = self.everybody if self.sends_all else layout.ghosts
@@ -101,33 +109,44 @@ class Exchange:
         self._comm.Allgatherv(self._layout.agents.astype(np.int64), (agents, self._counts))
         return agents
 
-    def traffic(self, width: int, dtype: Any) -> "Traffic":
-        """For rows of so many numbers."""
-        key = (width, np.dtype(dtype).str)
+    def traffic(self, v: Array) -> "Traffic | DeviceTraffic":
+        """For rows like these."""
+        key = (v.shape[1], v.dtype.str, "") if is_numpy(v) else (v.shape[1], dtype_of(v).str, str(v.device))
         if key not in self._traffic:
-            self._traffic[key] = self._make(width, np.dtype(dtype))
+            self._traffic[key] = self._make(v)
         return self._traffic[key]
 
-    def _make(self, width: int, dtype: Any) -> "Traffic":
-        layout = self._layout
-        around = np.empty((len(layout.near) + len(self.known), width), dtype=dtype)
-        rows = around[len(layout.near) :]
+    def _make(self, v: Array) -> "Traffic | DeviceTraffic":
+        near, index = self._layout.near, self._outgoing
+        if not is_numpy(v):
+            staging = None if self._is_direct else self.staging
+            return DeviceTraffic(v, index, near, len(self.known), self._wait, self._requests, staging)
+        around = np.empty((len(near) + len(self.known), v.shape[1]), dtype=v.dtype)
+        packed = np.empty((len(v) if index is None else len(index), v.shape[1]), dtype=v.dtype)
+        return Traffic(packed, index, around, near, self._wait, self._requests(packed, around[len(near) :]))
+
+    @cached_property
+    def _outgoing(self) -> Array | None:
+        """The rows here to send, one process after the other; None for all of them to everybody."""
         if self.sends_all:
-            own = np.empty((len(layout.agents), width), dtype=dtype)
-            counts = [width * count for count in self._counts]
-            requests = [self._to_everybody(own, (rows, counts))]
-            return Traffic(own, None, around, layout.near, self._wait, requests)
-        place = {agent: row for row, agent in enumerate(layout.agents.tolist())}
-        chosen = [[place[agent] for agent in agents.tolist()] for agents in layout.outgoing.values()]
-        index = np.array([row for rows_to in chosen for row in rows_to], dtype=np.intp)
-        packed = np.empty((len(index), width), dtype=dtype)
-        out = [width * len(rows_to) for rows_to in chosen]
-        into = [width * len(agents) for agents in layout.incoming.values()]
+            return None
+        place = {agent: row for row, agent in enumerate(self._layout.agents.tolist())}
+        chosen = [place[agent] for agents in self._layout.outgoing.values() for agent in agents.tolist()]
+        return np.array(chosen, dtype=np.intp)
+
+    def _requests(self, packed: Array, rows: Array) -> list[Any]:
+        """To send what was packed, and to receive rows. Both are buffers of NumPy's, or of a device."""
+        width = packed.shape[1]
+        if self.sends_all:
+            return [self._to_everybody(packed, (rows, [width * count for count in self._counts]))]
+        out = [width * len(agents) for agents in self._layout.outgoing.values()]
+        into = [width * len(agents) for agents in self._layout.incoming.values()]
+        if self._is_direct:
+            return self._one_by_one(packed, out, rows, into)
         try:
-            requests = self._at_once(packed, out, rows, into)
+            return self._at_once(packed, out, rows, into)
         except NotImplementedError:
-            requests = self._one_by_one(packed, out, rows, into)
-        return Traffic(packed, index, around, layout.near, self._wait, requests)
+            return self._one_by_one(packed, out, rows, into)
 
     def _at_once(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
         return [self._links.Neighbor_alltoallv_init((packed, out), (rows, into))]
@@ -139,7 +158,7 @@ class Exchange:
             return _Anew(lambda: self._comm.Iallgatherv(own, place))
 
     def _one_by_one(self, packed: Array, out: list[int], rows: Array, into: list[int]) -> list[Any]:
-        """For an MPI without persistent neighbourhood collectives."""
+        """For an MPI without persistent neighbourhood collectives, or for the memory of devices."""
         comm, requests = self._comm, []
         for buffer, sizes, make in ((rows, into, comm.Recv_init), (packed, out, comm.Send_init)):
             flat, starts = buffer.reshape(-1), np.cumsum([0, *sizes])
@@ -150,7 +169,7 @@ class Exchange:
         return requests
 
 
-def _free(traffic: dict[tuple[int, str], "Traffic"]) -> None:
+def _free(traffic: dict[tuple[int, str, str], "Traffic | DeviceTraffic"]) -> None:
     for each in traffic.values():
         each.free()
 
