@@ -129,22 +129,28 @@ class RecycledMemory:
     A fresh array of some MB costs more to map into memory than to fill.
     """
 
+    # Arrays that are kept though nobody refers to them.
+    _SPARE = 2
+
     def __init__(self) -> None:
         self._arrays: list[Array] = []
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return an array with arbitrary contents; the caller owns it."""
-        for place in range(len(self._arrays)):
-            # One reference is the list's, one the argument's.
-            if sys.getrefcount(self._arrays[place]) == 2:
-                array = self._arrays[place]
-                if array.shape == shape and array.dtype == dtype:
-                    return array
-        array = np.empty(shape, dtype=dtype)
-        # Arrays that are not in use and do not fit are dropped.
-        self._arrays = [each for each in self._arrays if sys.getrefcount(each) > 3]
-        self._arrays.append(array)
-        return array
+        found, spare, kept = None, 0, []
+        while self._arrays:
+            array = self._arrays.pop()
+            # One reference is this one, one the argument's.
+            is_free = sys.getrefcount(array) == 2
+            if is_free and found is None and array.shape == shape and array.dtype == dtype:
+                found = array
+                continue
+            spare += is_free
+            if not is_free or spare <= self._SPARE:
+                kept.append(array)
+        found = np.empty(shape, dtype=dtype) if found is None else found
+        self._arrays = [found, *reversed(kept)]
+        return found
 
 
 def row_blocks(x: Array) -> Iterator[slice]:

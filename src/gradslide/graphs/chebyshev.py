@@ -155,9 +155,13 @@ def _coefficients(K: int, *, least: float, most: float) -> Coefficients:
 
 def _polynomial(multiply: Exchange, v: Array, rounds: Coefficients) -> tuple[Array, Array]:
     """(r, q) with r = N q."""
-    q = step = rounds.first * v
+    q = rounds.first * v
+    step = 1 * q
     for a, b in rounds.steps:
-        step = a * step + b * (v - multiply(q))
+        u = v - multiply(q)
+        u *= b
+        step *= a
+        step += u
         q = q + step
     r = multiply(q)
     return (r, q) if rounds.damping == 1 else (rounds.damping * r, rounds.damping * q)

@@ -20,7 +20,7 @@ from gradslide.kernels.vectors import load, splat, store, widened
 LANES = 16
 _HALF = LANES // 2
 # Bytes of a panel: of v, step, q and the next q.
-_PANEL_BYTES = 1 << 24
+_PANEL_BYTES = 1 << 21
 
 _options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _inline = _options | {"forceinline": True}

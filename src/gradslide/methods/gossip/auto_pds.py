@@ -138,6 +138,7 @@ class AutoPDS(Method[State]):
     """
 
     stops_itself: ClassVar[bool] = True
+    lasting_outputs: ClassVar[tuple[str, ...]] = ("best", "average", "last")
 
     balance: float | str = 1.0
     agreement: str = "late"
@@ -307,6 +308,8 @@ class AutoPDS(Method[State]):
     def finish(self, context: Context, state: State, factor: float) -> State:
         """Mix the averages until they differ less by the factor, where all agents have the same X."""
         mixer, x_bar = cast(Setup, context.prepared).mixer, state.iterate.x_bar
+        # No step follows.
+        state = replace(state, late=LateSums(), unfinished=None)
         if not state.follows_lagrangian or mixer.most == 0:
             return state
         spectrum = {"least": mixer.least, "most": mixer.most}
@@ -363,7 +366,8 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     b = min(b, inner.largest_b(s, P))
     weights = StepWeights(b, S + b, P / b, is_final)
     share = b / weights.S
-    x_under = prev.x[:, :0] if setup.skips_points else average(prev.x_bar, prev.x, share)
+    nowhere = prev.x[:, :0]
+    x_under = nowhere if setup.scores is not None and setup.skips_points else average(prev.x_bar, prev.x, share)
     evaluation, late, value_before, scores = None, s.late, prev.value_bar, prev.scores
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
@@ -382,6 +386,8 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     else:
         gradient, evaluation = evaluation_at(context, x_under)
+    if setup.skips_points:
+        x_under, gradient = nowhere, gradient._replace(x_under=nowhere)
     assert value_before is not None
     if s.unfinished is not None:
         context.network.start_reduce(rows(s.unfinished.completed(value_before)), "sum")
@@ -455,7 +461,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     )
     if inner.follows_lagrangian and context.problem.loss.has_value:
         # Only the curvature of two gradients would need it.
-        gradient = gradient._replace(x_under=x_under[:, :0])
+        gradient = gradient._replace(x_under=nowhere)
     after = replace(
         s,
         total=s.total + 1,

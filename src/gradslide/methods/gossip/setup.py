@@ -1,7 +1,7 @@
 """The setup of `AutoPDS`: agents learn weights, eigenvalues and a first L in one survey."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,7 +38,7 @@ class Setup(NamedTuple):
         The scores of x_0; None if the loss has none, or where x_bar and x_under are not on one line with the
         average before.
     skips_points
-        True if scores replace the points x_under, which no step needs then.
+        True if x_under is not needed beyond its gradient.
     """
 
     inner: Inner
@@ -57,9 +57,9 @@ def set_up(
     by_maxima: where no survey is needed, agree on a maximum instead of a sum.
     """
     network, m, loss = context.network, context.network.m, context.problem.loss
-    scores, skips_points = None, False
-    if isinstance(inner, Shared) and loss.has_value and loss.has_scores:
-        skips_points = inner.is_free and context.problem.mu == 0
+    scores, is_shared = None, isinstance(inner, Shared) and loss.has_value
+    skips_points = is_shared and cast(Shared, inner).is_free and context.problem.mu == 0
+    if is_shared and loss.has_scores:
         if context.problem.has_lower_bound:
             context.oracle.extend_reach(context.x0)
         scores, value, _, y = context.oracle.extrapolation(context.x0, None, 0.0)
