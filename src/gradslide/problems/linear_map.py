@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -132,7 +133,7 @@ def linear_map(A: Any, n: int, dtype: DType, device: Device = None) -> LinearMap
     Raises
     ------
     InputError
-        If A is neither of these, or an operator that does not compute on the device.
+        If A is none of these, or an operator that does not compute on the device.
     """
     if isinstance(A, type):
         raise InputError(_RULE, kind_of(A), "give an instance of it")
@@ -183,7 +184,10 @@ def is_csr_tensor(matrix: Any) -> bool:
 
 def _csr_of(matrix: Any) -> Sparse:
     """A sparse tensor of PyTorch as a SciPy matrix."""
-    rows = matrix.detach().to_sparse_csr()
+    with warnings.catch_warnings():
+        # That they are new.
+        warnings.simplefilter("ignore")
+        rows = matrix.detach().to_sparse_csr()
     parts = (to_numpy(part) for part in (rows.values(), rows.col_indices(), rows.crow_indices()))
     return sp.csr_array(tuple(parts), shape=tuple(rows.shape))
 

@@ -54,7 +54,7 @@ class Objective(CheckedArguments):
 
         Returns
         -------
-        Problem, Saddle or LinearlyConstrained
+        Problem
         """
         new = copy.copy(self)
         loss = self.loss.to(device)

@@ -92,6 +92,22 @@ class Saddle(Objective):
 
     @checked_arguments
     def to(self, device: Device) -> Self:
+        """Return the same problem with its data on a PyTorch device, for repeated solves.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            For example "cuda".
+
+        Returns
+        -------
+        Saddle or LinearlyConstrained
+
+        Raises
+        ------
+        InputError
+            If A is an operator that does not compute there, or the dual term cannot move.
+        """
         new = super().to(device)
         vars(new).update(A=self.A.to(new.device), duals=self.duals.to(new.device))
         return new

@@ -359,8 +359,9 @@ class Prox(Term):
         if is_numpy(theta):
             z = np.asarray(z, dtype=theta.dtype)
         else:
-            rule, remedy = "prox must return an array on the device of its argument", "use that array's own operations"
-            require(not is_numpy(z), rule, kind_of(z), remedy)
+            if is_numpy(z):
+                rule = "prox must return an array on the device of its argument"
+                raise InputError(rule, kind_of(z), "use that array's own operations")
             z = as_dtype(z, dtype_of(theta))
         require(z.shape == v.shape, f"prox must return an array of shape {v.shape}", z.shape, "check your prox")
         return z[None]
