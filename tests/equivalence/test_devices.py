@@ -9,18 +9,25 @@ import scipy.sparse as sp
 from device_cases import (
     DEVICES,
     HAS_CUDA,
+    SADDLES,
     assert_close,
     counted_waits,
     far_away,
     no_waiting,
+    operator_of,
     problem_of,
     torch,
 )
 from error_messages import check_message
+from paper_twins import iterates
+from scipy.sparse.linalg import aslinearoperator
 
 import gradslide as gs
 from gradslide import domains, network
 from gradslide._support.arrays import like, on_device, to_numpy
+from gradslide.problems.linear_map import least_squares, linear_map
+from gradslide.problems.operator_norm import operator_norm
+from gradslide.results.costs import Costs
 
 GRAPH = gs.Graph.random(7, 3, seed=1)
 M, D = 7, 4
@@ -69,6 +76,9 @@ METHODS = {
     "DSGD": gs.DSGD(batch=2),
     "ChocoSGD": gs.ChocoSGD(batch=2),
 }
+FORMS = {"dense": np.asarray, "sparse": sp.csr_array}
+# (k, n): with more rows and fewer, and so many of both that ||A|| takes a power iteration.
+SHAPES = [(5, 8), (8, 5), (60, 90), (90, 60)]
 RECORDED = ("objective", "local_objective", "residual", "disagreement", "lower", "gap", "rounds", "control_rounds")
 
 
@@ -369,13 +379,270 @@ def test_what_has_no_device_is_refused(device):
         check_message(
             lambda given=given, net=net: gs.solve(given, net), ["needs the network gs.network.Local", "Lossy"]
         )
-    check_message(
-        lambda: gs.solve(gs.LinearlyConstrained(problem_of(m=1).loss.to(device), np.eye(D), 0.3)),
-        ["LinearlyConstrained", "NumPy's", f"a loss on {device}"],
-    )
     slow = network.Delayed(network.Local(GRAPH, device=device), 0.0)
     stop = gs.Stop(iterations=3)
     assert_close(gs.solve(problem, slow, stop=stop).x, gs.solve(problem, GRAPH, stop=stop).x, 1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", FORMS)
+def test_linear_maps_do_the_same(form, shape, dtype, device):
+    A, rng = operator_of(shape, dtype), np.random.default_rng(0)
+    (k, n), tolerance = shape, ROUNDING[dtype]
+    here = linear_map(FORMS[form](A), n, dtype)
+    x, z = rng.normal(size=n).astype(dtype), rng.normal(size=k).astype(dtype)
+    costs = Costs()
+    for there in (here.to(device), linear_map(FORMS[form](A), n, dtype, device)):
+        counted = there.counted(costs)
+        for found, expected in (
+            (counted.apply(on_device(x, device)), A @ x),
+            (counted.apply_adjoint(on_device(z, device)), A.T @ z),
+        ):
+            assert found.device.type == device
+            assert to_numpy(found).dtype == dtype
+            assert_close(found, expected, tolerance)
+        entries = there.entries()
+        assert np.array_equal(entries.toarray() if form == "sparse" else entries, A)
+        assert np.array_equal(there.to(None).apply(x), here.apply(x))
+        assert there.to(there.device) is there
+    assert costs.operator_products == 4
+    if dtype == np.float64:
+        assert here.to(device).fingerprint() == here.fingerprint()
+    for adjoint, target in ((False, A @ x), (True, A.T @ z)):
+        found = least_squares(here.to(device), on_device(target, device), adjoint=adjoint)
+        # Rounding grows with the iterations.
+        assert_close(found, least_squares(here, target, adjoint=adjoint), {np.float64: 1e-6, np.float32: 1e-2}[dtype])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", FORMS)
+def test_operator_norms_do_the_same(form, shape, device):
+    here = linear_map(FORMS[form](operator_of(shape)), shape[1], np.float64)
+    k, n = shape
+    weights = np.random.default_rng(0).uniform(1, 3, size=max(shape))
+    spaces = {
+        "plain": lambda size: domains.Free().bind(1, size, np.float64),
+        "weighted": lambda size: domains.Free().bind(1, size, np.float64).weighted(weights[:size]),
+        "entropy": lambda size: domains.EntropySimplex().bind(1, size, np.float64),
+    }
+    for x_space in spaces.values():
+        for z_space in spaces.values():
+            X, Z = x_space(n), z_space(k)
+            expected = operator_norm(here, X, Z)
+            assert operator_norm(here.to(device), X.to(device), Z.to(device)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_entries_of_a_that_are_stored_twice_count_as_their_sum(device):
+    A = sp.csr_array(([1.0, 2.0, -1.0], [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    there, simplex = linear_map(A, 2, np.float64, device), domains.EntropySimplex().bind(1, 2, np.float64).to(device)
+    assert operator_norm(there, simplex, simplex) == 3.0
+    assert_close(there.apply(on_device(np.ones(2), device)), [3.0, -1.0], 1e-15)
+
+
+def assert_same_iterates(problem, device, method, iterations, tolerance):
+    """Every array of every state, relative to its size."""
+    stop, names = gs.Stop(iterations=iterations), ("x", "x_hat", "x_bar", "y", "dual", "dual_bar")
+    here, there = (iterates(each, None, method, stop=stop) for each in (problem, problem.to(device)))
+    assert len(here) == len(there) == iterations
+    for one, other in zip(here, there, strict=True):
+        for name in names:
+            if not hasattr(one, name):
+                continue
+            expected, found = getattr(one, name), getattr(other, name)
+            pairs = zip(expected, found, strict=True) if name.startswith("dual") else [(expected, found)]
+            for a, b in pairs:
+                assert b.device.type == device
+                assert to_numpy(b).dtype == a.dtype
+                size = max(1.0, float(np.max(np.abs(a))))
+                assert_close(to_numpy(b) / size, a / size, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SADDLES)
+def test_saddle_points_do_the_same_in_every_iteration(name, form, dtype, device):
+    assert_same_iterates(SADDLES[name](FORMS[form], dtype), device, gs.PDS(), 12, ROUNDING[dtype])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SADDLES)
+def test_answers_to_saddle_points_are_the_same(name, form, device):
+    problem = SADDLES[name](FORMS[form])
+    for method in (gs.PDS(), gs.CondatVu()):
+        stop = gs.Stop(iterations=15)
+        here, there = (gs.solve(each, method=method, stop=stop) for each in (problem, problem.to(device)))
+        assert_same(here, there, 1e-8)
+        assert type(there.dual) is type(there.y) is np.ndarray
+        assert_close(there.dual, here.dual, 1e-8)
+        assert there.settings == here.settings
+        assert (there.certificate is None) == (here.certificate is None)
+        if here.certificate is not None:
+            assert there.certificate.lower == pytest.approx(here.certificate.lower, rel=1e-8, abs=1e-8)
+            assert there.certificate.upper == pytest.approx(here.certificate.upper, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["equations in a box", "matrix game, entropy", "squares"])
+def test_saddle_points_converge_to_the_same_targets(name, device):
+    problem = SADDLES[name](np.asarray)
+    here, there = gs.solve(problem), gs.solve(problem.to(device))
+    assert there.status is here.status is gs.Status.CONVERGED
+    assert there.output == here.output
+    assert_same(here, there, 1e-7)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sampled_gradients_of_saddle_points_do_the_same(form, device):
+    loss = problem_of(m=2, d=4).loss
+    problem = gs.LinearlyConstrained(loss, FORMS[form](operator_of()), 0.1 * np.ones(5), domains.Box(-1.0, 1.0))
+    assert_same_iterates(problem, device, gs.SPDS(N=8, seed=3), 8, 1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_problems_without_a_solution_are_found_out_there_too(form, device):
+    A = operator_of()
+    loss, flat = gs.losses.Quadratic(np.eye(8), np.ones(8)), gs.losses.Linear(np.ones(8))
+    cases = {
+        gs.Status.INFEASIBLE: gs.LinearlyConstrained(loss, FORMS[form](A), 50.0 * np.ones(5), domains.Box(-1.0, 1.0)),
+        gs.Status.UNBOUNDED: gs.LinearlyConstrained(flat, FORMS[form](A), np.zeros(5)),
+    }
+    for status, problem in cases.items():
+        here, there = (gs.solve(each, stop=gs.Stop(iterations=300)) for each in (problem, problem.to(device)))
+        assert there.status is here.status is status
+        assert len(there.history) == len(here.history)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SADDLES)
+def test_steps_of_saddle_points_never_wait(name, form, device, monkeypatch):
+    monkeypatch.setattr(Watched, "monkeypatch", monkeypatch, raising=False)
+    problem = SADDLES[name](FORMS[form]).to(device)
+    options = {"stop": gs.Stop(iterations=5), "record_every": 5}
+    plain = gs.solve(problem, method=gs.PDS(), **options)
+    assert plain.costs.operator_products > 10
+    assert_close(gs.solve(problem, method=Watched(), **options).x, plain.x, 1e-12)
+
+
+def test_nothing_of_a_saddle_point_waits_between_records(device, monkeypatch):
+    problem = SADDLES["intervals"](sp.csr_array).to(device)
+
+    def waits(iterations, record_every):
+        with counted_waits(monkeypatch) as counted:
+            gs.solve(problem, stop=gs.Stop(iterations=iterations), record_every=record_every)
+        return counted.count
+
+    # Of what is found out but once.
+    waits(1, 1)
+    assert waits(4, 4) == waits(12, 12)
+    assert waits(12, 3) > waits(12, 12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_data_of_saddle_points_stays_where_it_is(dtype, device):
+    A, Q, c = operator_of(dtype=dtype), np.eye(8, dtype=dtype), np.linspace(-1, 1, 8, dtype=dtype)
+    b = 0.3 * A.sum(axis=1)
+    there, stop = on_device(A, device), gs.Stop(iterations=8)
+    loss = gs.losses.Quadratic(Q, c)
+    expected = gs.solve(gs.LinearlyConstrained(loss, A, b), stop=stop)
+    given = (
+        there,
+        there.to_sparse(),
+        linear_map(sp.csr_array(A), 8, dtype, device).matrix,
+        sp.csr_array(A),
+        A,
+        A.tolist(),
+    )
+    for each in given:
+        problem = gs.LinearlyConstrained(loss.to(device), each, on_device(b, device))
+        assert problem.device.type == device
+        assert problem.A.matrix.device.type == device
+        assert_close(gs.solve(problem, stop=stop).x, expected.x, ROUNDING[dtype])
+    first = gs.LinearlyConstrained(loss.to(device), there, b)
+    assert first.A.matrix.data_ptr() == there.data_ptr()
+    # The loss decides: with one of NumPy's they come to the host.
+    for each in given[:3]:
+        problem = gs.LinearlyConstrained(loss, each, b)
+        assert problem.A.device is None
+        assert_close(gs.solve(problem, stop=stop).x, expected.x, ROUNDING[dtype])
+    distances = [each.distances(expected.x, expected.dual) for each in (gs.LinearlyConstrained(loss, A, b), first)]
+    assert distances[1] == pytest.approx(distances[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_saddle_points_go_on_from_what_is_saved(form, device, tmp_path):
+    problem = SADDLES["equations in a box"](FORMS[form])
+    there = problem.to(device)
+    whole = gs.solve(there, stop=gs.Stop(iterations=14))
+    for iterations in (5, 14):
+        options = {"stop": gs.Stop(iterations=iterations), "checkpoint": tmp_path / "run.npz"}
+        part = gs.solve(there, **options)
+    assert_same(whole, part, 1e-12)
+    # On the host it goes on, too.
+    options["stop"] = gs.Stop(iterations=16)
+    longer = gs.solve(problem, stop=gs.Stop(iterations=16))
+    assert_close(gs.solve(problem, **options).x, longer.x, 1e-9)
+    saved = gs.load(whole.save(tmp_path / "solution.npz"))
+    warm = [gs.solve(each, stop=gs.Stop(iterations=5), warm_start=saved) for each in (problem, there)]
+    assert_same(*warm, 1e-9)
+    started = [gs.solve(each, stop=gs.Stop(iterations=5), x0=0.1 * np.ones(8)) for each in (problem, there)]
+    assert_same(*started, 1e-9)
+
+
+def test_operators_of_the_host_are_refused_on_a_device(device):
+    A, loss = operator_of(), gs.losses.Quadratic(np.eye(8), np.ones(8))
+    for given in (aslinearoperator(A), (lambda x: A @ np.asarray(x), lambda z: A.T @ np.asarray(z))):
+        problem = gs.LinearlyConstrained(loss, given, 0.1)
+        message = ["operator A for a problem on", device, "forward product", "an array or a sparse matrix"]
+        check_message(lambda problem=problem: problem.to(device), message)
+        check_message(lambda given=given: gs.LinearlyConstrained(loss.to(device), given, 0.1), message)
+        # On the host it works as before.
+        gs.solve(problem, stop=gs.Stop(iterations=2))
+    leaves = (lambda x: on_device(A, device) @ x, lambda z: A.T @ to_numpy(z))
+    check_message(lambda: gs.LinearlyConstrained(loss.to(device), leaves, 0.1), ["adjoint product", "operator A"])
+
+
+def test_operators_that_compute_on_the_device_run_there(device, monkeypatch):
+    A, loss = operator_of(), gs.losses.Quadratic(np.eye(8), np.ones(8))
+    there, stop = on_device(A, device), gs.Stop(iterations=6)
+    functions = (lambda x: (there @ x)[:, None], lambda z: there.T @ z)
+    space, simplex = domains.Box(-1.0, 1.0), domains.EntropySimplex()
+    for X, Z in ((space, domains.Free()), (simplex, space), (space, simplex), (simplex, simplex)):
+        expected = gs.solve(gs.Saddle(loss, A, gs.terms.Linear(0.1), X, Z), stop=stop)
+        problem = gs.Saddle(loss.to(device), functions, gs.terms.Linear(0.1), X, Z)
+        found = gs.solve(problem, stop=stop)
+        assert_close(found.x, expected.x, 1e-9)
+    wrong = (functions[0], lambda z: 2 * (there.T @ z))
+    check_message(lambda: gs.LinearlyConstrained(loss.to(device), wrong, 0.1), ["must be the adjoint"])
+    short = (functions[0], lambda z: (there.T @ z)[1:])
+    check_message(lambda: gs.LinearlyConstrained(loss.to(device), short, 0.1), ["must have 8 entries", "7"])
+
+
+class OwnTerm(gs.terms.Linear):
+    """A term of a user's, who did not think of devices."""
+
+    to = gs.terms.Term.to
+
+
+def test_terms_of_the_host_are_refused_on_a_device(device):
+    loss, A = gs.losses.Quadratic(np.eye(8), np.ones(8)), operator_of()
+    problem = gs.Saddle(loss, A, OwnTerm(0.1))
+    assert len(gs.solve(problem, stop=gs.Stop(iterations=2)).history) == 2
+    check_message(lambda: problem.to(device), ["dual term cannot move", "OwnTerm", "to(device)"])
+    problem = gs.Saddle(loss, A, gs.terms.Prox(lambda v, step: to_numpy(v)), domains.Box(-1.0, 1.0))
+    check_message(lambda: gs.solve(problem.to(device)), ["prox must return an array on the device"])
+
+
+def test_bad_matrices_on_a_device_are_refused(device):
+    loss = gs.losses.Quadratic(np.eye(8), np.ones(8)).to(device)
+    good = on_device(operator_of(), device)
+    cases = {
+        "A must be finite": good / 0,
+        "A must be real": good + 1j,
+        "one column for each of the 8 unknowns": good[:, 1:],
+        "A must be a real matrix": good[0],
+    }
+    for message, bad in cases.items():
+        check_message(lambda bad=bad: gs.LinearlyConstrained(loss, bad, 0.1), [message])
 
 
 @pytest.mark.slow
@@ -399,3 +666,20 @@ def test_numbers_follow_the_arrays(device):
     assert moved.device == x.device
     assert like(moved, x) is moved
     assert type(like(x, np.ones(1))) is np.ndarray
+
+
+@pytest.mark.slow
+def test_saddle_points_of_jax_run_as_they_are():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    with jax.enable_x64(True):
+        Q, c, A = np.eye(8) + 0.1, np.linspace(-1, 1, 8), operator_of()
+        losses = [gs.losses.Quadratic(Q, c), gs.losses.Quadratic(jax.numpy.asarray(Q), jax.numpy.asarray(c))]
+        for given in (A, jax.numpy.asarray(A)):
+            here, there = (
+                gs.solve(gs.LinearlyConstrained(loss, each, 0.1, domains.Box(-1.0, 1.0)), stop=gs.Stop(iterations=6))
+                for loss, each in zip(losses, (A, given), strict=True)
+            )
+            assert_same(here, there, 1e-9)
+        check_message(
+            lambda: gs.LinearlyConstrained(losses[1], sp.csr_array(A), 0.1), ["a sparse A on a device needs PyTorch"]
+        )

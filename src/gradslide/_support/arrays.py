@@ -193,6 +193,27 @@ def lengths(rows: Array) -> Array:
     return array_namespace(rows).linalg.vector_norm(doubles(rows), axis=1)
 
 
+def vdot(a: Array, b: Array) -> Any:
+    """Return the sum of a times b over all entries as a number; on a device in double precision, as an array."""
+    if is_numpy(a) and is_numpy(b):
+        return np.vdot(a, b)
+    return array_namespace(a, b).sum(doubles(a) * doubles(b))
+
+
+def length(v: Array) -> float:
+    """Return the Euclidean norm of all entries, in double precision; waits for the device."""
+    if is_numpy(v):
+        return float(np.linalg.norm(np.asarray(v, dtype=np.float64)))
+    return float(array_namespace(v).linalg.vector_norm(doubles(v)))
+
+
+def total(values: Array) -> float:
+    """Return the sum of all entries, in double precision; waits for the device."""
+    if is_numpy(values):
+        return float(np.sum(values, dtype=np.float64))
+    return float(array_namespace(values).sum(doubles(values)))
+
+
 def at_least(x: Array, least: float) -> Array:
     """Return max(x, least) without sending the number to the device as an array."""
     return np.maximum(x, least) if is_numpy(x) else array_namespace(x).clip(x, min=least)

@@ -3,7 +3,9 @@
 import math
 
 import numpy as np
+from array_api_compat import array_namespace
 
+from gradslide._support.arrays import as_dtype, length, total, vdot
 from gradslide._support.types import Array
 from gradslide.network.coupling import Dual
 from gradslide.problems.linear_map import LinearMap, least_squares
@@ -23,16 +25,6 @@ _CORRECTIONS = 3
 _BEYOND = 1e12
 # A smooth f that still falls this many gradient steps away counts as unbounded.
 _STEPS = 1e10
-
-
-def length(v: Array) -> float:
-    """The Euclidean norm of all entries, in double precision."""
-    return float(np.linalg.norm(np.asarray(v, dtype=np.float64)))
-
-
-def total(values: Array) -> float:
-    """The sum of all entries, in double precision."""
-    return float(np.sum(values, dtype=np.float64))
 
 
 def is_infeasible(problem: Saddle, A: LinearMap, x: Array, products: int) -> bool:
@@ -89,12 +81,12 @@ def _nearest_to_feasible(problem: Saddle, A: LinearMap, x: Array, products: int)
             new = problem.domain.project(ahead - slope / L)
             z_new, step = violation(new), new - ahead
             spent += 1
-            expected = length(z_ahead) ** 2 / 2 + float(np.vdot(slope, step)) + L / 2 * length(step) ** 2
+            expected = length(z_ahead) ** 2 / 2 + float(vdot(slope, step)) + L / 2 * length(step) ** 2
             if length(z_new) ** 2 / 2 <= expected * (1 + 1e-12) or spent >= products:
                 break
             curvature = length(z_new - z_ahead) ** 2 / max(length(step) ** 2, 1e-300)
             L = max(2 * L, min(curvature, 1e6 * L))
-        if float(np.vdot(step, new - x)) < 0:
+        if float(vdot(step, new - x)) < 0:
             t, ahead, z_ahead = 1.0, new, z_new
         else:
             t, t_before = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
@@ -139,7 +131,7 @@ def is_unbounded(problem: Saddle, A: LinearMap, x: Array, dual: Dual, norm: floa
         out = problem.duals.term.escape(A.apply(ray.reshape(-1))[None])[0]
         if length(out) <= rounding * length(ray):
             break
-        ray = _endless(problem, start, ray - least_squares(A, out).reshape(x.shape).astype(x.dtype))
+        ray = _endless(problem, start, ray - as_dtype(least_squares(A, out), problem.dtype).reshape(x.shape))
     stretch = length(problem.duals.term.escape(A.apply(ray.reshape(-1))[None]))
     z, w = length(dual.s), length(dual.w)
     multiplier = max(z, length(problem.loss.gradient(x)) * z / w) if w > 0 else 0.0
@@ -153,22 +145,22 @@ def _endless(problem: Saddle, start: Array, ray: Array) -> Array:
 
 def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.0) -> bool:
     """Whether X contains the ray, and f still falls far out on it, by more than `held`."""
-    domain, far = problem.domain, x + _FAR * ray
-    if length(ray) <= _NOTHING * length(x - start) or not bool(
-        np.all(domain.contains(far, 1e-9 * float(np.max(np.abs(far)))))
-    ):
+    domain, far, xp = problem.domain, x + _FAR * ray, array_namespace(x)
+    if length(ray) <= _NOTHING * length(x - start):
+        return False
+    if not bool(xp.all(domain.contains(far, 1e-9 * float(xp.max(xp.abs(far)))))):
         return False
     L = float(np.max(problem.smoothness()))
     if L > 0 and L * length(far - start) < _STEPS * length(problem.loss.gradient(start)):
         return False
     gradient = problem.loss.gradient(far)
     penalty = total(domain.r(far)) / _FAR
-    return float(np.vdot(gradient, ray)) + penalty + held < -1e-6 * length(gradient) * length(ray)
+    return float(vdot(gradient, ray)) + penalty + held < -1e-6 * length(gradient) * length(ray)
 
 
 def _falls_past_all_kinks(problem: Saddle, start: Array, x: Array, far: Array) -> bool:
     """Whether f + max over Z falls all the way to a point where the offset of h is negligible."""
-    offset = length(np.broadcast_to(problem.duals.term.offset, problem.duals.start().shape))
+    offset = length(problem.duals.term.offset + 0 * problem.duals.start())
     if not problem.loss.has_value or length(problem.product(far)) < 10 * offset:
         return False
     first, near, last = (

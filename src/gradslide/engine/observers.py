@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import doubles, dtype_of, lengths, like
+from gradslide._support.arrays import doubles, dtype_of, length, lengths, like, total
 from gradslide._support.errors import InputError
 from gradslide._support.types import Array
-from gradslide.engine.infeasibility import is_infeasible, is_unbounded, length, total
+from gradslide.engine.infeasibility import is_infeasible, is_unbounded
 from gradslide.engine.stopping import Checks
 from gradslide.network.coupling import NetworkCoupling
 from gradslide.network.protocol import Network
@@ -214,9 +214,9 @@ class SaddleObserver(Observer):
         constrained to a set; the residual is the distance from it.
         """
         problem = self._problem
-        product = problem.product(x)
+        product, xp = problem.product(x), array_namespace(x)
         value = total(problem.objective(x)) if problem.loss.has_value else None
-        if not (np.all(np.isfinite(product)) and (value is None or math.isfinite(value))):
+        if not (bool(xp.all(xp.isfinite(product))) and (value is None or math.isfinite(value))):
             return None
         objective = None if value is None else value + problem.duals.conjugate(product)
         if objective is not None and math.isnan(objective):
@@ -236,7 +236,7 @@ class SaddleObserver(Observer):
     def _scale(self, x: Array, product: Array, allowed: Array) -> float:
         """The scale of a residual; allowed: the allowed value nearest to A x. If that is 0, A x is no scale."""
         size = max(length(product), length(allowed))
-        return size if np.any(allowed) else max(size, self._norm * length(x))
+        return size if bool(array_namespace(allowed).any(allowed != 0)) else max(size, self._norm * length(x))
 
     @cached_property
     def _norm(self) -> float:

@@ -68,7 +68,8 @@ def solve(
     problem : Problem or Saddle
         What to solve; `LinearlyConstrained` is a `Saddle`.
     network : Graph, networkx.Graph or Network, optional
-        A graph is simulated in this process. A saddle point problem takes none.
+        A graph is simulated in this process. A saddle point problem takes none; `problem.to(device)`
+        moves it to a GPU.
     method : Method, optional
         `Auto()` by default, which is `PDS()` without a network.
     stop : Stop, optional

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, to_numpy
+from gradslide._support.arrays import as_dtype, dot, doubles, is_numpy, to_numpy
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.methods.base import Context
@@ -236,23 +237,24 @@ def estimate_distances(
     """
     domain, duals, mu, x0 = context.domain, coupling.duals, context.problem.mu, context.x0
     z_start, x_start = duals.start(), domain.start()
-    U_most, V_most = duals.U_bound(z_start), float(np.sum(domain.distance_bound(x_start)))
+    U_most, V_most = duals.U_bound(z_start), float(np.sum(to_numpy(domain.distance_bound(x_start))))
     if math.isfinite(U_most) and (V is not None or (L == 0 and math.isfinite(V_most))):
         return Distances(U_most, V_most if V is None else V)
     x1 = _nearest_feasible(coupling, domain.project, x0)
     # The gradient of a linear f is the same everywhere.
-    moved = L > 0 and bool(np.any(x1 != x0))
-    slope = np.asarray(gradient(x1) if moved and gradient is not None else y) + mu * domain.grad_nu(x1)
+    xp = array_namespace(x0)
+    moved = L > 0 and bool(xp.any(x1 != x0))
+    slope = (gradient(x1) if moved and gradient is not None else y) + mu * domain.grad_nu(x1)
     z = z_start if math.isfinite(U_most) else least_squares(coupling.A, -slope.reshape(-1), adjoint=True)[None]
-    z = z.astype(x0.dtype)
+    z = as_dtype(z, context.problem.dtype)
     left = slope + coupling.A.apply_adjoint(z[0]).reshape(x0.shape)
     if V is None:
         steps = min((factor / size for factor, size in ((STEPS_AWAY, L), (1.0, mu)) if size > 0), default=0.0)
-        moves = [float(np.sum(domain.V(start, x1))) for start in (x_start, x0)]
+        moves = [float(np.sum(to_numpy(domain.V(start, x1)))) for start in (x_start, x0)]
         V = min((math.sqrt(2 * max(moves)) + steps * _dual_norm(domain, left)) ** 2 / 2, V_most)
         if steps == 0:
             # The gradient of a linear f gives no length: take the size of X, or |x_1|.
-            V = V_most if math.isfinite(V_most) else max(V, float(np.sum(x1**2)) / 2)
+            V = V_most if math.isfinite(V_most) else max(V, float(xp.sum(x1**2)) / 2)
     # The theorem's 1 has no unit: a tenth of the gradient replaces it.
     little = 0.1 * _dual_norm(domain, slope) / A_norm if A_norm > 0 else 0.0
     U = U_most if math.isfinite(U_most) else (math.sqrt(2 * duals.U(z_start, z)) + little) ** 2 / 2
@@ -261,10 +263,12 @@ def estimate_distances(
 
 def _dual_norm(domain: Domain, gradient: Array) -> float:
     """Return the norm of a gradient that is dual to nu's."""
+    xp = array_namespace(gradient)
+    norm = np.linalg.norm if is_numpy(gradient) else xp.linalg.vector_norm
     if domain.norm == 1:
-        return float(np.linalg.norm(np.max(np.abs(gradient), axis=1)))
+        return float(norm(xp.max(xp.abs(gradient), axis=1)))
     weights = domain.weights
-    return float(np.linalg.norm(gradient if weights is None else gradient / np.sqrt(weights)))
+    return float(norm(gradient if weights is None else gradient / xp.sqrt(weights)))
 
 
 def _nearest_feasible(coupling: Operator, project: Callable[[Array], Array], x0: Array) -> Array:
@@ -272,7 +276,7 @@ def _nearest_feasible(coupling: Operator, project: Callable[[Array], Array], x0:
     if not coupling.duals.is_constrained:
         return x0
     violation = coupling.duals.violation(coupling.A.apply(x0.reshape(-1))[None])
-    if violation is None or not np.any(violation):
+    if violation is None or not bool(array_namespace(violation).any(violation != 0)):
         return x0
-    step = least_squares(coupling.A, -violation[0])
-    return project(x0 + step.reshape(x0.shape).astype(x0.dtype))
+    step = as_dtype(least_squares(coupling.A, -violation[0]), coupling.A.dtype)
+    return project(x0 + step.reshape(x0.shape))

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, is_numpy, like
@@ -349,8 +348,8 @@ class Operator:
         return self._problem.operator_norm(self.A)
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
-        z = self.duals.start() if s is None else s
-        return Dual(z, self._adjoint(z) if np.any(z) else np.zeros_like(x))
+        z, xp = self.duals.start() if s is None else s, array_namespace(x)
+        return Dual(z, self._adjoint(z) if bool(xp.any(z != 0)) else xp.zeros_like(x))
 
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
         z = self.duals.ascend(dual.s, self.A.apply(u.reshape(-1))[None], q)

@@ -43,6 +43,24 @@ class Objective(CheckedArguments):
             raise AttributeError(f"{type(self).__name__}.{name} cannot be assigned: make a new problem")
         super().__setattr__(name, value)
 
+    @checked_arguments
+    def to(self, device: Device) -> Self:
+        """Return the same problem with its data on a PyTorch device, for repeated solves.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            For example "cuda".
+
+        Returns
+        -------
+        Problem
+        """
+        new = copy.copy(self)
+        loss = self.loss.to(device)
+        vars(new).update(loss=loss, device=loss.device, domain=self.domain.to(loss.device))
+        return new
+
     def placed(self, values: Array) -> Array:
         """Return the values in the precision and on the device of the problem."""
         return on_device(np.asarray(to_numpy(values), dtype=self.dtype), self.device)
@@ -211,24 +229,6 @@ class Problem(Objective):
                 "return agent i's own",
             )
         return cls(losses.stack([loss for loss, _ in pairs]), PerAgent([domain for _, domain in pairs]), mu)
-
-    @checked_arguments
-    def to(self, device: Device) -> Self:
-        """Return the same problem with its data on a PyTorch device, for repeated solves.
-
-        Parameters
-        ----------
-        device : str or torch.device
-            For example "cuda".
-
-        Returns
-        -------
-        Problem
-        """
-        new = copy.copy(self)
-        loss = self.loss.to(device)
-        vars(new).update(loss=loss, device=loss.device, domain=self.domain.to(loss.device))
-        return new
 
     @checked_arguments
     def take(self, agents: Sequence[int]) -> "Problem":

@@ -1,13 +1,17 @@
 """Saddle point problems min_x max_z f(x) + <A x, z> - h(z), and linear constraints."""
 
+import copy
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
+from gradslide._support.arrays import on_device, to_numpy, total, vdot
 from gradslide._support.errors import InputError, require, require_number, unknown_name
-from gradslide._support.types import Array
+from gradslide._support.keywords import checked_arguments
+from gradslide._support.types import Array, Device
 from gradslide.domains import Domain, Euclidean
 from gradslide.domains.parameters import checked
 from gradslide.losses import Loss
@@ -34,7 +38,8 @@ class Saddle(Objective):
         The smooth convex ft. A loss of several agents is a sum over blocks of x, which A sees one
         after the other.
     A : array_like, sparse matrix, LinearOperator, PyLops operator, or pair of callables
-        Linear map of shape (k, n); a pair is (forward, adjoint).
+        Linear map of shape (k, n); a pair is (forward, adjoint). If the loss is on a device,
+        entries are moved there, and operators and functions must take and return arrays there.
     h : Term, Domain or object with prox(v, step), optional
         The dual term: one of `gs.terms` (0 by default), or a domain for its indicator function.
     domain : Domain, optional
@@ -72,7 +77,7 @@ class Saddle(Objective):
         scaling: str | None = None,
     ) -> None:
         super().__init__(loss, domain, mu)
-        self.A = linear_map(A, self.m * self.d, self.dtype)
+        self.A = linear_map(A, self.m * self.d, self.dtype, self.device)
         if isinstance(h, Domain):
             rule = "a set as h is the indicator of it: give it as h or as dual_domain"
             require(dual_domain is None, rule, "both", "leave dual_domain out")
@@ -82,8 +87,30 @@ class Saddle(Objective):
             require_number("norm", norm, "leave it out to have it found", least=0)
         if scaling is not None:
             dual_domain = self._scale(scaling, dual_domain)
-        self.duals = DualSpace(dual_domain, as_term(h))
+        self.duals = DualSpace(dual_domain, as_term(h)).to(self.device)
         self._norm = norm
+
+    @checked_arguments
+    def to(self, device: Device) -> Self:
+        """Return the same problem with its data on a PyTorch device, for repeated solves.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            For example "cuda".
+
+        Returns
+        -------
+        Saddle or LinearlyConstrained
+
+        Raises
+        ------
+        InputError
+            If A is an operator that does not compute there, or the dual term cannot move.
+        """
+        new = super().to(device)
+        vars(new).update(A=self.A.to(new.device), duals=self.duals.to(new.device))
+        return new
 
     def _scale(self, scaling: str, dual_domain: Domain) -> Domain:
         if scaling not in scalings.KINDS:
@@ -92,7 +119,8 @@ class Saddle(Objective):
         if scaling != "rows":
             rule = "columns can be scaled where mu = 0, since mu nu is part of the problem"
             require(self.mu == 0, rule, f"mu={self.mu:g}", 'use scaling="rows", or put the ridge into the loss')
-            self.domain = _weighted("domain", self.domain, weights.x.reshape(self.m, self.d))
+            here = _weighted("domain", self.domain.to(None), weights.x.reshape(self.m, self.d))
+            self.domain = here.to(self.device)
         return dual_domain if scaling == "columns" else _weighted("dual_domain", dual_domain, weights.z)
 
     @cached_property
@@ -104,7 +132,8 @@ class Saddle(Objective):
     @cached_property
     def maximum_is_known(self) -> bool:
         """Whether max over Z of <A x, z> - h(z) can be computed."""
-        return not np.isnan(self.duals.conjugate(np.zeros_like(self.duals.start())))
+        start = self.duals.start()
+        return not np.isnan(self.duals.conjugate(array_namespace(start).zeros_like(start)))
 
     def operator_norm(self, A: LinearMap | None = None) -> float:
         """Return ||A|| in the norms of nu and zeta.
@@ -138,11 +167,9 @@ class Saddle(Objective):
         -------
         Distances
         """
-        x = np.broadcast_to(np.asarray(x, dtype=self.dtype), (self.m, self.d))
-        z = np.asarray(z, dtype=self.dtype).reshape(1, -1)
-        return Distances(
-            self.duals.U(self.duals.start(), z), float(np.sum(self.domain.V(self.start(x0), x), dtype=np.float64))
-        )
+        x = self.placed(np.broadcast_to(to_numpy(x), (self.m, self.d)))
+        z = self.placed(to_numpy(z).reshape(1, -1))
+        return Distances(self.duals.U(self.duals.start(), z), total(self.domain.V(self.start(x0), x)))
 
     def product(self, x: Array) -> Array:
         """Return A x as a row (1, k)."""
@@ -198,7 +225,8 @@ class LinearlyConstrained(Saddle):
         scaling: str | None = None,
     ) -> None:
         super().__init__(loss, A, None, domain, mu=mu, norm=norm, scaling=scaling)
-        self.duals = DualSpace(self.duals.domain, _interval(self.A.shape[0], b, sense, lower, upper))
+        interval = _interval(self.A.shape[0], b, sense, lower, upper)
+        self.duals = DualSpace(self.duals.domain.to(None), interval).to(self.device)
 
 
 def _interval(k: int, b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
@@ -229,6 +257,12 @@ class DualSpace:
     def __init__(self, domain: Domain, term: Term) -> None:
         self.domain = domain
         self.term = term.bind(domain)
+
+    def to(self, device: Device) -> "DualSpace":
+        """Return the same space with its arrays on a device; None for NumPy."""
+        new = copy.copy(self)
+        new.domain, new.term = self.domain.to(device), self.term.to(device)
+        return new
 
     def start(self) -> Array:
         """Return the minimizer of zeta over Z."""
@@ -266,8 +300,11 @@ class DualSpace:
     def fingerprint(self) -> str:
         """Return digits that distinguish this dual space from others."""
         probe = np.random.default_rng(1).normal(size=(1, self.domain.d)).astype(self.domain.dtype)
+        # Devices need not add up in the same order twice.
+        digits = 3 if self.domain.device is not None and self.domain.dtype == np.float32 else 7
+        probe = on_device(probe, self.domain.device)
         near, far = (self.term.prox(self.domain, size * probe, 1.0) for size in (1, 1e3))
-        return f"{float(np.vdot(probe, near)):.7e} {float(np.vdot(probe, far)):.7e}"
+        return f"{float(vdot(probe, near)):.{digits}e} {float(vdot(probe, far)):.{digits}e}"
 
     def __repr__(self) -> str:
         return f"{type(self.term).__name__} on {type(self.domain).__name__}"

@@ -28,7 +28,7 @@ def weights(A: LinearMap, kind: str) -> Scales:
     """
     rule = "scaling needs the entries of A"
     require(A.matrix is not None, rule, "an operator", "give A as an array or a sparse matrix, or leave scaling out")
-    entries = abs(A.matrix).astype(np.float64)
+    entries = abs(A.entries()).astype(np.float64)
     row_scales, column_scales = np.ones(A.shape[0]), np.ones(A.shape[1])
 
     def rescale(row_sizes: Array, column_sizes: Array) -> None:

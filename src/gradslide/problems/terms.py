@@ -1,20 +1,25 @@
 """Dual terms h whose prox step has a closed form. Sets are not terms, but dual domains."""
 
 import abc
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
+from array_api_compat import array_namespace
 
+from gradslide._support.arrays import as_dtype, at_least, dtype_of, is_numpy, on_device, vdot
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array, Parameter
+from gradslide._support.types import Array, Device, Parameter
 from gradslide.domains import Domain, Free
 from gradslide.domains.parameters import Fit, checked
 
 __all__ = ["Interval", "Linear", "Prox", "Quadratic", "Term"]
+
+TermT = TypeVar("TermT", bound="Term")
 
 
 class Term(CheckedArguments, abc.ABC):
@@ -53,6 +58,32 @@ class Term(CheckedArguments, abc.ABC):
         InputError
             If the term has no closed form on this domain, or a parameter has the wrong shape.
         """
+
+    def to(self, device: Device) -> Self:
+        """Return the same bound term with its arrays on a device.
+
+        Parameters
+        ----------
+        device : str or device or None
+            For example "cuda"; None for NumPy.
+
+        Returns
+        -------
+        Term
+            A bound term for arrays on that device.
+
+        Raises
+        ------
+        InputError
+            If the class does not override this method: where its arrays are is not known.
+        """
+        if device is None:
+            return self
+        rule, remedy = (
+            "this dual term cannot move to a device",
+            "give it a method to(device), or leave the loss on the host",
+        )
+        raise InputError(rule, type(self).__name__, remedy)
 
     @abc.abstractmethod
     def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
@@ -162,11 +193,14 @@ class Linear(Term):
     def bind(self, domain: Domain) -> Self:
         return replace(self, b=_row(domain, "b", self.b))
 
+    def to(self, device: Device) -> Self:
+        return _moved(self, device, "b")
+
     def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
         return domain.prox(theta - self.b, scale)
 
     def value(self, z: Array) -> float:
-        return float(np.vdot(self.b, z))
+        return float(vdot(cast(Array, self.b), z))
 
     def conjugate(self, domain: Domain, v: Array) -> float:
         return -float(domain.linear_minimum(self.b - v)[0])
@@ -203,16 +237,19 @@ class Quadratic(Term):
         _require_euclidean(self, domain)
         return replace(self, weight=float(self.weight), b=_row(domain, "b", self.b))
 
+    def to(self, device: Device) -> Self:
+        return _moved(self, device, "b")
+
     def prox(self, domain: Domain, theta: Array, scale: Array | float) -> Array:
         # weight/2 |z|^2 is weight zeta(z) up to a linear term, but for zeta's weights.
         return domain.prox(theta - self._tilt(domain), scale + self.weight / _weights(domain))
 
     def value(self, z: Array) -> float:
-        return float(np.vdot(self.b, z) + self.weight / 2 * np.vdot(z, z))
+        return float(vdot(cast(Array, self.b), z) + self.weight / 2 * vdot(z, z))
 
     def conjugate(self, domain: Domain, v: Array) -> float:
         z = domain.prox(v - self._tilt(domain), self.weight / _weights(domain))
-        return float(np.vdot(v, z)) - self.value(z) - float(domain.r(z)[0])
+        return float(vdot(v, z)) - self.value(z) - float(domain.r(z)[0])
 
     def _tilt(self, domain: Any) -> Array:
         return self.b + self.weight * domain.center
@@ -246,6 +283,9 @@ class Interval(Term):
         require(_is_free(domain), rule, type(domain).__name__, "leave dual_domain out")
         return replace(self, lower=_row(domain, "lower", self.lower), upper=_row(domain, "upper", self.upper))
 
+    def to(self, device: Device) -> Self:
+        return _moved(self, device, "lower", "upper")
+
     def prox(self, domain: Any, theta: Array, scale: Array | float) -> Array:
         scale = scale * _weights(domain)
         theta = theta + scale * domain.center
@@ -253,26 +293,29 @@ class Interval(Term):
 
     def value(self, z: Array) -> float:
         # A multiplier is 0 where the bound it belongs to is infinite.
-        ends = np.where(z > 0, self.upper, np.where(z < 0, self.lower, 0.0))
-        return float(np.vdot(ends, z))
+        xp = array_namespace(z)
+        ends = xp.where(z > 0, self.upper, xp.where(z < 0, self.lower, 0.0))
+        return float(vdot(ends, z))
 
     def conjugate(self, domain: Domain, v: Array) -> float:
-        return 0.0 if np.array_equal(v, self._nearest(v)) else math.inf
+        return 0.0 if bool(array_namespace(v).all(v == self._nearest(v))) else math.inf
 
     def violation(self, domain: Domain, v: Array) -> Array | None:
         return v - self._nearest(v)
 
     def escape(self, v: Array) -> Array:
-        upwards = np.where(np.isfinite(self.upper), np.maximum(v, 0), 0)
-        return upwards + np.where(np.isfinite(self.lower), np.minimum(v, 0), 0)
+        xp = array_namespace(v)
+        upwards = xp.where(xp.isfinite(self.upper), at_least(v, 0), 0)
+        return cast(Array, upwards + xp.where(xp.isfinite(self.lower), -at_least(-v, 0), 0))
 
     def _nearest(self, v: Array) -> Array:
-        return np.minimum(np.maximum(v, self.lower), self.upper)
+        xp = array_namespace(v)
+        return cast(Array, xp.minimum(xp.maximum(v, self.lower), self.upper))
 
 
 @dataclass(frozen=True, eq=False)
 class Prox(Term):
-    """A term given by functions of flat arrays of k entries.
+    """A term given by functions of flat arrays of k entries; of a device, if the problem is on one.
 
     Parameters
     ----------
@@ -307,9 +350,19 @@ class Prox(Term):
         require(free, rule, type(domain).__name__, "put the set into the prox")
         return self
 
+    def to(self, device: Device) -> Self:
+        return self
+
     def prox(self, domain: Any, theta: Array, scale: Array | float) -> Array:
         v = (domain.center + theta / scale)[0]
-        z = np.asarray(self.prox_of(v, 1 / float(scale)), dtype=theta.dtype)
+        z = self.prox_of(v, 1 / float(scale))
+        if is_numpy(theta):
+            z = np.asarray(z, dtype=theta.dtype)
+        else:
+            if is_numpy(z):
+                rule = "prox must return an array on the device of its argument"
+                raise InputError(rule, kind_of(z), "use that array's own operations")
+            z = as_dtype(z, dtype_of(theta))
         require(z.shape == v.shape, f"prox must return an array of shape {v.shape}", z.shape, "check your prox")
         return z[None]
 
@@ -343,6 +396,14 @@ def _is_free(domain: Domain) -> bool:
 
 def _weights(domain: Domain) -> Array | float:
     return 1.0 if domain.weights is None else domain.weights
+
+
+def _moved(term: TermT, device: Device, *names: str) -> TermT:
+    """The bound term with these fields on a device; they were checked before."""
+    new = copy.copy(term)
+    for name in names:
+        object.__setattr__(new, name, on_device(getattr(term, name), device))
+    return new
 
 
 def _require_euclidean(term: Term, domain: Domain) -> None:
