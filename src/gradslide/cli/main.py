@@ -353,9 +353,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _bench(json_: bool) -> None:
-    from gradslide.experiments.machine import measure_machine, progress_lines
-
     try:
+        from gradslide.experiments.machine import measure_machine, progress_lines
+
         with progress_lines() as progress:
             measured = measure_machine(progress=progress)
     except KeyboardInterrupt:

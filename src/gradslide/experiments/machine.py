@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ from gradslide.results.costs import Costs
 _LEAST = 1e-3
 # The gain by another number of threads from which on it is recommended.
 _GAIN = 1.2
-# Several threads read more slowly than one only if they do not get the cores.
-_DISTURBED = 0.95
+# Threads that wait for memory count as busy: they get less of the cores only if others use them.
+_UNDISTURBED = 0.85
 # The share of the memory bandwidth from which on a gradient is fast.
 _GOOD_SHARE = 0.5
 
@@ -62,7 +63,7 @@ class Sizes:
     seconds : float
         The time for repeats of each call that is timed.
     limit : float
-        Seconds in all after which each remaining call is timed only once.
+        Seconds in all after which no further measurement begins.
     """
 
     gradient: tuple[int, int, int] = (1000, 200, 300)
@@ -75,10 +76,10 @@ class Sizes:
     iterations: Sequence[tuple[int, int, int, int, tuple[int, int]]] = (
         (100, 200, 22, 4, (30, 230)),
         (1000, 20, 50, 6, (20, 120)),
-        (200, 500, 200, 6, (5, 25)),
+        (1000, 350, 50, 6, (5, 25)),
     )
     seconds: float = 0.5
-    limit: float = 40.0
+    limit: float = 35.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class MachineReport:
         ]
         notes = [
             "size: agents x columns, or agents x rows per agent x columns; all in float64",
-            "memory read: the maximum of the gradient's data by NumPy; a gradient reads it once",
+            "memory read: NumPy's maximum of the data; compiled gradients read it once, PyTorch twice",
             "exchange: one product with the Laplacian in one process, without a real network",
             f"measured in {self.seconds:.0f} seconds; compare figures of one run only",
         ]
@@ -264,15 +265,16 @@ class _Bench:
     progress : Progress
         Is told what is measured next.
     end : float
-        When each remaining call is timed only once.
+        The time after which no further measurement begins.
     """
 
     def __init__(self, sizes: Sizes, progress: Progress, end: float) -> None:
         self._sizes, self._progress, self._end = sizes, progress, end
+        self._is_disturbed = False
 
     def compiled_code(self) -> Iterator[Measurement]:
         """The time to load or compile what the other measurements use."""
-        name = "compiled code, ready after"
+        name = "loading compiled code"
         self._progress.begin(name)
         started = time.perf_counter()
         from gradslide.kernels import mixing_tiles, row_dots, rows_pass, tiles
@@ -304,22 +306,23 @@ class _Bench:
         # The default for data of this size; smaller data would be left to NumPy.
         loss.compiled = True
         x, numbers = np.zeros((m, d)), features.reshape(-1)
-        speeds, readings = [], []
+        speeds = []
         setting = thread_count()
         for threads in sorted({1, cores()}):
             with _threads(threads):
                 self._progress.begin(_label("memory read and gradient", size, threads))
                 parts = shares(len(numbers), threads)
+                started, worked = time.perf_counter(), time.process_time()
                 reading, seconds = self._fastest(
                     partial(run_in_threads, partial(_read, numbers), parts), partial(loss.gradient, x)
                 )
+                busy = (time.process_time() - worked) / (time.perf_counter() - started) / threads
             speeds.append(numbers.nbytes / seconds / 1e9)
-            readings.append(numbers.nbytes / reading / 1e9)
-            yield Measurement("memory read", readings[-1], "GB/s", size, threads)
-            share, meaning = speeds[-1] / readings[-1], ""
+            yield Measurement("memory read", numbers.nbytes / reading / 1e9, "GB/s", size, threads)
+            share, meaning = reading / seconds, ""
             if threads == cores():
-                gains = speeds[-1] / speeds[0], readings[-1] / readings[0]
-                meaning = threads_meaning(*gains, share, setting, threads)
+                self._is_disturbed = busy < _UNDISTURBED
+                meaning = threads_meaning(speeds[-1] / speeds[0], share, busy, setting, threads)
             yield Measurement("gradient", speeds[-1], "GB/s", size, threads, share, "of memory read", meaning)
         yield self._gpu(loss, features, speeds[-1])
 
@@ -353,6 +356,9 @@ class _Bench:
     def exchanges(self) -> Iterator[Measurement]:
         """One exchange with neighbours."""
         for m, d, degree in self._sizes.exchanges:
+            if self._is_late():
+                yield _left_out("exchange", (m, d))
+                continue
             self._progress.begin(_label("exchange", (m, d)))
             network = Local(Graph.regular(m, degree, seed=1))
             v = np.random.default_rng(0).standard_normal((m, d))
@@ -364,11 +370,15 @@ class _Bench:
         """Inner iterations of PDS, compiled and in NumPy."""
         name = "inner iteration of PDS"
         for m, d, degree, T in self._sizes.inner_loops:
+            if self._is_late():
+                yield _left_out(name, (m, d))
+                continue
             self._progress.begin(_label(name, (m, d)))
             seconds, plain = self._fastest(*_inner_loops(m, d, degree, T))
             ratio = plain / seconds
-            value, relation = 1e6 * seconds / T, "times as fast as NumPy"
-            yield Measurement(name, value, "us", (m, d), thread_count(), ratio, relation, speedup_meaning(ratio))
+            value, relation = 1e6 * seconds / T, "times NumPy's speed"
+            meaning = "" if self._is_disturbed else speedup_meaning(ratio)
+            yield Measurement(name, value, "us", (m, d), thread_count(), ratio, relation, meaning)
 
     def iterations(self) -> Iterator[Measurement]:
         """Outer iterations of the gossip mode and of NIDS."""
@@ -376,6 +386,9 @@ class _Bench:
         runs: list[tuple[Method[Any], int]] = [(NIDS(L=50.0), threads), (AutoPDS(), threads), (AutoPDS(), 1)]
         for m, rows, d, degree, (few, many) in self._sizes.iterations:
             size = (m, rows, d)
+            if self._is_late():
+                yield _left_out("iteration of AutoPDS", size)
+                continue
             self._progress.begin(_label("iterations of NIDS and AutoPDS", size))
             loss, graph = _regression(m, rows, d, degree)
             solves = [partial(_iterate, Problem(loss), graph, *run) for run in runs[: 3 if threads > 1 else 2]]
@@ -387,24 +400,30 @@ class _Bench:
                 yield Measurement("iteration of AutoPDS", None, "ms", size, threads, meaning=meaning)
                 continue
             theirs, ours, alone = each[0], each[1], each[-1]
-            ratio, meaning = ours / theirs, iteration_meaning(ours / theirs, ours / alone)
+            ratio = ours / theirs
+            meaning = "" if self._is_disturbed else iteration_meaning(ratio, ours / alone)
             yield Measurement("iteration of NIDS", 1e3 * theirs, "ms", size, threads)
             yield Measurement("iteration of AutoPDS", 1e3 * ours, "ms", size, threads, ratio, "times NIDS", meaning)
 
     def _fastest(self, *calls: Callable[[], object]) -> list[float]:
         """Return the seconds of the fastest of several calls of each function, made in turn."""
-        counts = []
+        best, counts = [], []
         for call in calls:
-            # The first call loads what it needs.
-            least = min(_seconds(call, 1) for _ in range(2))
-            counts.append(max(1, min(10_000, round(_LEAST / max(least, 1e-9)))))
-        best = [math.inf] * len(calls)
+            seconds = _seconds(call, 1)
+            if seconds < _LEAST:
+                # The first call loads what it needs.
+                seconds = min(seconds, _seconds(call, 1))
+            best.append(seconds)
+            counts.append(max(1, min(10_000, round(_LEAST / max(seconds, 1e-9)))))
         end = min(time.perf_counter() + self._sizes.seconds * len(calls), self._end)
-        while True:
-            for k, (call, count) in enumerate(zip(calls, counts, strict=True)):
-                best[k] = min(best[k], _seconds(call, count))
+        for k in cycle(range(len(calls))):
             if time.perf_counter() >= end:
                 return best
+            best[k] = min(best[k], _seconds(calls[k], counts[k]))
+        return best
+
+    def _is_late(self) -> bool:
+        return time.perf_counter() >= self._end
 
 
 # ---- what follows from figures
@@ -430,17 +449,17 @@ def compilation_meaning(*, is_stored: bool, is_loaded: bool) -> str:
     return "good: loaded from the cache" if is_loaded else "compiled and cached: later processes load it"
 
 
-def threads_meaning(gain: float, read_gain: float, share: float, setting: int, cores: int) -> str:
+def threads_meaning(gain: float, share: float, busy: float, setting: int, cores: int) -> str:
     """Say which number of threads is right for gradients.
 
     Parameters
     ----------
     gain : float
         The speed with one thread per core over that with one thread.
-    read_gain : float
-        The same of reading memory.
     share : float
         The speed with one thread per core over the memory bandwidth.
+    busy : float
+        The share of the cores' time that these threads got.
     setting : int
         The number of threads, by OMP_NUM_THREADS or the number of cores.
     cores : int
@@ -453,12 +472,12 @@ def threads_meaning(gain: float, read_gain: float, share: float, setting: int, c
     """
     if setting > cores:
         return f"OMP_NUM_THREADS={setting} is more than the cores: set it to {cores}"
-    if read_gain < _DISTURBED:
+    if busy < _UNDISTURBED:
         return "other programs use the cores: repeat the measurement without them"
     if setting < cores and gain > _GAIN:
         return f"{gain:.1f} times one thread, but OMP_NUM_THREADS={setting}: set it to {cores}, or unset it"
     if cores > 1 and gain <= _GAIN:
-        return "one thread is about as fast: set OMP_NUM_THREADS=1 if other programs need the cores"
+        return "as fast with one thread: set OMP_NUM_THREADS=1 if others need the cores"
     faster = f"{gain:.1f} times one thread, " * (cores > 1)
     if share >= _GOOD_SHARE:
         return f"good: {faster}{share:.0%} of the memory's speed"
@@ -497,8 +516,10 @@ def iteration_meaning(ratio: float, alone: float) -> str:
         What it means.
     """
     if alone > _GAIN:
-        return f"{alone:.1f} times as fast with one thread: set OMP_NUM_THREADS=1 for problems of this size"
-    return f"less time in all if NIDS takes more than {ratio:.1f} times as many iterations"
+        return f"set OMP_NUM_THREADS=1 at this size: {alone:.1f} times as fast"
+    if ratio < 1.05:
+        return "good: no slower than NIDS"
+    return f"pays if NIDS takes {ratio:.1f} times as many iterations"
 
 
 def gpu_meaning(ratio: float) -> str:
@@ -591,6 +612,10 @@ def _threads(count: int) -> Iterator[None]:
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = before
+
+
+def _left_out(name: str, size: tuple[int, ...]) -> Measurement:
+    return Measurement(name, None, size=size, meaning="left out, since the others took too long: repeat it")
 
 
 def _size(size: tuple[int, ...]) -> str:
