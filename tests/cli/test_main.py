@@ -18,9 +18,11 @@ from specs import exit_code, write_spec
 
 import gradslide as gs
 from gradslide.cli.main import app
+from gradslide.experiments import machine
 from gradslide.experiments import run as experiment
 from gradslide.experiments.build import build_problem
 from gradslide.experiments.spec import main_job, parse_spec
+from gradslide.kernels.startup import startup_of
 from gradslide.theory.reference import reference
 
 MODULE = [sys.executable, "-W", "error", "-m", "gradslide"]
@@ -436,6 +438,46 @@ def test_info_shows_a_spec_that_can_be_run(capsys):
     text = capsys.readouterr().out
     assert parse_spec(text, name="misfire", folder=Path()) == main_job()
     assert "#" in text
+
+
+@pytest.fixture
+def tiny_bench(monkeypatch):
+    sizes = machine.Sizes((6, 8, 5), [(6, 5, 2)], [(6, 5, 2, 4)], [(6, 8, 5, 2, (2, 6))], seconds=0.0)
+    monkeypatch.setattr(machine, "Sizes", lambda: sizes)
+    yield
+    startup_of.cache_clear()
+
+
+@pytest.mark.usefixtures("tiny_bench")
+def test_bench_in_words_and_as_json(capsys):
+    assert exit_code("info", "--bench") == 0
+    shown = capsys.readouterr()
+    assert "memory read, 6 x 8 x 5, 1 thread: " in shown.err
+    for words in ("What this machine does", "gradient", "exchange", "iteration of AutoPDS", "measured in"):
+        assert words in shown.out
+    assert exit_code("info", "--bench", "--json") == 0
+    document = strict_json(capsys.readouterr().out)
+    assert document["installation"]["gradslide"] == gs.__version__
+    assert {"memory read", "gradient", "exchange"} <= {each["name"] for each in document["measurements"]}
+
+
+@pytest.mark.usefixtures("tiny_bench")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_ctrl_c_ends_a_bench_with_a_message(capsys, monkeypatch, options):
+    def press(*arguments, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(machine, "solved", press)
+    assert exit_code("info", "--bench", *options) == 2
+    shown = capsys.readouterr()
+    assert "interrupted before all measurements were made" in " ".join(shown.err.split())
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+
+
+def test_a_spec_and_a_bench_are_not_asked_for_at_once(capsys):
+    assert exit_code("info", "--bench", "--spec") == 1
+    assert "give one of them" in capsys.readouterr().err
 
 
 def test_version(capsys):

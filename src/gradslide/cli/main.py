@@ -293,15 +293,26 @@ def info(
         bool,
         typer.Option("--spec", help="Print the spec of the main job: a commented example of the format."),
     ] = False,
+    bench: Annotated[
+        bool,
+        typer.Option("--bench", help="Measure gradients, exchanges and iterations on this machine: up to a minute."),
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Versions, extras that are installed, and where data is looked for."""
+    """Versions, extras that are installed, and where data is looked for.
+
+    `gradslide info --bench` measures what this machine does, and says what follows from it.
+    """
     from gradslide.experiments.info import installation
     from gradslide.experiments.spec import main_job_text
     from gradslide.experiments.tables import facts_table
 
+    if spec and bench:
+        raise InputError("--spec and --bench are two requests", "both", "give one of them")
     if spec:
         print(main_job_text(), end="")
+    elif bench:
+        _bench(json_)
     elif json_:
         print(json.dumps(installation(), indent=1))
     else:
@@ -339,6 +350,24 @@ def main(arguments: list[str] | None = None) -> None:
         code = STOPPED_SHORT
     # typer turns Ctrl-C into 130.
     sys.exit(STOPPED_SHORT if code == 130 else code if isinstance(code, int) else OK)
+
+
+def _bench(json_: bool) -> None:
+    try:
+        from gradslide.experiments.machine import measure_machine, progress_lines
+
+        with progress_lines() as progress:
+            measured = measure_machine(progress=progress)
+    except KeyboardInterrupt:
+        note("interrupted before all measurements were made; the same command starts again")
+        raise typer.Exit(STOPPED_SHORT) from None
+    if json_:
+        print(json.dumps(measured.to_dict(), indent=1))
+        return
+    table = measured.table()
+    print(table.title)
+    show(table.rich())
+    print(*table.notes, sep="\n")
 
 
 def _without_n(arguments: list[str]) -> list[str]:

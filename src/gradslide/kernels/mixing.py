@@ -20,6 +20,10 @@ _Result = TypeVar("_Result")
 _PLAIN, _PLAIN_NUMBER = 3e-5, 1e-9
 
 
+# A thread is worthwhile from so many numbers of an array on.
+_NUMBERS_PER_THREAD = 1 << 15
+
+
 class MixingInput(NamedTuple):
     """What an outer iteration starts from: x, the gradients y and g = y + mu grad nu, the dual, and averages."""
 
@@ -137,7 +141,7 @@ class MixingKernel:
         inverses = 1 / scales
 
         lanes = mixing_rows.LANES
-        ranges = [(first * lanes, min(d, end * lanes)) for first, end in shares(-(-d // lanes), thread_count())]
+        ranges = [(first * lanes, min(d, end * lanes)) for first, end in shares(-(-d // lanes), _threads(m * d))]
         widths = [mixing_rows.panel_width(m, end - first, dtype) for first, end in ranges]
         buffers = [tuple(self._buffers.empty((m * width,), dtype) for _ in range(4)) for width in widths]
 
@@ -175,8 +179,13 @@ class MixingKernel:
         def work(k: int, first: int, end: int) -> None:
             row_dots(first, end, d, arrays, real(share), self._inverse_D, found)
 
-        run_in_threads(work, shares(m, thread_count()))
+        run_in_threads(work, shares(m, _threads(m * d)))
         return found.T
+
+
+def _threads(numbers: int) -> int:
+    """Return how many threads to use for arrays of so many numbers: few take less time than a thread's start."""
+    return max(1, min(thread_count(), numbers // _NUMBERS_PER_THREAD))
 
 
 def _writable(array: Array) -> Array:
