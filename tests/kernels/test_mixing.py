@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
+from gradslide.kernels import mixing
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel
 from gradslide.kernels.startup import startup_of
 from gradslide.methods.gossip.inner import Mixer
@@ -29,6 +30,7 @@ def mixer_of(graph, dtype):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_step_has_the_bits_of_the_plain_one(name, d, dtype, threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setattr(mixing, "_NUMBERS_PER_THREAD", 1)
     graph, rng = GRAPHS[name], np.random.default_rng(d)
     mixer, context = mixer_of(graph, dtype), SimpleNamespace(network=gs.network.Local(graph))
     kernel = MixingKernel(mixer.N, mixer.D)
