@@ -4,10 +4,12 @@ The inner loop of primal-dual sliding, relative to copying eight arrays. An iter
 nine arrays: it reads u, x, w and the fixed part of the prox step, writes u, x and w, and reads and
 writes two sums every second time.
 
-Outer iterations of LBFGS, Newton and Auto on a logistic regression: "L" is the time to find the
-smoothness constants, and "share" that of value, gradient (and Hessian) in an iteration.
+Outer iterations of AutoPDS, LBFGS, Newton and Auto on a logistic regression: "L" is the time to
+find the smoothness constants, and "share" that of values, gradient (and Hessian) in an iteration.
 
-    python benchmarks/gpu.py [--device cuda] [--dtype float32]
+    python benchmarks/gpu.py [--device cuda] [--dtype float32] [--outer]
+
+--outer leaves the inner loops out.
 """
 
 import numpy as np
@@ -32,7 +34,9 @@ CASES = [
 _ARRAYS = 8
 # Agents, rows per agent, columns.
 OUTER_CASES = [(1000, 200, 1000), (10_000, 50, 200), (100_000, 10, 64)]
-OUTER_METHODS = {"LBFGS": gs.LBFGS(), "Newton": gs.Newton(), "Auto": gs.Auto()}
+OUTER_METHODS = {"AutoPDS": gs.AutoPDS(), "LBFGS": gs.LBFGS(), "Newton": gs.Newton(), "Auto": gs.Auto()}
+# Iterations of the two solves whose difference is measured.
+_COUNTS = {"AutoPDS": (20, 120)}
 _FEW, _MANY = 2, 6
 
 
@@ -118,11 +122,15 @@ def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> lis
     loss = gs.losses.Logistic(features, labels, agents=m, reduction="mean")
     problem, graph = gs.Problem(loss, mu=1e-3), graph_of(m, 6)
     x = problem.start()
+    scores = loss.scores(x) if loss.has_scores else None
 
     def done(call):
         return lambda: call()[0].sum().item()
 
     evaluations = {
+        "AutoPDS": best_of(5, done(lambda: (loss.extrapolation(x, scores, 0.5).gradient,)))
+        if scores is not None
+        else float("nan"),
         "gradient": best_of(5, done(lambda: loss.gradient(x))),
         "LBFGS": best_of(5, done(lambda: loss.value_and_gradient(x))),
         "Newton": best_of(5, done(lambda: loss.derivatives(x)[2])),
@@ -130,13 +138,15 @@ def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> lis
     smoothness = best_of(3, lambda: loss.compute_smoothness(2))
     found = []
     for name, method in OUTER_METHODS.items():
+        given, counts = (gs.Problem(loss) if name == "AutoPDS" else problem), _COUNTS.get(name, (_FEW, _MANY))
 
-        def solve(iterations, method=method):
-            return gs.solve(problem, graph, method, stop=gs.Stop(iterations=iterations), record_every=10**6)
+        def solve(iterations, method=method, given=given):
+            return gs.solve(given, graph, method, stop=gs.Stop(iterations=iterations), record_every=10**6)
 
-        chosen, taken = solve(_FEW).parameters.get("method", name), solve(_MANY).costs.gradients
-        few, many = (best_of(3, lambda n=n, solve=solve: solve(n)) for n in (_FEW, _MANY))
-        iteration = (many - few) / (taken - _FEW)
+        first, last = (solve(n) for n in counts)
+        chosen = first.parameters.get("method", name)
+        few, many = (best_of(3, lambda n=n, solve=solve: solve(n)) for n in counts)
+        iteration = (many - few) / (last.costs.gradients - first.costs.gradients)
         share = evaluations[chosen] / iteration
         label = name if chosen == name else f"{name}: {chosen}"
         figures = (smoothness, evaluations["gradient"], evaluations[chosen], iteration)
@@ -148,6 +158,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--device", default="cuda")
     arguments.add_argument("--dtype", default="float32", choices=["float32", "float64"])
+    arguments.add_argument("--outer", action="store_true")
     given = arguments.parse_args()
     try:
         import torch
@@ -157,10 +168,11 @@ def main() -> None:
         ) from None
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks/gpu.py needs a GPU: PyTorch finds none here")
-    rows = [case(torch, *sizes, given.dtype, given.device) for sizes in CASES]
-    title = f"Inner iterations on {torch.cuda.get_device_name()}, {given.dtype}"
-    headings = ["case", "MB per array", "us", f"/ copy of {_ARRAYS}", "whole loop / this", "separate / this"]
-    show(title, headings, rows)
+    if not given.outer:
+        rows = [case(torch, *sizes, given.dtype, given.device) for sizes in CASES]
+        title = f"Inner iterations on {torch.cuda.get_device_name()}, {given.dtype}"
+        headings = ["case", "MB per array", "us", f"/ copy of {_ARRAYS}", "whole loop / this", "separate / this"]
+        show(title, headings, rows)
     outer = [row for sizes in OUTER_CASES for row in outer_case(torch, *sizes, given.dtype, given.device)]
     headings = [
         "agents x rows x columns",

@@ -15,7 +15,7 @@ import gradslide
 
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 # Modules of optional libraries cannot be imported everywhere.
-OPTIONAL = ("gradslide.kernels.triton_step",)
+OPTIONAL = ("gradslide.kernels.triton_mixing", "gradslide.kernels.triton_rows", "gradslide.kernels.triton_step")
 
 
 def modules():

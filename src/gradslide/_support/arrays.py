@@ -33,6 +33,11 @@ def is_numpy(x: object) -> bool:
     return isinstance(x, np.ndarray | np.generic) or not compat.is_array_api_obj(x)
 
 
+def is_cuda(x: object) -> bool:
+    """Return whether x is a PyTorch array on a GPU."""
+    return compat.is_torch_array(x) and bool(cast(Any, x).is_cuda)
+
+
 def namespace(x: Array) -> Any:
     """Return the functions of an array's library; for NumPy's arrays without looking further."""
     return np if isinstance(x, np.ndarray) else array_namespace(x)

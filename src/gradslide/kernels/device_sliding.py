@@ -3,12 +3,9 @@
 Launches are asynchronous: the host never waits for the device.
 """
 
-import importlib.util
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import array_api_compat as compat
 import numpy as np
 
 from gradslide._support.arrays import sparse_like
@@ -20,13 +17,6 @@ from gradslide.kernels.sliding import Buffers, InnerStart, InnerSteps, KernelRes
 _TURN = 8
 # Up to this many entries a kernel takes less time than its launch: launches are recorded and replayed.
 _SMALL = 1 << 21
-
-
-def has_kernels(x: Tensor) -> bool:
-    """Return whether x is a PyTorch array on a GPU with Triton, or on its interpreter."""
-    if not compat.is_torch_array(x) or importlib.util.find_spec("triton") is None:
-        return False
-    return bool(x.is_cuda) or os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class DeviceInnerLoopKernel:

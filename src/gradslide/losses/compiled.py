@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradslide._support.types import Array
+from gradslide._support.arrays import is_numpy
+from gradslide._support.types import Array, Tensor
+from gradslide.kernels.device import has_kernels
 from gradslide.kernels.threads import run_in_threads, thread_count
-from gradslide.losses.devices import Features
+from gradslide.losses.devices import Features, TorchRows
 from gradslide.losses.inputs import is_sparse
 
 # The numbers of phi in compiled code: that of Huber is least squares if its width is infinite.
@@ -18,6 +20,7 @@ _GRADIENT, _VALUE, _KEEP, _GIVEN, _AHEAD = (1 << bit for bit in range(5))
 _LEAST_ENTRIES = 2**24  # below, the wait for the compiler is longer than what it saves in a hundred gradients
 _BLOCK_ENTRIES = 2**15  # stay in the second cache from the scores to the gradient
 _SPARSE_BLOCK = 256
+_MOST_DEVICE_COLUMNS = 2048  # rows stay in registers
 _SEGMENT_ENTRIES = 2**18
 _ENTRIES_PER_THREAD = 2**19
 
@@ -140,6 +143,80 @@ class CompiledRows:
         count = max(1, min(thread_count(), total // _ENTRIES_PER_THREAD, len(self._owners)))
         inner = np.searchsorted(self._until, np.arange(1, count) * (total / count)).tolist()
         return list(pairwise([0, *inner, len(self._owners)]))
+
+
+class DeviceRows:
+    """The dense rows of all agents on a GPU, each agent's summed by one program of a Triton kernel."""
+
+    def __init__(self, features: Tensor, starts: Array, ends: Array) -> None:
+        import torch
+
+        self._torch, self._features, self._p = torch, features.contiguous(), features.shape[1]
+        bounds = np.append(starts, ends[-1:]).astype(np.int64)
+        self._bounds = torch.as_tensor(bounds, device=features.device)
+
+    def evaluate(
+        self,
+        kind: int | None,
+        width: float,
+        targets: Tensor,
+        weights: "Tensor | None",
+        x: "Tensor | None",
+        *,
+        value: bool = False,
+        gradient: bool = False,
+        keep: bool = False,
+        scores: "Tensor | None" = None,
+        before: "Tensor | None" = None,
+        theta: float = 0.0,
+    ) -> RowsPass:
+        """Take one pass over the data, as `CompiledRows.evaluate` does."""
+        from gradslide.kernels import triton_rows
+        from gradslide.kernels.device import parts
+
+        torch, features, p, m = self._torch, self._features, self._p, len(self._bounds) - 1
+
+        def doubles(count: int) -> Tensor:
+            return torch.empty(count, dtype=torch.float64, device=features.device)
+
+        gradients = features.new_empty((m if gradient else 0, p))
+        values, ahead = doubles(m if value else 0), doubles(0 if before is None else m)
+        kept = doubles(len(targets) if keep else 0) if scores is None else scores.contiguous()
+        columns = max(16, 1 << (p - 1).bit_length())
+        rows = max(1, min(32, triton_rows.ENTRIES // columns))
+        triton_rows.rows_pass[(m,)](
+            features,
+            targets,
+            features if weights is None else weights,
+            self._bounds,
+            features if x is None else x.contiguous(),
+            kept if before is None else before,
+            kept,
+            gradients,
+            values,
+            ahead,
+            *parts(width),
+            *parts(theta),
+            p,
+            kind,
+            weights is not None,
+            value,
+            gradient,
+            keep,
+            scores is not None,
+            before is not None,
+            rows,
+            columns,
+            num_warps=max(1, min(8, rows * columns // 1024)),
+        )
+        return RowsPass(values, gradients, kept, None if before is None else ahead)
+
+
+def can_be_compiled(features: Features) -> bool:
+    """Return whether there is compiled code for these rows: of NumPy and SciPy, or dense on a GPU."""
+    if is_sparse(features) or is_numpy(features):
+        return not isinstance(features, TorchRows)
+    return has_kernels(features) and features.shape[1] <= _MOST_DEVICE_COLUMNS
 
 
 def _frozen(array: Array) -> Array:

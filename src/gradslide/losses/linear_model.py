@@ -18,7 +18,7 @@ from gradslide._support.arrays import as_dtype, doubles, dtype_of, lengths, to_n
 from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide._support.types import Array, DType, SparseInput
 from gradslide.losses.base import Evaluation, Extrapolation, Loss, checked_sampling
-from gradslide.losses.compiled import RowsPass, pays
+from gradslide.losses.compiled import RowsPass, can_be_compiled, pays
 from gradslide.losses.devices import Features, has_doubles, home_of, moved, rows_at
 from gradslide.losses.inputs import feature_rows, is_sparse, per_row, stack_rows
 from gradslide.losses.partition import flattened, numbers_of_rows, partition, with_replacement
@@ -137,7 +137,7 @@ class LinearModel(Loss):
     def compiled(self, choice: bool) -> None:
         require(
             not choice or self._can_be_compiled,
-            "compiled code is for losses with one score per row, and data of NumPy or scipy",
+            "compiled code is for losses with one score per row, and data of NumPy, scipy, or dense on a GPU",
             f"{type(self).__name__} on {self.device or 'NumPy'}",
             "leave it out",
         )
@@ -145,7 +145,7 @@ class LinearModel(Loss):
 
     @property
     def _can_be_compiled(self) -> bool:
-        return self.kernel is not None and self._home is None
+        return self.kernel is not None and can_be_compiled(self._blocks.features)
 
     @abc.abstractmethod
     def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
@@ -374,7 +374,8 @@ class LinearModel(Loss):
         weights = None if self._weights is None else moved(self._weights, home)
         blocks = RowBlocks(moved(self._blocks.features, home), self.rows_per_agent)
         other = self._with_rows(blocks, moved(self._targets, home), weights)
-        other._home, other._compiled = home, False
+        other._home = home
+        other._compiled = other._can_be_compiled and pays(blocks.entries)
         return other
 
     def _set_rows(self, blocks: RowBlocks, targets: Array, weights: Array | None) -> None:

@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import doubles, to_numpy
 from gradslide._support.types import Array, Tensor
-from gradslide.losses.compiled import CompiledRows
+from gradslide.losses.compiled import CompiledRows, DeviceRows
 from gradslide.losses.devices import Features, TorchRows, home_of, moved, rows_at
 from gradslide.losses.inputs import is_sparse
 from gradslide.losses.partition import as_slice
@@ -54,9 +54,10 @@ class RowBlocks:
         return int(self.features.indptr[-1]) if is_sparse(self.features) else self.n * self.p
 
     @cached_property
-    def compiled(self) -> CompiledRows:
-        """The rows as compiled code takes them, for NumPy and SciPy."""
-        return CompiledRows(self.features, self.starts, self.ends)
+    def compiled(self) -> CompiledRows | DeviceRows:
+        """The rows as compiled code takes them."""
+        kind = CompiledRows if home_of(self.features) is None else DeviceRows
+        return kind(self.features, self.starts, self.ends)
 
     @cached_property
     def row_lengths(self) -> Array:

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradslide._support.arrays import is_numpy
 from gradslide._support.types import Array
-from gradslide.kernels.device_sliding import DeviceInnerLoopKernel, has_kernels
+from gradslide.kernels.device import has_kernels
+from gradslide.kernels.device_sliding import DeviceInnerLoopKernel
 from gradslide.kernels.sets import sets_of
 from gradslide.kernels.sliding import Buffers, InnerLoopKernel, InnerStart, InnerSteps
 from gradslide.methods.base import Context

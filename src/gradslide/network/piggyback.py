@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from gradslide._support.arrays import to_numpy
+from gradslide._support.arrays import is_cuda, to_numpy
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array, Sparse, Storable
+from gradslide._support.types import Array, Sparse, Storable, Tensor
 from gradslide.network.collectives import reduced
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel
@@ -19,12 +19,36 @@ from gradslide.network.renamed import RenamedMembers
 _FINAL = ("combine", "batch", "total", "start_reduce", "completed")
 
 
+class Arriving:
+    """A result on its way from a device to the host."""
+
+    def __init__(self, values: Tensor) -> None:
+        import torch
+
+        self._host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        self._host.copy_(values, non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record()
+
+    def wait(self) -> Array:
+        """Return it, as soon as it is here."""
+        self._event.synchronize()
+        result: Array = self._host.numpy()
+        result.flags.writeable = False
+        return result
+
+
+def arrived(result: "Array | Arriving") -> Array:
+    """Return a result once it is on the host."""
+    return result.wait() if isinstance(result, Arriving) else result
+
+
 class _Pending(NamedTuple):
     """A result, and the exchange after which all agents know it."""
 
     due: int
     reduction: Reduction
-    result: Array
+    result: "Array | Arriving"
     channel: str = ""
 
 
@@ -74,11 +98,16 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
         return solve(self.total(values))
 
     def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
-        values = to_numpy(values)
-        values = values.astype(np.float64, copy=False) if reduction == "sum" else values
-        result = np.asarray(self.agree(values, reduction))
-        # All agents know the same: nobody changes it.
-        result.flags.writeable = False
+        result: Array | Arriving
+        if reduction == "sum" and self.is_local and is_cuda(values):
+            # No decision waits for it yet, and neither does the host.
+            result = Arriving(cast(Any, values).sum(dim=0))
+        else:
+            values = to_numpy(values)
+            values = values.astype(np.float64, copy=False) if reduction == "sum" else values
+            result = np.asarray(self.agree(values, reduction))
+            # All agents know the same: nobody changes it.
+            result.flags.writeable = False
         due = self._exchanges + self.costs.control_rounds(reduction)
         self._pending = *self._pending, _Pending(due, reduction, result, channel)
 
@@ -87,7 +116,7 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
         pending: list[_Pending] = []
         for each in self._pending:
             if each.due <= self._exchanges and reduction in (None, each.reduction) and channel == each.channel:
-                results.append(each.result)
+                results.append(arrived(each.result))
             else:
                 pending.append(each)
         self._pending = tuple(pending)
@@ -117,7 +146,8 @@ class LocalSession:
         self._network._exchanges, self._network._pending = 0, ()
 
     def checkpoint(self) -> Storable:
-        return self._network._exchanges, list(self._network._pending)
+        pending = [each._replace(result=arrived(each.result)) for each in self._network._pending]
+        return self._network._exchanges, pending
 
     def resume(self, state: Storable) -> None:
         self._network._exchanges, pending = cast(_Saved, state)

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 from gradslide._support.arrays import dot, namespace
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import damped_chebyshev, damped_coefficients
+from gradslide.kernels.device_mixing import DeviceMixingKernel
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, MixingOutput
 from gradslide.methods.base import Context, average
 from gradslide.methods.compiled import InnerLoop
@@ -48,7 +49,7 @@ class Mixer:
     least: float
     most: float
     reach: float
-    kernel: MixingKernel | None = None
+    kernel: MixingKernel | DeviceMixingKernel | None = None
 
     def step(
         self, context: Context, at: MixingInput, K: int, p: float, share: float, out: Mapping[str, Array]

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from gradslide._support.arrays import to_numpy
 from gradslide._support.types import Array
 from gradslide.methods.base import Context
 from gradslide.methods.gossip.inner import Inner, Mixer
@@ -368,7 +369,7 @@ def judge_without_sums(context: Context, setup: Setup, rules: Rules, s: State, a
 
     L serves the agent that needs the largest.
     """
-    network, each, L = context.network, Sums[Array](*cast(Array, attempt.sums).T), s.smoothness.L
+    network, each, L = context.network, Sums[Array](*to_numpy(cast(Array, attempt.sums)).T), s.smoothness.L
     is_visible = rules.rounding * each.magnitude < _NOISE * L * each.d_squared
     own = np.where(is_visible, 2 * each.bregman / np.where(is_visible, each.d_squared, 1.0), 0.0)
     network.start_reduce(own[:, None], "max")

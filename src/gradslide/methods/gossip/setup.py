@@ -11,6 +11,8 @@ from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, to_
 from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
+from gradslide.kernels.device import has_kernels
+from gradslide.kernels.device_mixing import DeviceMixingKernel
 from gradslide.kernels.mixing import MixingKernel
 from gradslide.losses.base import Evaluation
 from gradslide.methods.base import Context, without_conjugate
@@ -87,8 +89,12 @@ def set_up(
             L = _first_L(network.agree(probes, "sum"), m)
     N = network.laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ network.laplacian)
     column = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
-    is_compiled = network.is_local and is_numpy(context.x0) and isinstance(inner, Shared)
-    kernel = MixingKernel(N, column) if is_compiled else None
+    kernel: MixingKernel | DeviceMixingKernel | None = None
+    if network.is_local and isinstance(inner, Shared):
+        if is_numpy(context.x0):
+            kernel = MixingKernel(N, column)
+        elif has_kernels(context.x0):
+            kernel = DeviceMixingKernel(N, column)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel)
     return Setup(inner, mixer, gradient, L, scores, skips_points)
 

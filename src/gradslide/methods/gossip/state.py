@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from gradslide._support.arrays import doubles, namespace, to_numpy
+from gradslide._support.arrays import doubles, namespace
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
 from gradslide.network.coupling import Dual
@@ -403,9 +403,9 @@ class Unfinished(NamedTuple):
 
 
 def rows(sums: Sums[Array]) -> Array:
-    """Return one row per agent with the fields that are known."""
+    """Return one row per agent with the fields that are known, on the device."""
     known = [doubles(each) for each in sums if each is not None]
-    return to_numpy(namespace(known[0]).stack(known, axis=1))
+    return namespace(known[0]).stack(known, axis=1)
 
 
 class Attempt(NamedTuple):

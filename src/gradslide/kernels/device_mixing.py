@@ -1,0 +1,99 @@
+"""The exchanges of the gossip mode on a GPU, by the Triton kernels in `triton_mixing`.
+
+Launches are asynchronous: the host never waits for the device.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from gradslide._support.types import Array, Sparse, Tensor
+from gradslide.graphs.chebyshev import Coefficients
+from gradslide.kernels.device import parts
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingOutput
+
+_Result = TypeVar("_Result")
+
+
+class DeviceMixingKernel:
+    """The counterpart of `MixingKernel`; results are the same to rounding.
+
+    Parameters
+    ----------
+    N : Sparse
+        The matrix that is applied in every exchange.
+    D : Tensor
+        The weights of the agents, a column, on the device.
+    """
+
+    # Kernels are always in use.
+    is_over = True
+
+    def __init__(self, N: Sparse, D: Tensor) -> None:
+        import torch
+
+        self._torch, self._D = torch, D[:, 0].contiguous()
+        self._graph = tuple(
+            torch.as_tensor(np.array(each), device=D.device) for each in (N.indptr, N.indices, N.data.astype("f8"))
+        )
+        self._graph = (*self._graph[:2], self._graph[2].to(D.dtype))
+        self._buffers: Any = None
+
+    def is_worthwhile(self, K: int, d: int) -> bool:
+        """Return True: on a GPU the kernels are always used."""
+        return True
+
+    def time_plain(self, work: Callable[[], _Result]) -> _Result:
+        """Run the plain code."""
+        return work()
+
+    def run(
+        self, at: MixingInput, p: float, share: float, rounds: Coefficients, out: Mapping[str, Array] | None = None
+    ) -> MixingOutput:
+        """Run the step before the exchanges, the exchanges, and what follows, as `MixingKernel.run` does."""
+        from gradslide.kernels import triton_mixing
+
+        torch, (m, d) = self._torch, at.x.shape
+        at = MixingInput(*(cast(Any, each).contiguous() for each in at))
+        given_out = out or {}
+        found = MixingOutput(
+            *(
+                given_out[name] if name in given_out else torch.empty_like(at.s if name == "s" else at.x)
+                for name in MixingOutput._fields
+            )
+        )
+        if self._buffers is None:
+            self._buffers = [torch.empty_like(at.x) for _ in range(4)]
+        v, step, q, q_next = self._buffers
+        rows, columns = triton_mixing.BLOCK
+        grid = (-(-m // rows) * -(-d // columns),)
+        numbers, size = parts(p), (m, d, rows, columns)
+        triton_mixing.start[grid](at.x, at.g, at.w, self._D, v, step, q, *numbers, *parts(rounds.first), *size)
+        for a, b in rounds.steps:
+            triton_mixing.advance[grid](v, step, q, q_next, *self._graph, *parts(a), *parts(b), *size)
+            q, q_next = q_next, q
+        triton_mixing.finish[grid](
+            *(v, q, at.y, at.s, at.w, at.x_bar, at.y_bar, at.w_bar),
+            *found,
+            self._D,
+            *self._graph,
+            *numbers,
+            *parts(share),
+            *parts(rounds.damping),
+            *size,
+        )
+        return found
+
+    def dots(self, at: DotsInput, share: float) -> Array:
+        """Return the inner products of `MixingKernel.dots`, on the device."""
+        from gradslide.kernels import triton_mixing
+
+        torch, (m, d) = self._torch, at.x.shape
+        at = DotsInput(*(cast(Any, each).contiguous() for each in at))
+        found = torch.empty((triton_mixing.COUNT, m), dtype=torch.float64, device=at.x.device)
+        columns = min(triton_mixing.DOTS_COLUMNS, 1 << max(0, d - 1).bit_length())
+        rows = triton_mixing.DOTS // columns
+        size = (m, d, len(at.Q) > 0, rows, columns)
+        triton_mixing.inner_products[(-(-m // rows),)](*at, self._D, found, *parts(share), *size)
+        return found

@@ -1,0 +1,215 @@
+"""Triton kernels: the exchanges of the gossip mode, and the inner products that follow them.
+
+They are the counterparts of `mixing_rows` and `row_dots`. Numbers that Triton would round to single
+precision are passed as two parts, `_high` and `_low`, whose sum they are.
+"""
+
+import triton
+import triton.language as tl
+
+# Rows and columns of a block.
+BLOCK = (16, 64)
+# Entries of a block of `inner_products`, and its most columns.
+DOTS, DOTS_COLUMNS = 2048, 256
+# The inner products, in the order of the results.
+COUNT = 7
+
+
+@triton.jit
+def _number(high, low, KIND: tl.constexpr):
+    return (tl.full((), high, tl.float64) + tl.full((), low, tl.float64)).to(KIND)
+
+
+@triton.jit
+def _place(m, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The rows and columns of a block: blocks of the same columns follow each other."""
+    blocks = tl.cdiv(m, ROWS)
+    rows = (tl.program_id(0) % blocks) * ROWS + tl.arange(0, ROWS)
+    columns = (tl.program_id(0) // blocks) * COLUMNS + tl.arange(0, COLUMNS)
+    return rows, columns
+
+
+@triton.jit
+def _product(q, indptr, indices, data, rows, columns, m, d, KIND: tl.constexpr):
+    """sum_j N_ij q_j."""
+    is_row, is_column = rows < m, columns < d
+    first = tl.load(indptr + rows, mask=is_row, other=0)
+    count = tl.load(indptr + rows + 1, mask=is_row, other=0) - first
+    total = tl.zeros((rows.shape[0], columns.shape[0]), dtype=KIND)
+    for k in range(tl.max(count, axis=0)):
+        there = k < count
+        j = tl.load(indices + first + k, mask=there, other=0).to(tl.int64)
+        a = tl.load(data + first + k, mask=there, other=0.0)
+        near = q + j[:, None] * d + columns[None, :]
+        total += a[:, None] * tl.load(near, mask=there[:, None] & is_column[None, :], other=0.0)
+    return total
+
+
+@triton.jit
+def start(
+    x, g, w, D, v, step, q, p_high, p_low, first_high, first_low, m, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """v = x - (g + w)/(p D), step = q = first v."""
+    kind = x.dtype.element_ty
+    rows, columns = _place(m, d, ROWS, COLUMNS)
+    inside = (rows < m)[:, None] & (columns < d)[None, :]
+    at = rows.to(tl.int64)[:, None] * d + columns[None, :]
+    scale = _number(p_high, p_low, kind) * tl.load(D + rows, mask=rows < m, other=1.0)
+    pull = tl.load(g + at, mask=inside, other=0.0) + tl.load(w + at, mask=inside, other=0.0)
+    here = tl.load(x + at, mask=inside, other=0.0) - (1.0 / scale)[:, None] * pull
+    begun = _number(first_high, first_low, kind) * here
+    tl.store(v + at, here, mask=inside)
+    tl.store(step + at, begun, mask=inside)
+    tl.store(q + at, begun, mask=inside)
+
+
+@triton.jit
+def advance(
+    v,
+    step,
+    q,
+    q_next,
+    indptr,
+    indices,
+    data,
+    a_high,
+    a_low,
+    b_high,
+    b_low,
+    m,
+    d,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """step = a step + b (v - N q), q_next = q + step."""
+    kind = v.dtype.element_ty
+    rows, columns = _place(m, d, ROWS, COLUMNS)
+    inside = (rows < m)[:, None] & (columns < d)[None, :]
+    at = rows.to(tl.int64)[:, None] * d + columns[None, :]
+    u = tl.load(v + at, mask=inside, other=0.0) - _product(q, indptr, indices, data, rows, columns, m, d, kind)
+    moved = _number(a_high, a_low, kind) * tl.load(step + at, mask=inside, other=0.0)
+    moved += _number(b_high, b_low, kind) * u
+    tl.store(step + at, moved, mask=inside)
+    tl.store(q_next + at, tl.load(q + at, mask=inside, other=0.0) + moved, mask=inside)
+
+
+@triton.jit
+def _average(bar, at, new, part, inside):
+    before = tl.load(bar + at, mask=inside, other=0.0)
+    return before + part * (new - before)
+
+
+@triton.jit
+def finish(
+    v,
+    q,
+    y,
+    s,
+    w,
+    x_bar,
+    y_bar,
+    w_bar,
+    u_new,
+    s_new,
+    w_new,
+    x_bar_new,
+    y_bar_new,
+    w_bar_new,
+    D,
+    indptr,
+    indices,
+    data,
+    p_high,
+    p_low,
+    share_high,
+    share_low,
+    damping_high,
+    damping_low,
+    m,
+    d,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """r = damping N q, u = v - r, s + p damping q, w + p D r, and the averages of u, y and w."""
+    kind = v.dtype.element_ty
+    rows, columns = _place(m, d, ROWS, COLUMNS)
+    inside = (rows < m)[:, None] & (columns < d)[None, :]
+    at = rows.to(tl.int64)[:, None] * d + columns[None, :]
+    p, part = _number(p_high, p_low, kind), _number(share_high, share_low, kind)
+    damping = _number(damping_high, damping_low, kind)
+    scale = p * tl.load(D + rows, mask=rows < m, other=1.0)
+    r = damping * _product(q, indptr, indices, data, rows, columns, m, d, kind)
+    sums = p * (damping * tl.load(q + at, mask=inside, other=0.0))
+    u = tl.load(v + at, mask=inside, other=0.0) - r
+    dual = tl.load(w + at, mask=inside, other=0.0) + scale[:, None] * r
+    slope = tl.load(y + at, mask=inside, other=0.0)
+    tl.store(s_new + at, tl.load(s + at, mask=inside, other=0.0) + sums.to(s.dtype.element_ty), mask=inside)
+    if share_high == 1.0:
+        tl.store(x_bar_new + at, u, mask=inside)
+        tl.store(y_bar_new + at, slope, mask=inside)
+        tl.store(w_bar_new + at, dual, mask=inside)
+    else:
+        tl.store(x_bar_new + at, _average(x_bar, at, u, part, inside), mask=inside)
+        tl.store(y_bar_new + at, _average(y_bar, at, slope, part, inside), mask=inside)
+        tl.store(w_bar_new + at, _average(w_bar, at, dual, part, inside), mask=inside)
+    tl.store(u_new + at, u, mask=inside)
+    tl.store(w_new + at, dual, mask=inside)
+
+
+@triton.jit
+def inner_products(
+    x,
+    x_bar_before,
+    y,
+    g,
+    w,
+    x_bar,
+    Q,
+    D,
+    found,
+    share_high,
+    share_low,
+    m,
+    d,
+    HAS_Q: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The products of `row_dots`, (COUNT, m), in double precision."""
+    kind = x.dtype.element_ty
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    is_row = rows < m
+    share = _number(share_high, share_low, kind)
+    inverse = 1.0 / tl.load(D + rows, mask=is_row, other=1.0)
+    linear = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    squared = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    at_bar = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    at_before = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    stationarity = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    at_under = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    reach = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    for first in range(0, d, COLUMNS):
+        columns = first + tl.arange(0, COLUMNS)
+        inside = is_row[:, None] & (columns < d)[None, :]
+        at = rows.to(tl.int64)[:, None] * d + columns[None, :]
+        before = tl.load(x_bar_before + at, mask=inside, other=0.0)
+        new = tl.load(x_bar + at, mask=inside, other=0.0)
+        dual = tl.load(w + at, mask=inside, other=0.0)
+        slope = tl.load(g + at, mask=inside, other=0.0)
+        under = before + share * (tl.load(x + at, mask=inside, other=0.0) - before)
+        moved = tl.load(Q + at, mask=inside, other=0.0) if HAS_Q else slope + dual
+        e, wide, point = (new - under).to(tl.float64), dual.to(tl.float64), under.to(tl.float64)
+        linear += slope.to(tl.float64) * e
+        squared += e * e
+        at_bar += wide * new.to(tl.float64)
+        at_before += wide * before.to(tl.float64)
+        stationarity += moved.to(tl.float64) * (moved * inverse[:, None]).to(tl.float64)
+        at_under += point * tl.load(y + at, mask=inside, other=0.0).to(tl.float64)
+        reach += point * point
+    tl.store(found + rows, tl.sum(linear, axis=1), mask=is_row)
+    tl.store(found + m + rows, tl.sum(squared, axis=1), mask=is_row)
+    tl.store(found + 2 * m + rows, tl.sum(at_bar, axis=1), mask=is_row)
+    tl.store(found + 3 * m + rows, tl.sum(at_before, axis=1), mask=is_row)
+    tl.store(found + 4 * m + rows, tl.sum(stationarity, axis=1), mask=is_row)
+    tl.store(found + 5 * m + rows, tl.sum(at_under, axis=1), mask=is_row)
+    tl.store(found + 6 * m + rows, tl.sum(reach, axis=1), mask=is_row)

@@ -1,0 +1,124 @@
+"""Triton kernel: values and gradients of losses with one score per row, in one pass over dense rows.
+
+It is the counterpart of `rows_pass`. A program takes the rows of one agent, a few at a time, which
+stay in registers from their scores to the gradient. Scores and values are double.
+"""
+
+import triton
+import triton.language as tl
+
+# Entries of the rows that a program holds, and the most columns that it can take.
+ENTRIES, MOST_COLUMNS = 8192, 2048
+# The kinds of phi, as in `rows_phi`.
+LOGISTIC, RESIDUAL, HINGE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+
+
+@triton.jit
+def _log1p(e):
+    """log(1 + e), accurate for small e as well."""
+    u = 1.0 + e
+    return tl.where(u == 1.0, e, tl.log(u) * (e / tl.where(u == 1.0, 1.0, u - 1.0)))
+
+
+@triton.jit
+def _value(score, target, width, KIND: tl.constexpr):
+    if KIND == LOGISTIC:
+        margin = target * score
+        found = _log1p(tl.exp(-tl.abs(margin))) + tl.where(margin < 0, -margin, 0.0)
+    elif KIND == HINGE:
+        shortfall = 1.0 - target * score
+        shortfall = tl.where(shortfall < 0, 0.0, shortfall)
+        clipped = tl.where(shortfall > width, width, shortfall)
+        found = clipped * (shortfall - 0.5 * clipped) / width
+    else:
+        size = tl.abs(score - target)
+        found = tl.where(size > width, width * (size - 0.5 * width), 0.5 * size * size)
+    return found
+
+
+@triton.jit
+def _slope(score, target, width, KIND: tl.constexpr):
+    if KIND == LOGISTIC:
+        margin = target * score
+        small = tl.exp(-tl.abs(margin))
+        found = -target * tl.where(margin > 0, small, 1.0) / (1.0 + small)
+    elif KIND == HINGE:
+        shortfall = 1.0 - target * score
+        shortfall = tl.where(shortfall < 0, 0.0, shortfall)
+        found = -target * tl.where(shortfall > width, width, shortfall) / width
+    else:
+        residual = score - target
+        found = tl.where(residual > width, width, tl.where(residual < -width, -width, residual))
+    return found
+
+
+@triton.jit
+def rows_pass(
+    features,
+    targets,
+    weights,
+    bounds,
+    x,
+    before,
+    kept,
+    gradients,
+    values,
+    ahead,
+    width_high,
+    width_low,
+    theta_high,
+    theta_low,
+    p,
+    KIND: tl.constexpr,
+    HAS_WEIGHTS: tl.constexpr,
+    VALUE: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    KEEP: tl.constexpr,
+    GIVEN: tl.constexpr,
+    AHEAD: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Values and gradients of one agent; `rows_pass.rows_pass` says what the flags mean."""
+    i = tl.program_id(0).to(tl.int64)
+    first, end = tl.load(bounds + i), tl.load(bounds + i + 1)
+    columns = tl.arange(0, COLUMNS)
+    is_column = columns < p
+    theta = tl.full((), theta_high, tl.float64) + tl.full((), theta_low, tl.float64)
+    width = tl.full((), width_high, tl.float64) + tl.full((), width_low, tl.float64)
+    if not GIVEN:
+        point = tl.load(x + i * p + columns, mask=is_column, other=0.0).to(tl.float64)
+    total = tl.zeros((COLUMNS,), dtype=features.dtype.element_ty)
+    value, value_ahead = tl.zeros((ROWS,), dtype=tl.float64), tl.zeros((ROWS,), dtype=tl.float64)
+    for row in range(first, end, ROWS):
+        rows = row + tl.arange(0, ROWS)
+        there = rows < end
+        if GRADIENT or not GIVEN:
+            at = rows.to(tl.int64)[:, None] * p + columns[None, :]
+            tile = tl.load(features + at, mask=there[:, None] & is_column[None, :], other=0.0)
+        if GIVEN:
+            scores = tl.load(kept + rows, mask=there, other=0.0)
+        else:
+            scores = tl.sum(tile.to(tl.float64) * point[None, :], axis=1)
+        if KEEP:
+            tl.store(kept + rows, scores, mask=there)
+        if VALUE or GRADIENT:
+            target = tl.load(targets + rows, mask=there, other=1.0).to(tl.float64)
+            weight = tl.where(there, 1.0, 0.0).to(tl.float64)
+            if HAS_WEIGHTS:
+                weight = tl.load(weights + rows, mask=there, other=0.0).to(tl.float64)
+        if AHEAD:
+            value += weight * _value(scores, target, width, KIND)
+            scores += theta * (scores - tl.load(before + rows, mask=there, other=0.0))
+            value_ahead += weight * _value(scores, target, width, KIND)
+        elif VALUE:
+            value += weight * _value(scores, target, width, KIND)
+        if GRADIENT:
+            slope = (weight * _slope(scores, target, width, KIND)).to(tile.dtype)
+            total += tl.sum(slope[:, None] * tile, axis=0)
+    if VALUE:
+        tl.store(values + i, tl.sum(value, axis=0))
+    if AHEAD:
+        tl.store(ahead + i, tl.sum(value_ahead, axis=0))
+    if GRADIENT:
+        tl.store(gradients + i * p + columns, total, mask=is_column)

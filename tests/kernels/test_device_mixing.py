@@ -1,0 +1,117 @@
+"""Kernels of the gossip mode on a GPU: the results of NumPy, to rounding. TRITON_INTERPRET=1 runs them without one."""
+
+import os
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import gradslide as gs
+from gradslide.graphs.chebyshev import damped_coefficients
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+pytest.importorskip("triton", reason="needs Triton")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if not (INTERPRETED or torch.cuda.is_available()):
+    pytest.skip("needs a GPU that PyTorch can use, or TRITON_INTERPRET=1", allow_module_level=True)
+
+from gradslide.kernels.device_mixing import DeviceMixingKernel  # noqa: E402
+
+DEVICE = "cpu" if INTERPRETED else "cuda"
+GRAPH = gs.Graph.random(23, 5, seed=2)
+DIGITS = {np.float64: 1e-12, np.float32: 2e-5}
+
+
+def kernels(dtype):
+    D, _, _ = GRAPH.degree_weights
+    N, column = sp.csr_array(sp.diags_array(1 / D) @ GRAPH.laplacian), D[:, None].astype(dtype)
+    return MixingKernel(N, column), DeviceMixingKernel(N, torch.as_tensor(column, device=DEVICE))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 64, 71])
+def test_exchanges_are_those_of_numpy(d, dtype):
+    host, device = kernels(dtype)
+    rng = np.random.default_rng(d)
+    for K, share in ((1, 0.3), (2, 1.0), (5, 0.2)):
+        at = MixingInput(*(rng.normal(size=(GRAPH.m, d)).astype(dtype) for _ in MixingInput._fields))
+        at = at._replace(s=at.s.astype(np.float64))
+        rounds = damped_coefficients(K, least=0.3, most=3.0)
+        there = MixingInput(*(torch.tensor(each, device=DEVICE) for each in at))
+        found = device.run(there, 2.5, share, rounds, {"w": there.w, "y_bar": there.y_bar})
+        assert found.w is there.w
+        for name, expected in host.run(at, 2.5, share, rounds)._asdict().items():
+            np.testing.assert_allclose(
+                getattr(found, name).cpu(), expected, rtol=DIGITS[dtype], atol=10 * DIGITS[dtype], err_msg=name
+            )
+
+
+@pytest.mark.parametrize("has_Q", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 100, 300])
+def test_inner_products_are_those_of_numpy(d, dtype, has_Q):
+    host, device = kernels(dtype)
+    rng = np.random.default_rng(d)
+    at = DotsInput(*(rng.normal(size=(GRAPH.m, d)).astype(dtype) for _ in DotsInput._fields))
+    at = at if has_Q else at._replace(Q=at.g[:0])
+    found = device.dots(DotsInput(*(torch.tensor(each, device=DEVICE) for each in at)), 0.3)
+    scale = 100 * np.sqrt(d) * DIGITS[dtype]
+    np.testing.assert_allclose(found.cpu().numpy(), host.dots(at, 0.3), rtol=DIGITS[dtype], atol=scale)
+
+
+LOSSES = {
+    "logistic": gs.losses.Logistic,
+    "least squares": gs.losses.LeastSquares,
+    "huber": lambda *given, **more: gs.losses.Huber(*given, delta=0.3, **more),
+    "hinge": lambda *given, **more: gs.losses.SmoothedHinge(*given, gamma=0.3, **more),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("is_weighted", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_those_of_numpy(name, is_weighted, dtype):
+    rng, m, d = np.random.default_rng(3), 5, 21
+    sizes = [3, 40, 1, 17, 33]
+    features = rng.normal(size=(sum(sizes), d)).astype(dtype)
+    targets = np.where(rng.random(len(features)) < 0.4, -1, 1)
+    splits = np.split(np.arange(len(features)), np.cumsum(sizes)[:-1])
+    weights = rng.uniform(0.5, 2.0, len(features)) if is_weighted else None
+    loss = LOSSES[name](features, targets, splits=splits, sample_weight=weights)
+    device = loss.to(DEVICE)
+    loss.compiled = device.compiled = True
+    x, before = rng.normal(size=(2, m, d)).astype(dtype)
+    x_there, digits = torch.as_tensor(x, device=DEVICE), DIGITS[dtype]
+
+    def same(found, expected):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one.cpu(), other, rtol=digits, atol=50 * digits)
+
+    same(device.value_and_gradient(x_there), loss.value_and_gradient(x))
+    same([device.gradient(x_there), device.value(x_there)], [loss.gradient(x), loss.value(x)])
+    scores, scores_there = loss.scores(before), device.scores(torch.as_tensor(before, device=DEVICE))
+    assert scores_there.dtype == torch.float64
+    same([scores_there], [scores])
+    same(device.value_and_gradient_of_scores(scores_there), loss.value_and_gradient_of_scores(scores))
+    same(device.extrapolation(x_there, scores_there, 0.7), loss.extrapolation(x, scores, 0.7))
+    same(device.extrapolation(x_there, None, 0.0), loss.extrapolation(x, None, 0.0))
+
+
+@pytest.mark.parametrize("domain", [None, gs.domains.L2Ball(1.0)], ids=["free", "ball"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_runs_are_those_of_numpy(dtype, domain):
+    rng, d = np.random.default_rng(1), 9
+    features = rng.normal(size=(GRAPH.m * 12, d)).astype(dtype)
+    labels = np.where(features[:, 0] + rng.normal(size=len(features)) > 0, 1, -1)
+    loss = gs.losses.Logistic(features, labels, agents=GRAPH.m)
+    device = loss.to(DEVICE)
+    loss.compiled = device.compiled = True
+    stop = gs.Stop(iterations=12)
+    host = gs.solve(gs.Problem(loss, domain), GRAPH, gs.AutoPDS(), stop=stop)
+    there = gs.solve(gs.Problem(device, domain), GRAPH, gs.AutoPDS(), stop=stop)
+    assert there.costs.rounds == host.costs.rounds
+    assert there.costs.gradients == host.costs.gradients
+    digits = 1e-9 if dtype == np.float64 else 1e-3
+    np.testing.assert_allclose(there.x, host.x, rtol=digits, atol=digits)
+    np.testing.assert_allclose(there.dual, host.dual, rtol=digits, atol=digits * np.abs(host.dual).max())
