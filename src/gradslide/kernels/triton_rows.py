@@ -1,14 +1,14 @@
 """Triton kernel: values and gradients of losses with one score per row, in one pass over dense rows.
 
-It is the counterpart of `rows_pass`. A program takes the rows of one agent, a few at a time, which
-stay in registers from their scores to the gradient. Scores and values are double.
+It is the counterpart of `rows_pass`. A program takes the rows of one agent, a few at a time. Scores
+and values are double.
 """
 
 import triton
 import triton.language as tl
 
-# Entries of the rows that a program holds, and the most columns that it can take.
-ENTRIES, MOST_COLUMNS = 8192, 2048
+# Entries of the rows that a program holds, and scores that it holds.
+ENTRIES, LONG = 8192, 128
 # The kinds of phi, as in `rows_phi`.
 LOGISTIC, RESIDUAL, HINGE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
@@ -61,6 +61,7 @@ def rows_pass(
     x,
     before,
     kept,
+    slopes,
     gradients,
     values,
     ahead,
@@ -73,52 +74,61 @@ def rows_pass(
     HAS_WEIGHTS: tl.constexpr,
     VALUE: tl.constexpr,
     GRADIENT: tl.constexpr,
-    KEEP: tl.constexpr,
     GIVEN: tl.constexpr,
     AHEAD: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    LONG: tl.constexpr,
 ):
-    """Values and gradients of one agent; `rows_pass.rows_pass` says what the flags mean."""
+    """Scores, values and gradients of one agent; `rows_pass.rows_pass` says what the flags mean.
+
+    Scores come first, then slopes and values of LONG rows at a time, so that no two threads compute
+    the same one, then the gradient, for which most rows are still in the cache.
+    """
     i = tl.program_id(0).to(tl.int64)
     first, end = tl.load(bounds + i), tl.load(bounds + i + 1)
     columns = tl.arange(0, COLUMNS)
     is_column = columns < p
-    theta = tl.full((), theta_high, tl.float64) + tl.full((), theta_low, tl.float64)
-    width = tl.full((), width_high, tl.float64) + tl.full((), width_low, tl.float64)
     if not GIVEN:
         point = tl.load(x + i * p + columns, mask=is_column, other=0.0).to(tl.float64)
-    total = tl.zeros((COLUMNS,), dtype=features.dtype.element_ty)
-    value, value_ahead = tl.zeros((ROWS,), dtype=tl.float64), tl.zeros((ROWS,), dtype=tl.float64)
-    for row in range(first, end, ROWS):
-        rows = row + tl.arange(0, ROWS)
-        there = rows < end
-        if GRADIENT or not GIVEN:
+        for row in range(first, end, ROWS):
+            rows = row + tl.arange(0, ROWS)
+            there = rows < end
             at = rows.to(tl.int64)[:, None] * p + columns[None, :]
             tile = tl.load(features + at, mask=there[:, None] & is_column[None, :], other=0.0)
-        if GIVEN:
+            tl.store(kept + rows, tl.sum(tile.to(tl.float64) * point[None, :], axis=1), mask=there)
+        tl.debug_barrier()
+    if VALUE or GRADIENT:
+        theta = tl.full((), theta_high, tl.float64) + tl.full((), theta_low, tl.float64)
+        width = tl.full((), width_high, tl.float64) + tl.full((), width_low, tl.float64)
+        value, value_ahead = tl.zeros((LONG,), dtype=tl.float64), tl.zeros((LONG,), dtype=tl.float64)
+        for row in range(first, end, LONG):
+            rows = row + tl.arange(0, LONG)
+            there = rows < end
             scores = tl.load(kept + rows, mask=there, other=0.0)
-        else:
-            scores = tl.sum(tile.to(tl.float64) * point[None, :], axis=1)
-        if KEEP:
-            tl.store(kept + rows, scores, mask=there)
-        if VALUE or GRADIENT:
             target = tl.load(targets + rows, mask=there, other=1.0).to(tl.float64)
             weight = tl.where(there, 1.0, 0.0).to(tl.float64)
             if HAS_WEIGHTS:
                 weight = tl.load(weights + rows, mask=there, other=0.0).to(tl.float64)
+            if VALUE:
+                value += weight * _value(scores, target, width, KIND)
+            if AHEAD:
+                scores += theta * (scores - tl.load(before + rows, mask=there, other=0.0))
+                value_ahead += weight * _value(scores, target, width, KIND)
+            if GRADIENT:
+                slope = weight * _slope(scores, target, width, KIND)
+                tl.store(slopes + rows, slope.to(slopes.dtype.element_ty), mask=there)
+        if VALUE:
+            tl.store(values + i, tl.sum(value, axis=0))
         if AHEAD:
-            value += weight * _value(scores, target, width, KIND)
-            scores += theta * (scores - tl.load(before + rows, mask=there, other=0.0))
-            value_ahead += weight * _value(scores, target, width, KIND)
-        elif VALUE:
-            value += weight * _value(scores, target, width, KIND)
-        if GRADIENT:
-            slope = (weight * _slope(scores, target, width, KIND)).to(tile.dtype)
-            total += tl.sum(slope[:, None] * tile, axis=0)
-    if VALUE:
-        tl.store(values + i, tl.sum(value, axis=0))
-    if AHEAD:
-        tl.store(ahead + i, tl.sum(value_ahead, axis=0))
+            tl.store(ahead + i, tl.sum(value_ahead, axis=0))
     if GRADIENT:
+        tl.debug_barrier()
+        total = tl.zeros((COLUMNS,), dtype=features.dtype.element_ty)
+        for row in range(first, end, ROWS):
+            rows = row + tl.arange(0, ROWS)
+            there = rows < end
+            at = rows.to(tl.int64)[:, None] * p + columns[None, :]
+            tile = tl.load(features + at, mask=there[:, None] & is_column[None, :], other=0.0)
+            total += tl.sum(tl.load(slopes + rows, mask=there, other=0.0)[:, None] * tile, axis=0)
         tl.store(gradients + i * p + columns, total, mask=is_column)

@@ -181,7 +181,9 @@ class DeviceRows:
 
         gradients = features.new_empty((m if gradient else 0, p))
         values, ahead = doubles(m if value else 0), doubles(0 if before is None else m)
-        kept = doubles(len(targets) if keep else 0) if scores is None else scores.contiguous()
+        # A pass that is not asked for scores needs them in between.
+        kept = doubles(len(targets)) if scores is None else scores.contiguous()
+        slopes = features.new_empty(len(targets) if gradient else 0)
         columns = max(16, 1 << (p - 1).bit_length())
         rows = max(1, min(32, triton_rows.ENTRIES // columns))
         triton_rows.rows_pass[(m,)](
@@ -192,6 +194,7 @@ class DeviceRows:
             features if x is None else x.contiguous(),
             kept if before is None else before,
             kept,
+            slopes,
             gradients,
             values,
             ahead,
@@ -202,12 +205,12 @@ class DeviceRows:
             weights is not None,
             value,
             gradient,
-            keep,
             scores is not None,
             before is not None,
             rows,
             columns,
-            num_warps=max(1, min(8, rows * columns // 1024)),
+            triton_rows.LONG,
+            num_warps=max(1, min(4, rows * columns // 1024)),
         )
         return RowsPass(values, gradients, kept, None if before is None else ahead)
 

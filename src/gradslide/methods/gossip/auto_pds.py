@@ -197,7 +197,7 @@ class AutoPDS(Method[State]):
         return set_up(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
 
     def init(self, context: Context) -> State:
-        inner, mixer, gradient, L, scores, _ = cast(Setup, context.prepared)
+        inner, mixer, gradient, L, scores, *_ = cast(Setup, context.prepared)
         x, L = context.x0, self.L or self.first_L or L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         K, R = inner.first_K(mixer.reach, balance) if self.K is None else self.K, self.R or 0.0
@@ -368,7 +368,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     share = b / weights.S
     nowhere = prev.x[:, :0]
     x_under = nowhere if setup.scores is not None and setup.skips_points else average(prev.x_bar, prev.x, share)
-    evaluation, late, value_before, scores = None, s.late, prev.value_bar, prev.scores
+    evaluation, late, value_before, scores, rows_of = None, s.late, prev.value_bar, prev.scores, setup.score_rows
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
     elif setup.scores is not None:
@@ -377,12 +377,12 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         theta = share * (S / prev.b - 1) if prev.k > 1 else 0.0
         before = prev.scores_before if theta != 0 else None
         if scores is None:
+            before = None if before is None else rows_of.flat(before)
             scores, value, value_under, y = oracle.extrapolation(prev.x_bar, before, theta)
-            value_before = value + mu * domain.nu(prev.x_bar) if mu > 0 else value
+            scores, value_before = rows_of.by_agent(scores), value + mu * domain.nu(prev.x_bar) if mu > 0 else value
         else:
-            value_under, y = oracle.value_and_gradient_of_scores(
-                scores if before is None else scores + theta * (scores - before)
-            )
+            ahead = scores if before is None else scores + theta * (scores - before)
+            value_under, y = oracle.value_and_gradient_of_scores(rows_of.flat(ahead))
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     else:
         gradient, evaluation = evaluation_at(context, x_under)
@@ -416,6 +416,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     elif setup.scores is not None:
         if not is_late:
             scores_bar, value_bar = oracle.scores(x_bar)
+            scores_bar = rows_of.by_agent(scores_bar)
         if is_single:
             # Scores and values are double, gradients are not.
             error = _ROUNDINGS * _EPS_SINGLE * lengths(y) * d_squared**0.5
