@@ -55,9 +55,12 @@ def test_inner_products_are_those_of_numpy(d, dtype, has_Q):
     rng = np.random.default_rng(d)
     at = DotsInput(*(rng.normal(size=(GRAPH.m, d)).astype(dtype) for _ in DotsInput._fields))
     at = at if has_Q else at._replace(Q=at.g[:0])
-    found = device.dots(DotsInput(*(torch.tensor(each, device=DEVICE) for each in at)), 0.3)
+    found = device.dots(DotsInput(*(torch.tensor(each, device=DEVICE) for each in at)), 0.3, 2.5)
     scale = 100 * np.sqrt(d) * DIGITS[dtype]
-    np.testing.assert_allclose(found.cpu().numpy(), host.dots(at, 0.3), rtol=DIGITS[dtype], atol=scale)
+    D = GRAPH.degree_weights[0][:, None]
+    drift = np.sum((np.abs(at.w) + 2.5 * D * np.abs(at.x_bar)) * np.abs(at.x_bar), axis=1)
+    expected = [*host.dots(at, 0.3, 2.5), drift, np.sum(at.y**2, axis=1)]
+    np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=DIGITS[dtype], atol=scale)
 
 
 LOSSES = {

@@ -28,9 +28,19 @@ _MAKERS = {
 }
 
 
+_KNOWN: dict[type, bool] = {}
+
+
+def _is_array(kind: type, x: object) -> bool:
+    """Whether a library of arrays knows x; remembered for its type, as asking takes microseconds."""
+    if kind not in _KNOWN:
+        _KNOWN[kind] = bool(compat.is_array_api_obj(x))
+    return _KNOWN[kind]
+
+
 def is_numpy(x: object) -> bool:
     """Return whether x is a NumPy array, or an object that no array library knows."""
-    return isinstance(x, np.ndarray | np.generic) or not compat.is_array_api_obj(x)
+    return isinstance(x, np.ndarray | np.generic) or not _is_array(type(x), x)
 
 
 def is_cuda(x: object) -> bool:
@@ -38,9 +48,16 @@ def is_cuda(x: object) -> bool:
     return compat.is_torch_array(x) and bool(cast(Any, x).is_cuda)
 
 
-def namespace(x: Array) -> Any:
-    """Return the functions of an array's library; for NumPy's arrays without looking further."""
-    return np if isinstance(x, np.ndarray) else array_namespace(x)
+_NAMESPACES: dict[type, Any] = {}
+
+
+def namespace(x: Any) -> Any:
+    """Return the functions of an array's library, remembered for its type."""
+    if isinstance(x, np.ndarray):
+        return np
+    if type(x) not in _NAMESPACES:
+        _NAMESPACES[type(x)] = array_namespace(x)
+    return _NAMESPACES[type(x)]
 
 
 def to_numpy(x: npt.ArrayLike) -> Array:
@@ -112,7 +129,9 @@ def doubles(x: Array) -> Array:
     """Convert to float64; JAX has it only where it is enabled."""
     if is_numpy(x):
         return np.asarray(x, dtype=np.float64)
-    xp = array_namespace(x)
+    if str(x.dtype) == "torch.float64":
+        return x
+    xp = namespace(x)
     widest = xp.result_type(float) if type(x).__module__.startswith("jax") else xp.float64
     return xp.astype(x, widest, copy=False)
 

@@ -1,11 +1,11 @@
 """What the kernels for a GPU have in common."""
 
+import ctypes
 import importlib.util
 import math
 import os
 
 import array_api_compat as compat
-import numpy as np
 
 from gradslide._support.types import Tensor
 
@@ -19,5 +19,9 @@ def has_kernels(x: Tensor) -> bool:
 
 def parts(number: float) -> tuple[float, float]:
     """Return two numbers of single precision, as Triton passes them, whose sum is this one to 48 bits."""
-    high = float(np.float32(number))
-    return high, float(np.float32(number - high)) if math.isfinite(high) else 0.0
+    high = _single(number)
+    return high, _single(number - high) if math.isfinite(high) else 0.0
+
+
+def _single(number: float) -> float:
+    return ctypes.c_float(number).value

@@ -85,8 +85,8 @@ class DeviceMixingKernel:
         )
         return found
 
-    def dots(self, at: DotsInput, share: float) -> Array:
-        """Return the inner products of `MixingKernel.dots`, on the device."""
+    def dots(self, at: DotsInput, share: float, p: float) -> Array:
+        """Return the inner products of `MixingKernel.dots`, <|w| + p D |x_bar|, |x_bar|> and |y|^2, on the device."""
         from gradslide.kernels import triton_mixing
 
         torch, (m, d) = self._torch, at.x.shape
@@ -95,5 +95,5 @@ class DeviceMixingKernel:
         columns = min(triton_mixing.DOTS_COLUMNS, 1 << max(0, d - 1).bit_length())
         rows = triton_mixing.DOTS // columns
         size = (m, d, len(at.Q) > 0, rows, columns)
-        triton_mixing.inner_products[(-(-m // rows),)](*at, self._D, found, *parts(share), *size)
+        triton_mixing.inner_products[(-(-m // rows),)](*at, self._D, found, *parts(share), *parts(p), *size)
         return found

@@ -155,7 +155,7 @@ class MixingKernel:
         self._startup.mark(code.stats.cache_path)
         return found
 
-    def dots(self, at: DotsInput, share: float) -> Array:
+    def dots(self, at: DotsInput, share: float, p: float) -> Array:
         """Return the inner products of `Mixer.dots` per agent.
 
         Parameters
@@ -163,7 +163,9 @@ class MixingKernel:
         at : DotsInput
             The arrays.
         share : float
-            As in `Mixer.dots`.
+            As in `Mixer.products`.
+        p : float
+            Is not needed here.
 
         Returns
         -------

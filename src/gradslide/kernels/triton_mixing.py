@@ -12,7 +12,7 @@ BLOCK = (16, 64)
 # Entries of a block of `inner_products`, and its most columns.
 DOTS, DOTS_COLUMNS = 2048, 256
 # The inner products, in the order of the results.
-COUNT = 7
+COUNT = 9
 
 
 @triton.jit
@@ -169,18 +169,21 @@ def inner_products(
     found,
     share_high,
     share_low,
+    p_high,
+    p_low,
     m,
     d,
     HAS_Q: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The products of `row_dots`, (COUNT, m), in double precision."""
+    """The products of `row_dots`, <|w| + p D |x_bar|, |x_bar|> and |y|^2, (COUNT, m), in double precision."""
     kind = x.dtype.element_ty
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     is_row = rows < m
     share = _number(share_high, share_low, kind)
-    inverse = 1.0 / tl.load(D + rows, mask=is_row, other=1.0)
+    own = tl.load(D + rows, mask=is_row, other=1.0)
+    inverse, scale = 1.0 / own, _number(p_high, p_low, kind) * own
     linear = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     squared = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     at_bar = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
@@ -188,6 +191,8 @@ def inner_products(
     stationarity = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     at_under = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     reach = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    drift = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    steep = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     for first in range(0, d, COLUMNS):
         columns = first + tl.arange(0, COLUMNS)
         inside = is_row[:, None] & (columns < d)[None, :]
@@ -204,7 +209,10 @@ def inner_products(
         at_bar += wide * new.to(tl.float64)
         at_before += wide * before.to(tl.float64)
         stationarity += moved.to(tl.float64) * (moved * inverse[:, None]).to(tl.float64)
-        at_under += point * tl.load(y + at, mask=inside, other=0.0).to(tl.float64)
+        gradient = tl.load(y + at, mask=inside, other=0.0).to(tl.float64)
+        at_under += point * gradient
+        steep += gradient * gradient
+        drift += (tl.abs(dual) + scale[:, None] * tl.abs(new)).to(tl.float64) * tl.abs(new).to(tl.float64)
         reach += point * point
     tl.store(found + rows, tl.sum(linear, axis=1), mask=is_row)
     tl.store(found + m + rows, tl.sum(squared, axis=1), mask=is_row)
@@ -213,3 +221,5 @@ def inner_products(
     tl.store(found + 4 * m + rows, tl.sum(stationarity, axis=1), mask=is_row)
     tl.store(found + 5 * m + rows, tl.sum(at_under, axis=1), mask=is_row)
     tl.store(found + 6 * m + rows, tl.sum(reach, axis=1), mask=is_row)
+    tl.store(found + 7 * m + rows, tl.sum(drift, axis=1), mask=is_row)
+    tl.store(found + 8 * m + rows, tl.sum(steep, axis=1), mask=is_row)

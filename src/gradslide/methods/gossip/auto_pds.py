@@ -395,8 +395,8 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     y = gradient.y
     g = y + mu * domain.grad_nu(x_under) if mu > 0 else y
     found = inner.run(context, mixer, s, weights, gradient, g)  # (b)
-    x_bar, w = found.x_bar, found.dual.w
-    linear, d_squared, at_bar, at_bar_before, at_under, under_squared = found.products
+    x_bar, w, is_free = found.x_bar, found.dual.w, isinstance(inner, Shared) and inner.is_free
+    linear, d_squared, at_bar, at_bar_before, at_under, under_squared, drift, y_squared = found.products
     gradient = gradient._replace(conjugate=at_under - gradient.value, reach=under_squared**0.5)
 
     value_bar, scores_bar, is_single, scale, noise = None, None, context.problem.dtype == np.float32, 1.0, None
@@ -405,8 +405,8 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         -linear,
         mixer.D[:, 0] * d_squared,
         abs(linear),
-        domain.r(x_bar) + at_bar,
-        value_before + domain.r(prev.x_bar) + at_bar_before,
+        at_bar if is_free else domain.r(x_bar) + at_bar,
+        value_before + (at_bar_before if is_free else domain.r(prev.x_bar) + at_bar_before),
         *found.residuals,
     )
     if evaluation is not None:
@@ -419,7 +419,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
             scores_bar = rows_of.by_agent(scores_bar)
         if is_single:
             # Scores and values are double, gradients are not.
-            error = _ROUNDINGS * _EPS_SINGLE * lengths(y) * d_squared**0.5
+            error = _ROUNDINGS * _EPS_SINGLE * (lengths(y) if y_squared is None else y_squared**0.5) * d_squared**0.5
             noise, sums = 0 * error, sums._replace(magnitude=sums.magnitude + error / (_ROUNDING * _EPS))
     else:
         scale = _EPS_SINGLE / _EPS if is_single else 1.0
@@ -434,8 +434,9 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         value_bar = None if value_bar is None else value_bar + mu * domain.nu(x_bar)
     if is_single and inner.follows_lagrangian:
         # w sums to 0 over the agents, and its rounding errors do not: they multiply what all x_bar have in common.
-        drift = _EPS_SINGLE * dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar))
-        sums = sums._replace(drift=drift, noise=noise)
+        if drift is None:
+            drift = dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar))
+        sums = sums._replace(drift=_EPS_SINGLE * drift, noise=noise)
     unfinished, finished = Unfinished(late.generation, prev.k + 1, value_under, sums), None
     if value_bar is not None:
         finished = unfinished.completed(value_bar, scale)

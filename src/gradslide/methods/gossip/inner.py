@@ -77,11 +77,11 @@ class Mixer:
         bars = average(at.x_bar, u, share), average(at.y_bar, at.y, share), average(at.w_bar, w, share)
         return MixingOutput(u, at.s + p * q, w, *bars)
 
-    def products(self, at: DotsInput, share: float) -> tuple[Products, Array]:
+    def products(self, at: DotsInput, share: float, p: float) -> tuple[Products, Array]:
         """Return the inner products at x_under = x_bar_before + share (x - x_bar_before), and <Q, Q/D>."""
         if self.kernel is not None and self.kernel.is_over:
-            first, second, third, fourth, stationarity, fifth, sixth = self.kernel.dots(at, share)
-            return Products(first, second, third, fourth, fifth, sixth), stationarity
+            first, second, third, fourth, stationarity, *rest = self.kernel.dots(at, share, p)
+            return Products(first, second, third, fourth, *rest), stationarity
         x, before, y, g, w, x_bar, Q = at
         x_under, Q = average(before, x, share), Q if len(Q) > 0 else g + w
         return _products(x_under, y, g, w, x_bar, before), dot(Q, (1 / self.D) * Q)
@@ -167,7 +167,7 @@ class Shared(Inner):
             x = prev.x_bar + (S / b) * (x_bar - prev.x_bar)
             scale, x_under = p * mixer.D, gradient.x_under
             Q = scale * (x_under - proximal(context, x_under - (g + prev.dual.w) / scale, 1 / scale))
-        products, stationarity = mixer.products(DotsInput(prev.x, prev.x_bar, gradient.y, g, w, x_bar, Q), b / S)
+        products, stationarity = mixer.products(DotsInput(prev.x, prev.x_bar, gradient.y, g, w, x_bar, Q), b / S, p)
         nothing = namespace(stationarity).zeros_like(stationarity)
         residuals = (stationarity, nothing, stationarity, nothing)
         # A lower bound needs the average of w only.

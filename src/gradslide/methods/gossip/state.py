@@ -288,6 +288,8 @@ class Products(NamedTuple):
         <w, x_bar> with the new w at the new average and at the one before.
     at_under, under_squared
         <x_under, y> and |x_under|^2.
+    drift, y_squared
+        <|w| + p D |x_bar|, |x_bar|> and |y|^2, where kernels compute them.
     """
 
     linear: Array
@@ -296,6 +298,8 @@ class Products(NamedTuple):
     at_bar_before: Array
     at_under: Array
     under_squared: Array
+    drift: Array | None = None
+    y_squared: Array | None = None
 
 
 class InnerOutput(NamedTuple):
