@@ -17,6 +17,7 @@ from gradslide.kernels.vectors import load, maximum, minimum, prefetch, splat, s
 
 # Columns of a tile.
 LANES = 16
+_HALF = LANES // 2
 # Neighbouring tiles (a panel) are read and written together, up to this many and this size: contiguous parts of a row,
 # not single cache lines.
 _PANEL, _PANEL_BYTES = 4, 1 << 23
@@ -90,8 +91,13 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
             count = min(width, end - panel)
             _read(domain, given, buffers, panel, count, m, d, steps)
             for k in range(count):
-                if is_incidence:
+                is_narrow = d - (panel + k) * LANES <= _HALF
+                if is_incidence and is_narrow:
+                    _incidence_half(buffers, graph, k * m, steps)
+                elif is_incidence:
                     _incidence(buffers, graph, k * m, steps)
+                elif is_narrow:
+                    _laplacian_half(buffers, graph, k * m, steps)
                 else:
                     _laplacian(buffers, graph, k * m, steps)
             _write(results, buffers, panel, count, m, d, len(steps[2]), share)
@@ -214,17 +220,6 @@ def _sets_of_tile(sets: Any, kept: Any, base: Any, m: Any) -> Any:
     return (base if is_own else base // m) * _SET, (_SET if is_own else 0)
 
 
-@njit(**_inline)
-def _neighbours(v: Any, graph: Any, i: Any, base: Any) -> Any:
-    """Return sum_j a_ij v_j, in the order of the matrix."""
-    indptr, indices, data = graph
-    total = splat(v.dtype.type(0.0), LANES)
-    # Unsigned: numba adds instructions for negative indices otherwise.
-    for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-        total = total + splat(data[k], LANES) * load(v, (base + indices[k]) * LANES, LANES)
-    return total
-
-
 @njit(**_options)
 def _traits(sets: Any) -> Any:
     """Return whether any set has a center, or a penalty: zeros change no bit."""
@@ -236,102 +231,119 @@ def _traits(sets: Any) -> Any:
     return has_center, has_weight
 
 
-@njit(**_inline)
-def _prox(x: Any, w: Any, anchor: Any, sets: Any, own: Any, traits: Any, eta: Any, scale: Any, step: Any) -> Any:
-    """Return argmin over X of <y + w, .> + r + p V(x_0, .) + eta V(x, .); anchor has p and y."""
-    has_center, has_weight = traits
-    if has_center:
-        center = load(sets, own + _CENTER, LANES)
-        theta = (splat(eta, LANES) * (x - center) + anchor) - w
-        v = (splat(scale, LANES) * center + theta) * splat(step, LANES)
-    else:
-        v = ((splat(eta, LANES) * x + anchor) - w) * splat(step, LANES)
-    if has_weight:
-        threshold = splat(step, LANES) * load(sets, own + _WEIGHT, LANES)
-        v = v - maximum(minimum(v, threshold), splat(sets.dtype.type(0.0), LANES) - threshold)
-    return minimum(maximum(v, load(sets, own + _LO, LANES)), load(sets, own + _HI, LANES))
+def _loops(n: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The iterations of the first n columns of a tile, with the incidence matrix and with the Laplacian."""
 
+    @njit(**_inline)
+    def neighbours(v: Any, graph: Any, i: Any, base: Any) -> Any:
+        """Return sum_j a_ij v_j, in the order of the matrix."""
+        indptr, indices, data = graph
+        total = splat(v.dtype.type(0.0), n)
+        # Unsigned: numba adds instructions for negative indices otherwise.
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            total = total + splat(data[k], n) * load(v, (base + indices[k]) * LANES, n)
+        return total
 
-@njit(**_options)
-def _incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
-    """w <- w + Lap u/q, s <- s + u/q."""
-    kept, sums, dual, u, u_next, sets = buffers
-    _, ascent, alphas, etas, scales, inverses = steps
-    m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, LANES)
-    first_set, next_set = _sets_of_tile(sets, kept, base, m)
-    traits = _traits(sets[first_set : first_set + (m * _SET if next_set > 0 else _SET)])
-    zero, zero_dual = splat(kept.dtype.type(0.0), LANES), splat(dual.dtype.type(0.0), LANES)
-    for t in range(T):
-        # Sums are updated after every second iteration, when both iterates are available: half the memory traffic.
-        is_second, is_last = t % 2 == 1, t + 1 == T
-        alpha = splat(alphas[t if is_last else t + 1], LANES)
-        eta, scale, inverse = etas[t], scales[t], inverses[t]
-        for i in range(m):
-            row = base + i
-            own, own_sums, own_dual, here = row * _KEPT, row * _SUMS, row * _DUAL, row * LANES
-            x, w_before = load(kept, own + _X, LANES), load(kept, own + _W, LANES)
-            w = w_before + up * _neighbours(u, graph, i, base)
-            anchor = load(kept, own + _ANCHOR, LANES)
-            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, eta, scale, inverse)
-            store(kept, own + _X, v)
-            store(kept, own + _W, w)
-            if is_second or is_last:
-                x_sum, w_sum, s_sum = zero, zero, zero_dual
-                if t > 1:
-                    x_sum, w_sum = load(sums, own_sums + _X_SUM, LANES), load(sums, own_sums + _W_SUM, LANES)
-                    s_sum = load(dual, own_dual + _S_SUM, LANES)
-                s = load(dual, own_dual + _S, LANES)
-                if is_second:
-                    x_sum, w_sum = x_sum + x, w_sum + w_before
-                    s = s + widened(up * load(u_next, here, LANES))
-                    s_sum = s_sum + s
-                s = s + widened(up * load(u, here, LANES))
+    @njit(**_inline)
+    def prox(x: Any, w: Any, anchor: Any, sets: Any, own: Any, traits: Any, eta: Any, scale: Any, step: Any) -> Any:
+        """Return argmin over X of <y + w, .> + r + p V(x_0, .) + eta V(x, .); anchor has p and y."""
+        has_center, has_weight = traits
+        if has_center:
+            center = load(sets, own + _CENTER, n)
+            theta = (splat(eta, n) * (x - center) + anchor) - w
+            v = (splat(scale, n) * center + theta) * splat(step, n)
+        else:
+            v = ((splat(eta, n) * x + anchor) - w) * splat(step, n)
+        if has_weight:
+            threshold = splat(step, n) * load(sets, own + _WEIGHT, n)
+            v = v - maximum(minimum(v, threshold), splat(sets.dtype.type(0.0), n) - threshold)
+        return minimum(maximum(v, load(sets, own + _LO, n)), load(sets, own + _HI, n))
+
+    @njit(**_options)
+    def incidence(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
+        """w <- w + Lap u/q, s <- s + u/q."""
+        kept, sums, dual, u, u_next, sets = buffers
+        _, ascent, alphas, etas, scales, inverses = steps
+        m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, n)
+        first_set, next_set = _sets_of_tile(sets, kept, base, m)
+        traits = _traits(sets[first_set : first_set + (m * _SET if next_set > 0 else _SET)])
+        zero, zero_dual = splat(kept.dtype.type(0.0), n), splat(dual.dtype.type(0.0), n)
+        for t in range(T):
+            # Sums are updated after every second iteration, when both iterates are available: half the memory traffic.
+            is_second, is_last = t % 2 == 1, t + 1 == T
+            alpha = splat(alphas[t if is_last else t + 1], n)
+            eta, scale, inverse = etas[t], scales[t], inverses[t]
+            for i in range(m):
+                row = base + i
+                own, own_sums, own_dual, here = row * _KEPT, row * _SUMS, row * _DUAL, row * LANES
+                x, w_before = load(kept, own + _X, n), load(kept, own + _W, n)
+                w = w_before + up * neighbours(u, graph, i, base)
+                anchor = load(kept, own + _ANCHOR, n)
+                v = prox(x, w, anchor, sets, first_set + i * next_set, traits, eta, scale, inverse)
+                store(kept, own + _X, v)
+                store(kept, own + _W, w)
+                if is_second or is_last:
+                    x_sum, w_sum, s_sum = zero, zero, zero_dual
+                    if t > 1:
+                        x_sum, w_sum = load(sums, own_sums + _X_SUM, n), load(sums, own_sums + _W_SUM, n)
+                        s_sum = load(dual, own_dual + _S_SUM, n)
+                    s = load(dual, own_dual + _S, n)
+                    if is_second:
+                        x_sum, w_sum = x_sum + x, w_sum + w_before
+                        s = s + widened(up * load(u_next, here, n))
+                        s_sum = s_sum + s
+                    s = s + widened(up * load(u, here, n))
+                    store(sums, own_sums + _X_SUM, x_sum + v)
+                    store(sums, own_sums + _W_SUM, w_sum + w)
+                    store(dual, own_dual + _S, s)
+                    store(dual, own_dual + _S_SUM, s_sum + s)
+                store(u_next, here, x if is_last else v + alpha * (v - x))
+            u, u_next = u_next, u
+        if T % 2 == 1:
+            # The caller reads the iterate before the last from the array that was u at first.
+            for c in range(base * LANES, (base + m) * LANES):
+                u_next[c] = u[c]
+
+    @njit(**_options)
+    def laplacian(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
+        """s <- s + Lap u/q, w = Lap s."""
+        kept, sums, dual, u, z, sets = buffers
+        _, ascent, alphas, etas, scales, inverses = steps
+        m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, n)
+        first_set, next_set = _sets_of_tile(sets, kept, base, m)
+        traits = _traits(sets[first_set : first_set + (m * _SET if next_set > 0 else _SET)])
+        zero, zero_dual = splat(kept.dtype.type(0.0), n), splat(dual.dtype.type(0.0), n)
+        for t in range(T):
+            is_last = t + 1 == T
+            alpha = splat(alphas[t if is_last else t + 1], n)
+            eta, scale, inverse = etas[t], scales[t], inverses[t]
+            for i in range(m):
+                row = base + i
+                s = load(dual, row * _DUAL + _S, n) + up * neighbours(u, graph, i, base)
+                store(z, row * LANES, s)
+                store(dual, row * _DUAL + _S, s)
+                s_sum = load(dual, row * _DUAL + _S_SUM, n) if t > 0 else zero_dual
+                store(dual, row * _DUAL + _S_SUM, s_sum + s)
+            for i in range(m):
+                row = base + i
+                own, own_sums = row * _KEPT, row * _SUMS
+                x, w = load(kept, own + _X, n), neighbours(z, graph, i, base)
+                anchor = load(kept, own + _ANCHOR, n)
+                v = prox(x, w, anchor, sets, first_set + i * next_set, traits, eta, scale, inverse)
+                store(kept, own + _X, v)
+                store(kept, own + _W, w)
+                x_sum, w_sum = zero, zero
+                if t > 0:
+                    x_sum, w_sum = load(sums, own_sums + _X_SUM, n), load(sums, own_sums + _W_SUM, n)
                 store(sums, own_sums + _X_SUM, x_sum + v)
                 store(sums, own_sums + _W_SUM, w_sum + w)
-                store(dual, own_dual + _S, s)
-                store(dual, own_dual + _S_SUM, s_sum + s)
-            store(u_next, here, x if is_last else v + alpha * (v - x))
-        u, u_next = u_next, u
-    if T % 2 == 1:
-        # The caller reads the iterate before the last from the array that was u at first.
-        for c in range(base * LANES, (base + m) * LANES):
-            u_next[c] = u[c]
+                store(u, row * LANES, x if is_last else v + alpha * (v - x))
+
+    return incidence, laplacian
 
 
-@njit(**_options)
-def _laplacian(buffers: Any, graph: Any, base: Any, steps: Any) -> None:
-    """s <- s + Lap u/q, w = Lap s."""
-    kept, sums, dual, u, z, sets = buffers
-    _, ascent, alphas, etas, scales, inverses = steps
-    m, T, up = len(graph[0]) - 1, len(etas), splat(ascent, LANES)
-    first_set, next_set = _sets_of_tile(sets, kept, base, m)
-    traits = _traits(sets[first_set : first_set + (m * _SET if next_set > 0 else _SET)])
-    zero, zero_dual = splat(kept.dtype.type(0.0), LANES), splat(dual.dtype.type(0.0), LANES)
-    for t in range(T):
-        is_last = t + 1 == T
-        alpha = splat(alphas[t if is_last else t + 1], LANES)
-        eta, scale, inverse = etas[t], scales[t], inverses[t]
-        for i in range(m):
-            row = base + i
-            s = load(dual, row * _DUAL + _S, LANES) + up * _neighbours(u, graph, i, base)
-            store(z, row * LANES, s)
-            store(dual, row * _DUAL + _S, s)
-            s_sum = load(dual, row * _DUAL + _S_SUM, LANES) if t > 0 else zero_dual
-            store(dual, row * _DUAL + _S_SUM, s_sum + s)
-        for i in range(m):
-            row = base + i
-            own, own_sums = row * _KEPT, row * _SUMS
-            x, w = load(kept, own + _X, LANES), _neighbours(z, graph, i, base)
-            anchor = load(kept, own + _ANCHOR, LANES)
-            v = _prox(x, w, anchor, sets, first_set + i * next_set, traits, eta, scale, inverse)
-            store(kept, own + _X, v)
-            store(kept, own + _W, w)
-            x_sum, w_sum = zero, zero
-            if t > 0:
-                x_sum, w_sum = load(sums, own_sums + _X_SUM, LANES), load(sums, own_sums + _W_SUM, LANES)
-            store(sums, own_sums + _X_SUM, x_sum + v)
-            store(sums, own_sums + _W_SUM, w_sum + w)
-            store(u, row * LANES, x if is_last else v + alpha * (v - x))
-
+_incidence, _laplacian = _loops(LANES)
+# The last tile may have few columns.
+_incidence_half, _laplacian_half = _loops(_HALF)
 
 incidence, laplacian = _compiled(STAMP, True), _compiled(STAMP, False)
