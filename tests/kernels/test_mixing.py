@@ -58,6 +58,23 @@ def test_arrays_are_overwritten_where_they_may_be():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 16, 37])
+def test_what_is_done_between_the_exchanges_of_others_has_the_bits_of_the_plain_step(d, dtype):
+    graph, rng = GRAPHS["random"], np.random.default_rng(d)
+    mixer, context = mixer_of(graph, dtype), SimpleNamespace(network=gs.network.Local(graph))
+    kernel = MixingKernel(mixer.N, mixer.D, is_local=False)
+    for K, share in ((1, 0.3), (2, 1.0), (5, 0.9)):
+        at = MixingInput(*(rng.normal(size=(graph.m, d)).astype(dtype) for _ in MixingInput._fields))
+        at = at._replace(s=at.s.astype(np.float64))
+        plain = mixer._plain_step(context, at, K, 2.5, share)
+        rounds, N = damped_coefficients(K, least=mixer._from(K), most=mixer.most), mixer.N.astype(dtype)
+        found = kernel.run_between(at, 2.5, share, rounds, {"w": at.w}, lambda q, N=N: N @ q)
+        assert found.w is at.w
+        for expected, each in zip(plain, found, strict=True):
+            np.testing.assert_array_equal(each, expected)
+
+
 @pytest.mark.parametrize("is_free", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("d", [1, 7, 8, 130, 300, 1001, 5000])

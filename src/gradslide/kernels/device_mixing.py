@@ -85,6 +85,10 @@ class DeviceMixingKernel:
         )
         return found
 
+    def run_between(self, *given: object) -> MixingOutput:
+        """Is for networks of several processes, which do without this kernel."""
+        raise NotImplementedError
+
     def dots(self, at: DotsInput, share: float, p: float) -> Array:
         """Return the inner products of `MixingKernel.dots`, <|w| + p D |x_bar|, |x_bar|> and |y|^2, on the device."""
         from gradslide.kernels import triton_mixing

@@ -72,15 +72,18 @@ class MixingKernel:
         The matrix that is applied in every exchange.
     D : Array
         The weights of the agents, a column.
+    is_local : bool
+        Whether all agents are here; else `run_between` takes the place of `run`.
     """
 
-    def __init__(self, N: Sparse, D: Array) -> None:
+    def __init__(self, N: Sparse, D: Array, *, is_local: bool = True) -> None:
         dtype = D.dtype
         # As a network converts it: scipy may change the order of the entries.
         N = N.astype(dtype, copy=False)
         # Writable copies: for read-only arrays numba would compile another version.
         self._graph = np.array(N.indptr), np.array(N.indices), np.array(N.data)
-        self._D, self._inverse_D, self._startup = np.array(D[:, 0]), 1 / D[:, 0], startup_of(f"mixing-{dtype}")
+        self._D, self._inverse_D = np.array(D[:, 0]), 1 / D[:, 0]
+        self._startup = startup_of(f"mixing-{dtype}" if is_local else f"mixing-parts-{dtype}")
         self._memory, self._buffers = RecycledMemory(), RecycledMemory()
         # The last rounds, as arrays.
         self._rounds: dict[Coefficients, tuple[Any, ...]] = {}
@@ -123,15 +126,7 @@ class MixingKernel:
         (m, d), dtype = at.x.shape, at.x.dtype
         real = dtype.type
         at = MixingInput(*map(_writable, at))
-        given_out = out or {}
-        found = MixingOutput(
-            *(
-                given_out[name]
-                if name in given_out
-                else self._memory.empty((m, d), at.s.dtype if name == "s" else dtype)
-                for name in MixingOutput._fields
-            )
-        )
+        found = self._results(at, out or {})
         if rounds not in self._rounds:
             steps = np.array(rounds.steps, dtype=real).reshape(-1, 2).T.copy()
             self._rounds = {rounds: (real(rounds.first), *steps)}
@@ -154,6 +149,57 @@ class MixingKernel:
         code: Any = mixing_rows.exchanges
         self._startup.mark(code.stats.cache_path)
         return found
+
+    def run_between(
+        self,
+        at: MixingInput,
+        p: float,
+        share: float,
+        rounds: Coefficients,
+        out: Mapping[str, Array],
+        multiply: Callable[[Array], Array],
+    ) -> MixingOutput:
+        """Run the same where exchanges are those of a network.
+
+        Parameters
+        ----------
+        at, p, share, rounds, out
+            As for `run`; agents are those of this process.
+        multiply : callable
+            q -> N q, one exchange.
+        """
+        from gradslide.kernels import mixing_rows
+
+        (m, d), dtype = at.x.shape, at.x.dtype
+        real = dtype.type
+        at = MixingInput(*map(_writable, at))
+        found = self._results(at, out)
+        scales = real(p) * self._D
+        v, step, q = (self._buffers.empty((m, d), dtype) for _ in range(3))
+        given, results = (tuple(each.reshape(-1) for each in arrays) for arrays in (at, found))
+        flat_v, flat_step = v.reshape(-1), step.reshape(-1)
+        first = real(rounds.first)
+        mixing_rows.begin(d, 1 / scales, given[0], given[2], given[4], first, flat_v, flat_step, q.reshape(-1))
+        for a, b in rounds.steps:
+            # New memory, unless nobody refers to an older q: a network may still hold it.
+            product, q_next = _writable(multiply(q)).reshape(-1), self._buffers.empty((m, d), dtype)
+            mixing_rows.between(flat_v, flat_step, q.reshape(-1), product, q_next.reshape(-1), real(a), real(b))
+            q = q_next
+        product = _writable(multiply(q)).reshape(-1)
+        numbers = real(p), real(share), real(rounds.damping)
+        mixing_rows.end(d, scales, given, results, numbers, flat_v, q.reshape(-1), product)
+        code: Any = mixing_rows.end
+        self._startup.mark(code.stats.cache_path)
+        return found
+
+    def _results(self, at: MixingInput, out: Mapping[str, Array]) -> MixingOutput:
+        """Return arrays for the results, those in `out` where they are given."""
+
+        def result(name: str) -> Array:
+            dtype = at.s.dtype if name == "s" else at.x.dtype
+            return out[name] if name in out else self._memory.empty(at.x.shape, dtype)
+
+        return MixingOutput(*map(result, MixingOutput._fields))
 
     def dots(self, at: DotsInput, share: float, p: float) -> Array:
         """Return the inner products of `Mixer.dots` per agent.

@@ -92,12 +92,20 @@ def _bodies(n: int) -> tuple[Callable[..., Any], ...]:
             store(results[4], at, y_before + part * (load(y, at, n) - y_before))
             store(results[5], at, w_before + part * (dual - w_before))
 
-    return start, advance, multiply, finish
+    @njit(**_inline)
+    def proceed(v: Any, step: Any, q: Any, product: Any, q_next: Any, at: Any, a: Any, b: Any) -> None:
+        """As `advance`, with N q given."""
+        u = load(v, at, n) - load(product, at, n)
+        moved = splat(a, n) * load(step, at, n) + splat(b, n) * u
+        store(step, at, moved)
+        store(q_next, at, load(q, at, n) + moved)
+
+    return start, advance, multiply, finish, proceed
 
 
-_start, _advance, _multiply, _finish = _bodies(LANES)
-_, _advance_half, _multiply_half, _ = _bodies(_HALF)
-_start_one, _, _, _finish_one = _bodies(1)
+_start, _advance, _multiply, _finish, _proceed = _bodies(LANES)
+_, _advance_half, _multiply_half, _, _ = _bodies(_HALF)
+_start_one, _, _, _finish_one, _proceed_one = _bodies(1)
 
 
 @njit(**_options)
@@ -186,3 +194,42 @@ def _compiled_exchanges(stamp: int) -> Callable[..., None]:
 
 
 exchanges = _compiled_exchanges(STAMP)
+
+
+# The same in three parts, between which others exchange q: rows are those of the agents here.
+
+
+def _compiled_parts(stamp: int) -> tuple[Callable[..., None], ...]:
+    """Compile what is done before, between and after the exchanges, for all agents; see `exchanges`."""
+
+    @cached
+    def begin(d: Any, inverses: Any, x: Any, g: Any, w: Any, part: Any, v: Any, step: Any, q: Any) -> None:
+        whole = d - d % LANES
+        for i in range(len(inverses) if stamp else 0):
+            for c in range(i * d, i * d + whole, LANES):
+                _start(x, g, w, c, inverses[i], part, v, step, q, c)
+            for c in range(i * d + whole, (i + 1) * d):
+                _start_one(x, g, w, c, inverses[i], part, v, step, q, c)
+
+    @cached
+    def between(v: Any, step: Any, q: Any, product: Any, q_next: Any, a: Any, b: Any) -> None:
+        count = len(v) if stamp else 0
+        whole = count - count % LANES
+        for c in range(0, whole, LANES):
+            _proceed(v, step, q, product, q_next, c, a, b)
+        for c in range(whole, count):
+            _proceed_one(v, step, q, product, q_next, c, a, b)
+
+    @cached
+    def end(d: Any, scales: Any, given: Any, results: Any, numbers: Any, v: Any, q: Any, product: Any) -> None:
+        whole = d - d % LANES
+        for i in range(len(scales) if stamp else 0):
+            for c in range(i * d, i * d + whole, LANES):
+                _finish(given, results, c, scales[i], numbers, v, q, product, c)
+            for c in range(i * d + whole, (i + 1) * d):
+                _finish_one(given, results, c, scales[i], numbers, v, q, product, c)
+
+    return begin, between, end
+
+
+begin, between, end = _compiled_parts(STAMP)

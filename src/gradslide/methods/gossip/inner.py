@@ -63,8 +63,11 @@ class Mixer:
             return self._plain_step(context, at, K, p, share)
         if not kernel.is_worthwhile(K, at.x.shape[1]):
             return kernel.time_plain(lambda: self._plain_step(context, at, K, p, share))
-        rounds = damped_coefficients(K, least=self._from(K), most=self.most)
-        return context.network.batch(1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds, out))
+        network, rounds = context.network, damped_coefficients(K, least=self._from(K), most=self.most)
+        if network.is_local:
+            return network.batch(1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds, out))
+        multiply = partial(network.combine, weights=self.N)
+        return kernel.run_between(at, p, share, rounds, out, multiply)
 
     def _plain_step(self, context: Context, at: MixingInput, K: int, p: float, share: float) -> MixingOutput:
         scale = p * self.D

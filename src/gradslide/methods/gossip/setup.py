@@ -136,10 +136,10 @@ def set_up(
     N = network.laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ network.laplacian)
     column = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
     kernel: MixingKernel | DeviceMixingKernel | None = None
-    if network.is_local and isinstance(inner, Shared):
+    if isinstance(inner, Shared):
         if is_numpy(context.x0):
-            kernel = MixingKernel(N, column)
-        elif has_kernels(context.x0):
+            kernel = MixingKernel(N, column, is_local=network.is_local)
+        elif network.is_local and has_kernels(context.x0):
             kernel = DeviceMixingKernel(N, column)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel)
     return Setup(inner, mixer, gradient, L, scores, score_rows, skips_points)
