@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from timing import begin, parser, show
+from timing import begin, load_compiled_exchanges, parser, show
 
 import gradslide as gs
 
@@ -70,17 +70,11 @@ def row(name: str, repeats: int) -> list[str]:
     return [name, *(f"{1e3 * each:.3g}" for each in figures), f"{ours / theirs:.2f}"]
 
 
-def load_compiled() -> None:
-    """Load the compiled exchanges by a run that is long enough."""
-    loss = gs.losses.LeastSquares(np.eye(40), np.ones(40), agents=40)
-    gs.solve(gs.Problem(loss), gs.Graph.ring(40), gs.AutoPDS(K=10**5), stop=gs.Stop(iterations=2))
-
-
 def main() -> None:
     given = parser(__doc__)
     given.add_argument("--repeats", type=int, default=5)
     chosen = begin(given, row)
-    load_compiled()
+    load_compiled_exchanges()
     headings = [
         "agents x rows x columns",
         "gradient, ms",

@@ -1,6 +1,6 @@
 """Measure the peak memory of a solve beside the data, in arrays of agents x dimensions.
 
-    python benchmarks/memory.py [--agents 500] [--dimension 1000] [--iterations 12]
+    python benchmarks/memory.py [--agents 500] [--dimension 1000] [--iterations 12] [--only AutoPDS]
 
 The loss is |x_i - c_i|^2/2 with data c_i; it allocates only the gradients that it returns. The
 network is random with maximum degree 4. "NumPy" is the peak that tracemalloc reports, which
@@ -15,7 +15,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
-from timing import begin, fresh, load_compiled, parser, show
+from timing import begin, fresh, load_compiled, load_compiled_exchanges, parser, show
 
 import gradslide as gs
 
@@ -91,12 +91,13 @@ def measure(name: str, kind: str, m: int, d: int, n: int) -> dict[str, float]:
     domain, records, is_loaded = KINDS[kind]
     if is_loaded:
         load_compiled("laplacian" if "laplacian" in name else "incidence", DOMAINS[domain]())
+        load_compiled_exchanges()
         solve(name, domain, records, 10, 5, n)
     return {unit: peak / (8 * m * d) for unit, peak in solve(name, domain, records, m, d, n).items()}
 
 
-def row(name: str, m: int, d: int, n: int) -> list[str]:
-    peaks = [fresh(__file__, "--one", json.dumps([name, kind, m, d, n])) for kind in KINDS]
+def row(name: str, kinds: list[str], m: int, d: int, n: int) -> list[str]:
+    peaks = [fresh(__file__, "--one", json.dumps([name, kind, m, d, n])) for kind in kinds]
     return [name, *(f"{peak[unit]:.1f}" for peak in peaks for unit in ("numpy", "resident"))]
 
 
@@ -105,11 +106,13 @@ def main() -> None:
     given.add_argument("--agents", type=int, default=500)
     given.add_argument("--dimension", type=int, default=1000)
     given.add_argument("--iterations", type=int, default=12)
+    given.add_argument("--only", choices=METHODS, help="one method, in X = R^d")
     chosen = begin(given, measure)
     size = (chosen.agents, chosen.dimension, chosen.iterations)
-    headings = ["peak in arrays", *(head for kind in KINDS for head in (f"{kind}: NumPy", "resident"))]
+    kinds = ["free"] if chosen.only else list(KINDS)
+    headings = ["peak in arrays", *(head for kind in kinds for head in (f"{kind}: NumPy", "resident"))]
     title = "{:,} agents x {:,} dimensions, {} iterations".format(*size)
-    show(title, headings, [row(name, *size) for name in METHODS])
+    show(title, headings, [row(name, kinds, *size) for name in METHODS if chosen.only in (None, name)])
 
 
 if __name__ == "__main__":

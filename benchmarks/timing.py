@@ -29,6 +29,12 @@ def load_compiled(coupling: str, domain: gs.domains.Domain) -> None:
     gs.solve(gs.Problem(loss, domain), gs.Graph.ring(10), method, stop=gs.Stop(iterations=1))
 
 
+def load_compiled_exchanges() -> None:
+    """Load the compiled exchanges of the gossip mode by a run that is long enough."""
+    loss = gs.losses.LeastSquares(np.eye(40), np.ones(40), agents=40)
+    gs.solve(gs.Problem(loss), gs.Graph.ring(40), gs.AutoPDS(K=10**5), stop=gs.Stop(iterations=2))
+
+
 def parser(description: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
