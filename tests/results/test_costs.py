@@ -47,13 +47,6 @@ def work(oracle, network, gradients=3, exchanges=3):
         network.combine(x, network.laplacian)
 
 
-def ratio_of(gradients=200, exchanges=200, **given):
-    """Many of what is fast, so that a pause of the machine does not show."""
-    oracle, network, costs = watched(**given)
-    work(oracle, network, gradients, exchanges)
-    return costs.pace.ratio()
-
-
 # Arithmetic
 
 
@@ -82,11 +75,19 @@ def test_what_takes_no_time_says_nothing(pace):
 
 
 def test_a_slow_network_shows():
-    assert ratio_of(exchanges=4, network=gs.network.Delayed(GRAPH, 0.02)) < ratio_of() / 10
+    oracle, network, costs = watched(gs.network.Delayed(GRAPH, 0.02))
+    work(oracle, network, 2, 4)
+    pace = costs.pace
+    assert pace.exchange_seconds >= 4 * 0.02
+    assert pace.ratio() == (pace.gradient_seconds / 2) / (pace.exchange_seconds / 4)
 
 
-def test_dear_gradients_show():
-    assert ratio_of(gradients=4, loss=slow_loss(0.02)) > 10 * ratio_of()
+def test_expensive_gradients_show():
+    oracle, network, costs = watched(loss=slow_loss(0.02))
+    work(oracle, network, 4, 2)
+    pace = costs.pace
+    assert pace.gradient_seconds >= 4 * 0.02
+    assert pace.ratio() == (pace.gradient_seconds / 4) / (pace.exchange_seconds / 2)
 
 
 def test_gradients_and_exchanges_are_counted_and_timed():
@@ -173,7 +174,9 @@ def test_of_several_clocks_none_is_taken():
 
 
 def test_a_clock_that_says_nothing_leaves_the_ratio_at_one():
-    assert ratio_of(clock=gs.Clock(gradient=0.5, latency=0.0)) == 1.0
+    oracle, network, costs = watched(clock=gs.Clock(gradient=0.5, latency=0.0))
+    work(oracle, network)
+    assert costs.pace.ratio() == 1.0
 
 
 # Runs

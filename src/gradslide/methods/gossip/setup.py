@@ -19,6 +19,7 @@ from gradslide.losses.base import Evaluation
 from gradslide.methods.base import Context, without_conjugate
 from gradslide.methods.gossip.inner import Inner, Mixer, Shared, SlidingLoop, squares
 from gradslide.methods.gossip.state import Gradient
+from gradslide.network.collectives import reduce_constant
 
 # How far from x_0 the second gradient is taken, unless x_0 is so large that this would be lost in rounding.
 _PROBE = 1e-3
@@ -102,11 +103,11 @@ def set_up(
     scores, is_shared = None, isinstance(inner, Shared) and loss.has_value
     skips_points = is_shared and cast(Shared, inner).is_free and context.problem.mu == 0
     sizes = np.zeros(0, dtype=np.int64) if loss.rows_per_agent is None else loss.rows_per_agent
+    most_rows = int(max(sizes, default=0))
     # Processes that see no others hold one agent each.
-    most = (
-        int(network.session.observe(sizes, "max")) if len(sizes) and network.session.sees_all else max(sizes, default=0)
-    )
-    score_rows = ScoreRows(sizes, most, context.x0)
+    if len(sizes) and network.session.sees_all:
+        most_rows = int(reduce_constant(network, sizes, "max"))
+    score_rows = ScoreRows(sizes, most_rows, context.x0)
     if is_shared and loss.has_scores:
         if context.problem.has_lower_bound:
             context.oracle.extend_reach(context.x0)
