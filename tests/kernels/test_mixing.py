@@ -103,6 +103,35 @@ def test_when_a_run_is_compiled_does_not_matter(d, domain, monkeypatch):
     assert found[0] == found[1]
 
 
+def strided(g):
+    return np.stack([np.zeros(len(g)), *g.T], axis=1)[:, 1:]
+
+
+def read_only(g):
+    g.flags.writeable = False
+    return g
+
+
+@pytest.mark.parametrize("form", [np.copy, np.asfortranarray, strided, read_only], ids=lambda form: form.__name__)
+def test_gradients_of_users_are_not_overwritten(form, monkeypatch):
+    monkeypatch.setattr(startup_of("mixing-float64"), "is_over", True)
+    graph, rng, seen = GRAPHS["ring"], np.random.default_rng(0), []
+    scales, centres = rng.uniform(0.5, 2.0, (graph.m, 20)), rng.normal(size=(graph.m, 20))
+
+    def value_and_gradient(x):
+        gradient = form(scales * (x - centres))
+        seen.append((gradient.copy(), gradient))
+        return np.sum(scales * (x - centres) ** 2, axis=1) / 2, gradient
+
+    loss = gs.losses.Custom(value_and_gradient=value_and_gradient, smoothness=2.0, agents=graph.m, dimension=20)
+    problem = gs.Problem(loss, gs.domains.Box(-0.1, 0.1))
+    solution = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(iterations=10))
+    for before, after in seen:
+        np.testing.assert_array_equal(before, after)
+    best = np.clip(np.sum(scales * centres, axis=0) / np.sum(scales, axis=0), -0.1, 0.1)
+    assert solution.certificate.lower <= np.sum(scales * (best - centres) ** 2) / 2
+
+
 @pytest.mark.parametrize("agreement", ["late", "exact", "none"])
 def test_a_run_that_is_compiled_halfway_has_the_same_bits(agreement, monkeypatch):
     """Plain steps leave no array in two places of which compiled ones overwrite one."""

@@ -147,34 +147,69 @@ def wait_for(x: Array) -> None:
         to_numpy(x[:1])
 
 
+def is_writable_in_c_order(x: Array) -> bool:
+    """Return whether x, of NumPy or PyTorch, may be overwritten as one flat array."""
+    if is_numpy(x):
+        return bool(x.flags.c_contiguous and x.flags.writeable)
+    return bool(cast(Any, x).is_contiguous())
+
+
+def _references_of_free() -> int | None:
+    """Return what `sys.getrefcount` says of an array from a list that nobody else refers to; None if it says nothing.
+
+    It depends on the interpreter: not all of them count what a local name refers to.
+    """
+    held, counts = [np.empty(0)], []
+    arrays = [np.empty(0), *held]
+    while arrays:
+        array = arrays.pop()
+        counts.append(sys.getrefcount(array))
+    return counts[1] if counts[0] == counts[1] + 1 else None
+
+
+_FREE = _references_of_free()
+
+
 class RecycledMemory:
     """New NumPy arrays in the memory of earlier ones that nobody refers to any more.
 
     A fresh array of some MB costs more to map into memory than to fill.
+
+    Parameters
+    ----------
+    spare : int
+        Arrays that are kept though nobody refers to them.
     """
 
-    # Arrays that are kept though nobody refers to them.
-    _SPARE = 2
-
-    def __init__(self) -> None:
+    def __init__(self, spare: int) -> None:
         self._arrays: list[Array] = []
+        self._spare = spare
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return an array with arbitrary contents; the caller owns it."""
+        if _FREE is None:
+            return np.empty(shape, dtype=dtype)
         found, spare, kept = None, 0, []
         while self._arrays:
             array = self._arrays.pop()
-            # One reference is this one, one the argument's.
-            is_free = sys.getrefcount(array) == 2
+            is_free = sys.getrefcount(array) == _FREE
             if is_free and found is None and array.shape == shape and array.dtype == dtype:
                 found = array
                 continue
             spare += is_free
-            if not is_free or spare <= self._SPARE:
+            if not is_free or spare <= self._spare:
                 kept.append(array)
         found = np.empty(shape, dtype=dtype) if found is None else found
         self._arrays = [found, *reversed(kept)]
         return found
+
+
+def without_columns(x: Array) -> Array:
+    """Return an array with the rows of x and no columns. Unlike a slice, it does not keep the memory of x."""
+    if is_numpy(x):
+        return np.empty((len(x), 0), dtype=x.dtype)
+    xp = array_namespace(x)
+    return xp.empty((len(x), 0), dtype=x.dtype, device=compat.device(x))
 
 
 def row_blocks(x: Array) -> Iterator[slice]:

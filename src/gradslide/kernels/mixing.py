@@ -84,7 +84,7 @@ class MixingKernel:
         self._graph = np.array(N.indptr), np.array(N.indices), np.array(N.data)
         self._D, self._inverse_D = np.array(D[:, 0]), 1 / D[:, 0]
         self._startup = startup_of(f"mixing-{dtype}" if is_local else f"mixing-parts-{dtype}")
-        self._memory, self._buffers = RecycledMemory(), RecycledMemory()
+        self._memory, self._buffers = RecycledMemory(spare=2), RecycledMemory(spare=4 * thread_count())
         # The last rounds, as arrays.
         self._rounds: dict[Coefficients, tuple[Any, ...]] = {}
 

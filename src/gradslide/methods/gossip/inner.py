@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from gradslide._support.arrays import dot, namespace
+from gradslide._support.arrays import dot, is_writable_in_c_order, namespace
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import damped_chebyshev, damped_coefficients
 from gradslide.kernels.device_mixing import DeviceMixingKernel
@@ -179,10 +179,17 @@ class Shared(Inner):
 
 
 def _overwritable(context: Context, s: State, at: MixingInput) -> dict[str, Array]:
-    """Return the arrays of the state that no later step needs, by the field that may replace them."""
-    kept = [context.s0, *(each for snapshot in s.late.snapshots for each in snapshot.dual)]
+    """Return the arrays of the state that no later step needs, by the field that may replace them.
+
+    The first y_bar is the gradient as the loss returned it, which may belong to the user.
+    """
+    kept = [context.s0, s.gradient.y, *(each for snapshot in s.late.snapshots for each in snapshot.dual)]
     found = {"s": at.s, "w": at.w, "y_bar": at.y_bar, "w_bar": at.w_bar}
-    return {name: each for name, each in found.items() if not any(each is other for other in kept)}
+    return {
+        name: each
+        for name, each in found.items()
+        if is_writable_in_c_order(each) and not any(each is other for other in kept)
+    }
 
 
 class Own(Inner):
