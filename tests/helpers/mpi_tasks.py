@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from problems import WithoutScores
 
 import gradslide as gs
+from gradslide.losses.stacked import stack
 
 MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
 PROGRAMS = Path(__file__).parent
@@ -59,13 +61,23 @@ DOMAINS = {
 }
 
 
+# How many rows of 8 m each agent has. Of some processes each agent has one.
+ROWS = {
+    "equal": lambda m: {"agents": m},
+    "unequal": lambda m: {"splits": np.split(np.arange(8 * m), np.cumsum([1] * (m - 1)))},
+}
+
+
 def whole_problem(task):
     """The problem of all agents."""
     m = GRAPHS[task["graph"]].m
     rng = np.random.default_rng(5)
     features, labels = rng.normal(size=(8 * m, 6)), rng.choice([-1, 1], size=8 * m)
     dtype = np.float32 if task.get("float32") else np.float64
-    loss = gs.losses.Logistic(features.astype(dtype), labels, agents=m)
+    loss = gs.losses.Logistic(features.astype(dtype), labels, **ROWS[task.get("rows", "equal")](m))
+    if task.get("mixed"):
+        # Half of the agents have a loss that knows nothing of features.
+        loss = stack([loss.take(range(m // 2)), WithoutScores.of(loss.take(range(m // 2, m)))])
     return gs.Problem(loss, DOMAINS[task.get("domain", "ball")](m, 6), task.get("mu", 0.0))
 
 

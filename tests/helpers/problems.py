@@ -10,6 +10,17 @@ import gradslide as gs
 from gradslide.theory.reference import Reference, reference
 
 
+class WithoutScores(gs.losses.Logistic):
+    """Its values are its own, so that it has no scores."""
+
+    def value(self, x):
+        return super().value(x)
+
+    @classmethod
+    def of(cls, loss):
+        return cls(loss._blocks.features, loss._targets, agents=loss.m)
+
+
 @dataclass(frozen=True)
 class Case:
     """A problem on a network, and what the theorems ask of it, computed when it is needed."""

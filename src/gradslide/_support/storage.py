@@ -18,7 +18,7 @@ from gradslide._support.types import Device
 
 _META = "meta.json"
 # Kind and version of the files that runs are saved in.
-CHECKPOINT = ("checkpoint", 4)
+CHECKPOINT = ("checkpoint", 5)
 
 
 def require_writable(folder: Path) -> None:

@@ -27,7 +27,7 @@ from gradslide.network.protocol import Network
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 
-# Arrays with one row for each agent begin with these names.
+# Arrays with one row for each agent, or each row of its data, begin with these names.
 _ROWS = ("state", "memory.environment.reach")
 # Checkpoints of which parts are kept.
 _KEPT = 2
@@ -75,15 +75,20 @@ class Checkpoint:
         Where the agents live, if there is a network.
     every_seconds : float
         The least number of seconds between two checkpoints.
+    rows_per_agent : ndarray, shape (agents here,), or None
+        How many rows of data each agent has, if it has such.
     """
 
-    def __init__(self, path: Path, network: Network | None, every_seconds: float) -> None:
+    def __init__(
+        self, path: Path, network: Network | None, every_seconds: float, rows_per_agent: Array | None = None
+    ) -> None:
         storage.require_writable(path.parent)
         self.path = path
         self._session = None if network is None else network.session
         self._place, self._agents = (0, 1), None
         if network is not None:
             self._place, self._agents = (network.session.rank, network.session.size), list(network.agents)
+        self._rows = None if rows_per_agent is None else np.asarray(rows_per_agent).tolist()
         self._every = every_seconds
         self._written = time.monotonic()
 
@@ -132,8 +137,9 @@ class Checkpoint:
         except TypeError as error:
             raise InputError(rule, str(error), "or run without a checkpoint") from None
         if self._place[1] > 1 and self._agents is not None:
+            counts = {len(self._agents), sum(self._rows or [])}
             for name, array in arrays.items():
-                if name.startswith("state") and np.shape(array)[:1] != (len(self._agents),):
+                if name.startswith("state") and not (np.ndim(array) and len(array) in counts):
                     rule = "in several processes the arrays of a method's state must have one row for each agent here"
                     raise InputError(rule, f"{name} of shape {np.shape(array)}", "or run without a checkpoint")
 
@@ -141,6 +147,7 @@ class Checkpoint:
         arrays: dict[str, Any] = {}
         meta = {
             "agents": self._agents,
+            "rows": self._rows,
             "iteration": snapshot.iteration,
             "state": storage.flatten(snapshot.state, "common" if snapshot.is_common else "state", arrays),
             "costs": snapshot.costs.to_dict(),
@@ -337,10 +344,15 @@ def remove_old_parts(path: Path, iteration: int, rank: int, size: int) -> None:
 def merge_parts(
     files: Iterable[tuple[dict[str, Any], Mapping[str, Array]]], agents: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return one header, and the rows of these agents of arrays that have such; others are alike in all files."""
+    """Return one header, and the rows of these agents of arrays that have such; others are alike in all files.
+
+    Arrays may also have one row for each row of the agents' data. In a file in which each agent has one, they cannot
+    be told from others, and need not be.
+    """
     place = {agent: row for row, agent in enumerate(agents)}
     meta: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
+    by_data: dict[str, dict[int, Array]] = {}
     filled = np.zeros(len(agents), dtype=bool)
     for header, content in files:
         meta = meta or header
@@ -351,9 +363,14 @@ def merge_parts(
         rows = [row for row, agent in enumerate(there) if agent in place]
         here = [place[there[row]] for row in rows]
         filled[here] = True
+        ends = np.cumsum(header.get("rows") or [])
         for name, array in content.items():
             if not name.startswith(_ROWS):
                 arrays.setdefault(name, array)
+                continue
+            if len(array) != len(there):
+                pieces = np.split(array, ends[:-1])
+                by_data.setdefault(name, {}).update((place[there[row]], pieces[row]) for row in rows)
                 continue
             if name not in arrays:
                 arrays[name] = np.empty((len(agents), *array.shape[1:]), dtype=array.dtype)
@@ -361,4 +378,6 @@ def merge_parts(
     if not filled.all():
         missing = [agent for agent, known in zip(agents, filled, strict=True) if not known]
         raise InputError("a checkpoint must have all agents", f"none of agent {missing[0]}", "start afresh")
+    for name, own in by_data.items():
+        arrays[name] = np.concatenate([own[k] if k in own else arrays[name][k : k + 1] for k in range(len(agents))])
     return meta, arrays

@@ -168,7 +168,8 @@ def solve(
 
     saver, resume_from = None, None
     if checkpoint is not None:
-        saver = Checkpoint(Path(checkpoint), network, checkpoint_seconds)
+        rows = problem.rows_per_agent if isinstance(problem, Problem) else None
+        saver = Checkpoint(Path(checkpoint), network, checkpoint_seconds, rows)
         resume_from = latest_iteration(saver, network) if resume else None
     costs = Costs()
     environment: Environment

@@ -221,6 +221,8 @@ class Oracle:
     def scores(self, x: Array) -> tuple[Array, Array]:
         """Return the scores of x and the values there; counts one value.
 
+        The time counts as that of gradients: `value_and_gradient_of_scores` does the rest of their work.
+
         Parameters
         ----------
         x : ndarray, shape (m, d)
@@ -231,9 +233,12 @@ class Oracle:
         scores, values : ndarray
             Of a loss that has them: see `Loss.has_scores`.
         """
+        started = self.costs.now()
         self.costs.values += 1
         scores = self.loss.scores(x)
-        return scores, self.loss.value_of_scores(scores)
+        values = self.loss.value_of_scores(scores)
+        self.costs.pace.gradient_seconds += self.costs.now() - started
+        return scores, values
 
     def value_and_gradient_of_scores(self, scores: Array) -> tuple[Array, Array]:
         """Return values and gradients where the scores are these; counts one of each.

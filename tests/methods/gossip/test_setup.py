@@ -8,7 +8,6 @@ from auto_twins import followed, opened
 from baselines import small_problem
 
 import gradslide as gs
-from gradslide.methods.gossip.setup import ScoreRows
 
 
 def test_a_linear_loss_gets_a_first_L_that_moves_x_by_about_1():
@@ -70,18 +69,6 @@ def test_cheap_gradients_do_not_slacken_consensus():
     ]
     assert found[0] == found[1]
     assert len(set(found[0])) > 1
-
-
-@pytest.mark.parametrize("rest", [(), (3,)])
-@pytest.mark.parametrize(("sizes", "most"), [((4, 4), 4), ((2, 5, 1), 5), ((2, 2), 7)])
-def test_scores_by_agent_and_back(sizes, most, rest):
-    scores = np.random.default_rng(0).normal(size=(sum(sizes), *rest))
-    rows = ScoreRows(np.array(sizes), most, np.zeros(1))
-    by_agent = rows.by_agent(scores)
-    assert by_agent.shape == (len(sizes), most, *rest)
-    np.testing.assert_array_equal(by_agent[1, : sizes[1]], scores[sizes[0] : sizes[0] + sizes[1]])
-    assert not by_agent[0, sizes[0] :].any()
-    np.testing.assert_array_equal(rows.flat(by_agent), scores)
 
 
 def test_a_run_with_sites_of_different_sizes_goes_on_from_a_checkpoint_to_the_bit(tmp_path):

@@ -221,6 +221,22 @@ def test_rows_come_from_whichever_part_has_them():
         checkpoints.merge_parts(files, [3, 9])
 
 
+def test_arrays_may_have_the_rows_of_data():
+    """Agent 1 has two rows, others have one: of arrays in the first part nobody can tell which rows they have."""
+    files = [
+        ({"agents": [4, 0], "rows": [1, 1]}, {"state.x": np.array([[4], [0]]), "state.scores": np.array([40, 0])}),
+        (
+            {"agents": [2, 1, 3], "rows": [1, 2, 1]},
+            {"state.x": np.array([[2], [1], [3]]), "state.scores": np.array([20, 10, 11, 30])},
+        ),
+    ]
+    for agents, scores in (([3, 0, 1, 4], [30, 0, 10, 11, 40]), ([0, 4], [0, 40]), ([1, 2], [10, 11, 20])):
+        for some in (files, files[::-1]):
+            _, arrays = checkpoints.merge_parts(some, agents)
+            assert arrays["state.x"].ravel().tolist() == agents
+            assert arrays["state.scores"].tolist() == scores
+
+
 # ---- launchers
 
 

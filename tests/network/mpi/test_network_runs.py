@@ -131,14 +131,15 @@ def test_a_run_goes_on_with_another_number_of_processes(method, stages, tmp_path
     assert_same_end(ran, expected)
 
 
-def test_one_process_and_several_go_on_from_each_other(tmp_path):
-    path = tmp_path / "run.npz"
-    expected = alone(AUTO)
-    problem, graph, method = whole_problem(AUTO), GRAPHS["random"], METHODS["AutoPDS"]
+@pytest.mark.parametrize("kind", [{}, {"rows": "unequal"}, {"mixed": True}], ids=str)
+def test_one_process_and_several_go_on_from_each_other(kind, tmp_path):
+    path, task = tmp_path / "run.npz", {**AUTO, **kind}
+    expected = alone(task)
+    problem, graph, method = whole_problem(task), GRAPHS["random"], METHODS["AutoPDS"]
     gs.solve(problem, graph, method, stop=gs.Stop(iterations=20), checkpoint=path, record_every=20)
-    half = {**AUTO, "checkpoint": str(path), "stop": {"iterations": 40}}
+    half = {**task, "checkpoint": str(path), "stop": {"iterations": 40}}
     assert together([half], 2, tmp_path / "2")["auto"][0].history[-1].iteration == 40
-    ended = gs.solve(problem, graph, method, stop=stop_of(AUTO), checkpoint=path, record_every=20)
+    ended = gs.solve(problem, graph, method, stop=stop_of(task), checkpoint=path, record_every=20)
     assert_same_end(ended, expected)
     assert [other.name for other in sorted(tmp_path.glob("run*"))] == ["run.npz"]
 

@@ -7,8 +7,11 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import problems
 import pytest
+from auto_twins import followed, hard_problem
 from peers_agents import ENDS, GRAPH, SECONDS, Agent, Town, all_well, logistic, together
+from problems import WithoutScores
 
 import gradslide as gs
 from gradslide._support import storage
@@ -536,6 +539,23 @@ def test_neighbours_learn_no_more_of_an_error_than_its_kind():
     assert isinstance(results[1], PeerError)
     assert "KeyError" in str(results[1])
     assert "patient" not in str(results[1])
+
+
+def test_agents_start_the_same_sums_whether_or_not_their_losses_have_scores():
+    """Also after a rollback, which discards sums."""
+    problem, graph = hard_problem(None, problems.logistic, 12, mu=0.3), gs.Graph.ring(12)
+    method = gs.AutoPDS(restarts=False)
+    expected, whole = followed(problem, graph, method, 60)
+    assert expected[-1].late.generation > 0
+
+    def act(i, net):
+        loss = problem.loss.take([i])
+        loss = WithoutScores.of(loss) if i == 3 else loss
+        assert loss.has_scores == (i != 3)
+        return gs.solve(gs.Problem(loss, mu=problem.mu), net, method, stop=gs.Stop(iterations=60))
+
+    for i, solution in enumerate(all_well(together(graph, act))):
+        np.testing.assert_allclose(solution.x, whole.x[i : i + 1], rtol=1e-9, atol=1e-9)
 
 
 def test_an_agent_that_never_comes_back_ends_the_run_with_its_name():

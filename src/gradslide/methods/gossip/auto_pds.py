@@ -14,7 +14,7 @@ from typing import ClassVar, cast
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, lengths
+from gradslide._support.arrays import dot, doubles, lengths, without_columns
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
@@ -226,7 +226,7 @@ class AutoPDS(Method[State]):
             value_bar=value_bar,
             scores=scores,
             scores_before=None,
-            Cx_bar=x[:, :0] if inner.follows_lagrangian else 0 * x,
+            Cx_bar=without_columns(x) if inner.follows_lagrangian else 0 * x,
             dual=dual,
             averages=Averages(gradient.y, gradient.conjugate, Dual(dual.s, 1 * dual.w)),
         )
@@ -262,7 +262,10 @@ class AutoPDS(Method[State]):
     def restored(self, state: State, fresh: State) -> State:
         """Make records again of what comes back as plain tuples."""
         snapshots = tuple(map(Iterate.from_tuple, state.late.snapshots))
-        unfinished = None if state.unfinished is None else Unfinished(*state.unfinished[:3], Sums(*state.unfinished[3]))
+        unfinished = state.unfinished
+        if unfinished is not None:
+            generation, k, value_under, sums, is_complete = unfinished
+            unfinished = Unfinished(generation, k, value_under, Sums(*sums), is_complete)
         return replace(state, late=state.late._replace(snapshots=snapshots), unfinished=unfinished)
 
     def output(self, state: State) -> dict[str, Array]:
@@ -299,7 +302,7 @@ class AutoPDS(Method[State]):
         y_bar, conjugate_bar, dual_bar, count = state.iterate.averages
         dual = Dual(*(1 * each for each in state.iterate.dual))
         averages = Averages(1 * y_bar, conjugate_bar, Dual(dual.s, 1 * dual_bar.w), count)
-        iterate = state.iterate._replace(x=state.iterate.x[:, :0], dual=dual, averages=averages)
+        iterate = state.iterate._replace(x=without_columns(state.iterate.x), dual=dual, averages=averages)
         return replace(state, iterate=iterate)
 
     def invariant(self, state: State) -> Array:
@@ -354,8 +357,9 @@ def _sliding_loop(context: Context) -> SlidingLoop:
 def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) -> Attempt:
     """Compute one outer iteration, (a) and (b), and its part of the sums that (c) to (g) need.
 
-    Where sums complete late anyway, f(x_bar) may be left to the next iteration, whose pass over the data computes it
-    beside the gradient at x_under. Sums start before the same exchange in either case.
+    Sums that complete late anyway are left to the next iteration, which starts them before its exchanges: its pass
+    over the data may compute f(x_bar) beside the gradient at x_under. Agents whose losses know f(x_bar) at once
+    wait, too: all start the same sums.
     """
     is_late, is_final = agreement == "late", agreement != "exact"
     inner, mixer, prev, domain, oracle = setup.inner, setup.mixer, s.iterate, context.domain, context.oracle
@@ -366,9 +370,9 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     b = min(b, inner.largest_b(s, P))
     weights = StepWeights(b, S + b, P / b, is_final)
     share = b / weights.S
-    nowhere = prev.x[:, :0]
+    nowhere = without_columns(prev.x)
     x_under = nowhere if setup.scores is not None and setup.skips_points else average(prev.x_bar, prev.x, share)
-    evaluation, late, value_before, scores, rows_of = None, s.late, prev.value_bar, prev.scores, setup.score_rows
+    evaluation, late, value_before, scores = None, s.late, prev.value_bar, prev.scores
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
     elif setup.scores is not None:
@@ -377,12 +381,11 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         theta = share * (S / prev.b - 1) if prev.k > 1 else 0.0
         before = prev.scores_before if theta != 0 else None
         if scores is None:
-            before = None if before is None else rows_of.flat(before)
             scores, value, value_under, y = oracle.extrapolation(prev.x_bar, before, theta)
-            scores, value_before = rows_of.by_agent(scores), value + mu * domain.nu(prev.x_bar) if mu > 0 else value
+            value_before = value + mu * domain.nu(prev.x_bar) if mu > 0 else value
         else:
             ahead = scores if before is None else scores + theta * (scores - before)
-            value_under, y = oracle.value_and_gradient_of_scores(rows_of.flat(ahead))
+            value_under, y = oracle.value_and_gradient_of_scores(ahead)
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     else:
         gradient, evaluation = evaluation_at(context, x_under)
@@ -416,7 +419,6 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     elif setup.scores is not None:
         if not is_late:
             scores_bar, value_bar = oracle.scores(x_bar)
-            scores_bar = rows_of.by_agent(scores_bar)
         if is_single:
             # Scores and values are double, gradients are not.
             error = _ROUNDINGS * _EPS_SINGLE * (lengths(y) if y_squared is None else y_squared**0.5) * d_squared**0.5
@@ -437,11 +439,12 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         if drift is None:
             drift = dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar))
         sums = sums._replace(drift=_EPS_SINGLE * drift, noise=noise)
-    unfinished, finished = Unfinished(late.generation, prev.k + 1, value_under, sums), None
+    unfinished = Unfinished(late.generation, prev.k + 1, value_under, sums)
     if value_bar is not None:
         finished = unfinished.completed(value_bar, scale)
         if not context.problem.loss.has_value:
             finished = _with_secant(context, mixer, finished, x_under, g, s.gradient, mu, scale)
+        unfinished = unfinished._replace(sums=finished, is_complete=True)
 
     conjugate_bar, count = gradient.conjugate, 1
     if prev.k > 0:
@@ -471,9 +474,9 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         gradient=gradient,
         late=late,
         sliding=Sliding(found.x_before, b, found.T),
-        unfinished=unfinished if finished is None else None,
+        unfinished=unfinished if is_late else None,
     )
-    return Attempt(after, None if finished is None else rows(finished))
+    return Attempt(after, None if is_late else rows(unfinished.sums))
 
 
 def _with_secant(

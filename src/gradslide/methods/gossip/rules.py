@@ -233,6 +233,8 @@ def judge_exact(context: Context, setup: Setup, rules: Rules, s: State, attempt:
         needed = _MARGIN * L_r if math.isfinite(L_r) else math.inf
         L = max(_MARGIN * L, min(needed, _STEEPEST * L))
         found = found._replace(L=L, has_risen=found.has_risen or s.total > 0, has_risen_now=True)
+        # Late sums that a switch from them left behind were started by this attempt.
+        s = replace(s, late=after.late, unfinished=None)
         if s.iterate.k > 0:
             return replace(s, smoothness=found)
         # The first iteration of an epoch needs no new gradient.
@@ -307,15 +309,12 @@ def learn(
 
 
 def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: Attempt, tries: int) -> State:
-    """Accept every iteration; sums are piggybacked on the exchanges and complete late.
+    """Accept every iteration; its sums are piggybacked on the exchanges of later ones.
 
     A fold over the completed sums, then one decision: roll back, restart, or continue.
     """
     network, inner, s = context.network, setup.inner, attempt.after
     late, k = s.late, s.iterate.k
-    if attempt.sums is not None:
-        network.start_reduce(attempt.sums, "sum")
-        late = late._replace(outstanding=(*late.outstanding, (late.generation, k)))
     delay = math.ceil(network.costs.control_rounds("sum") / max(s.tuning.K, s.sliding.T))
     found, outstanding = Findings(s.smoothness, s.progress), late.outstanding
     for row in network.completed("sum"):
@@ -337,7 +336,7 @@ def judge_late(context: Context, setup: Setup, rules: Rules, s: State, attempt: 
     if (found.ends or unstable_at) and rules.restarts:
         s = rollback(s, _last_until(unstable_at - 1, snapshots)) if unstable_at else s
         return restart(update_K(s, setup.mixer, rules, waits=True), inner, rules)
-    waiting = k + 1 if attempt.sums is not None else k
+    waiting = k
     for generation, j in reversed(outstanding):
         waiting = j if generation == late.generation else waiting
     if inner.follows_lagrangian:

@@ -3,12 +3,11 @@
 import math
 from typing import NamedTuple, cast
 
-import array_api_compat as compat
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, namespace, on_device, to_numpy
+from gradslide._support.arrays import dot, doubles, is_numpy, lengths, like, to_numpy
 from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
@@ -41,8 +40,6 @@ class Setup(NamedTuple):
     scores
         The scores of x_0; None if the loss has none, or where x_bar and x_under are not on one line with the
         average before.
-    score_rows
-        How scores are arranged by agent.
     skips_points
         True if x_under is not needed beyond its gradient.
     """
@@ -52,44 +49,7 @@ class Setup(NamedTuple):
     gradient: Gradient
     L: float
     scores: Array | None
-    score_rows: "ScoreRows"
     skips_points: bool
-
-
-class ScoreRows:
-    """Scores (n, ...) of a loss as arrays (m, R, ...) with one row for each agent, as a checkpoint needs them.
-
-    Parameters
-    ----------
-    sizes
-        The number of rows of each agent.
-    most
-        R, the largest number of rows of all agents, also of those in other processes.
-    like
-        An array on the device.
-    """
-
-    def __init__(self, sizes: Array, most: int, like: Array) -> None:
-        self._m, self._most, self._index = len(sizes), most, None
-        if not np.all(sizes == most):
-            index = np.concatenate([agent * most + np.arange(size) for agent, size in enumerate(sizes.tolist())])
-            self._index = on_device(index, None if is_numpy(like) else compat.device(like))
-
-    def by_agent(self, scores: Array) -> Array:
-        """Arrange scores by agent; the rest of a row is 0."""
-        rest = scores.shape[1:]
-        if self._index is None:
-            return scores.reshape(self._m, self._most, *rest)
-        xp = namespace(scores)
-        device = {} if is_numpy(scores) else {"device": compat.device(scores)}
-        rows = xp.zeros((self._m * self._most, *rest), dtype=scores.dtype, **device)
-        rows[self._index] = scores
-        return rows.reshape(self._m, self._most, *rest)
-
-    def flat(self, rows: Array) -> Array:
-        """Return the scores as the loss takes them."""
-        rows = rows.reshape(self._m * self._most, *rows.shape[2:])
-        return rows if self._index is None else rows[self._index]
 
 
 def set_up(
@@ -102,17 +62,16 @@ def set_up(
     network, m, loss = context.network, context.network.m, context.problem.loss
     scores, is_shared = None, isinstance(inner, Shared) and loss.has_value
     skips_points = is_shared and cast(Shared, inner).is_free and context.problem.mu == 0
-    sizes = np.zeros(0, dtype=np.int64) if loss.rows_per_agent is None else loss.rows_per_agent
-    most_rows = int(max(sizes, default=0))
-    # Processes that see no others hold one agent each.
-    if len(sizes) and network.session.sees_all:
-        most_rows = int(reduce_constant(network, sizes, "max"))
-    score_rows = ScoreRows(sizes, most_rows, context.x0)
-    if is_shared and loss.has_scores:
+    has_scores = is_shared and loss.has_scores
+    if network.session.sees_all:
+        # Parts of a checkpoint have the same arrays in all processes.
+        lacking = np.full(len(network.agents), float(not has_scores))
+        has_scores = not reduce_constant(network, lacking, "max")
+    if has_scores:
         if context.problem.has_lower_bound:
             context.oracle.extend_reach(context.x0)
         scores, value, _, y = context.oracle.extrapolation(context.x0, None, 0.0)
-        scores, gradient = score_rows.by_agent(scores), gradient_of(context.x0, y, value)
+        gradient = gradient_of(context.x0, y, value)
     else:
         gradient = gradient_at(context, context.x0)
     gradient = gradient._replace(is_current=True)
@@ -143,7 +102,7 @@ def set_up(
         elif network.is_local and has_kernels(context.x0):
             kernel = DeviceMixingKernel(N, column)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel)
-    return Setup(inner, mixer, gradient, L, scores, score_rows, skips_points)
+    return Setup(inner, mixer, gradient, L, scores, skips_points)
 
 
 def evaluation_at(context: Context, x: Array) -> tuple[Gradient, Evaluation | None]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from gradslide._support.arrays import doubles, namespace
+from gradslide._support.arrays import doubles, namespace, without_columns
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
 from gradslide.network.coupling import Dual
@@ -79,7 +79,7 @@ class Iterate(NamedTuple):
 
     def without_averages(self) -> "Iterate":
         """Return what a rollback restores."""
-        nothing = self.x[:, :0]
+        nothing = without_columns(self.x)
         return self._replace(averages=Averages(nothing, nothing, Dual(nothing, nothing)))
 
     @classmethod
@@ -244,7 +244,7 @@ class State(Copied):
     iterate, gradient, smoothness, progress, late, tuning, sliding
         See these records.
     unfinished
-        The sums of the last iteration, if the next one completes them.
+        The sums of the last iteration, where sums complete late.
     """
 
     total: int
@@ -379,7 +379,7 @@ class Sums(NamedTuple, Generic[Summed]):
 
 
 class Unfinished(NamedTuple):
-    """The sums of an outer iteration whose f(x_bar) is not known yet, per agent.
+    """The sums of an outer iteration that the next one starts, per agent.
 
     Attributes
     ----------
@@ -388,16 +388,21 @@ class Unfinished(NamedTuple):
     value_under
         f(x_under), of the smooth part.
     sums
-        `Sums` with what does not depend on f(x_bar).
+        `Sums`, or what in them does not depend on f(x_bar).
+    is_complete
+        True if f(x_bar) was known.
     """
 
     generation: int
     k: int
     value_under: Array
     sums: Sums[Array]
+    is_complete: bool = False
 
     def completed(self, value_bar: Array, scale: float = 1.0) -> Sums[Array]:
         """Return the sums once f(x_bar) is known; scale: of the rounding of values, relative to doubles."""
+        if self.is_complete:
+            return self.sums
         size = namespace(value_bar).maximum(abs(value_bar), abs(self.value_under))
         return self.sums._replace(
             bregman=value_bar - self.value_under + self.sums.bregman,
@@ -420,7 +425,7 @@ class Attempt(NamedTuple):
     after
         The state once it is accepted.
     sums
-        One row per agent here, with the fields of `Sums`; None if the next iteration completes them.
+        One row per agent here, with the fields of `Sums`; None where the next iteration starts them.
     """
 
     after: State
