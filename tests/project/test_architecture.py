@@ -123,7 +123,8 @@ def test_dependencies_point_downwards():
     upwards = []
     for path in FILES:
         package = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if package in ("__init__", "__main__"):
+        # Modules at the root are public names and public paths.
+        if path.parent == PACKAGE and package != "_version":
             continue
         for module in modules_imported(path):
             # "gradslide" itself: names are imported from where they are defined.
@@ -220,6 +221,9 @@ def test_type_checkers_see_the_names_that_are_imported_on_first_use():
             package.typo  # noqa: B018
 
 
+PUBLIC_PATHS = ("compressors", "coupling", "guarantees", "mixing", "reference", "schedules", "terms")
+
+
 def test_modules_by_their_public_path_are_imported_on_first_use():
     code = (
         "import sys, gradslide; paths = [name for name in sys.modules if name.startswith('gradslide')]; "
@@ -228,6 +232,29 @@ def test_modules_by_their_public_path_are_imported_on_first_use():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False True", done.stderr
+
+
+@pytest.mark.parametrize("name", PUBLIC_PATHS)
+def test_modules_by_their_public_path_are_the_modules_themselves(name):
+    path = f"gradslide.{name}"
+    code = (
+        f"import importlib.util, sys; spec = importlib.util.find_spec({path!r}); from {path} import *; "
+        f"import gradslide; module = importlib.import_module({path!r}); "
+        f"print(spec.name, module is gradslide.{name}, module is sys.modules[module.__name__], "
+        f"[each for each in getattr(module, '__all__', dir(module)) if each[0] != '_' and each not in globals()])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == f"{path} True True []", done.stderr
+
+
+def test_code_that_looks_at_all_modules_imports_nothing():
+    code = (
+        "import sys, gradslide\n"
+        "for module in sys.modules.values():\n    getattr(module, '__warningregistry__', None)\n"
+        "print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_types_and_the_main_job_are_shipped():

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import ModuleType
 
 
 def lazy_names(
@@ -34,15 +33,3 @@ def lazy_names(
         return value
 
     return get, lambda: sorted(home_of), sorted(home_of)
-
-
-def lazy_alias(path: str, module: str) -> None:
-    """Make a module importable by another path, too, without importing it now."""
-    alias = ModuleType(path)
-
-    def get(name: str) -> object:
-        sys.modules[path] = import_module(module)
-        return getattr(sys.modules[path], name)
-
-    alias.__getattr__ = get  # type: ignore[method-assign]
-    sys.modules[path] = alias
