@@ -155,6 +155,17 @@ def test_nothing_is_pickled():
     assert offenders(lambda path: allows_pickle(tree_of(path))) == []
 
 
+def test_numpy_is_imported_before_its_modules():
+    """Else threads that import a module of NumPy while another one imports NumPy find it incomplete."""
+
+    def offends(path):
+        names = list(imported(tree_of(path)))
+        first = next((number for number, name in enumerate(names) if name.startswith("numpy.")), None)
+        return first is not None and "numpy" not in names[:first]
+
+    assert offenders(offends) == []
+
+
 def test_importing_the_library_imports_nothing_heavy():
     heavy = [
         "networkx",

@@ -18,7 +18,7 @@ def lazy_names(
         Name of the package.
     homes : mapping of str to str
         For each module, relative to the package, the public names that it defines, separated by spaces; for "", the
-        public modules of the package itself. A name may be a module of its home.
+        public modules of the package itself. A name may also be a submodule of that module.
     """
     home_of = {name: f"{package}.{home}".rstrip(".") for home, names in homes.items() for name in names.split()}
 
