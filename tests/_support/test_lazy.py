@@ -38,3 +38,23 @@ for thread in threads:
 print(errors)
 """
     assert printed(program) == "[]"
+
+
+@pytest.mark.parametrize("path", ["methods", "theory", "engine", "graphs", "kernels", "losses.base", "network.local"])
+def test_submodules_are_imported_on_first_use(path):
+    program = f"import gradslide as gs; module = gs.{path}; import gradslide.{path} as same; print(module is same)"
+    assert printed(program) == "True"
+
+
+def test_what_is_no_public_submodule_is_no_attribute():
+    program = """
+import gradslide as gs
+
+print([name for name in ("typo", "__main__", "methods.pds", "typo.typo", "") if hasattr(gs, name)])
+"""
+    assert printed(program) == "[]"
+
+
+def test_all_public_names_are_imported_at_once():
+    program = "from gradslide import *; import gradslide; print(sorted(set(gradslide.__all__) - set(globals())))"
+    assert printed(program) == "[]"
