@@ -10,7 +10,7 @@ _HELPERS = {"TYPE_CHECKING", "lazy_names"}
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, str], needs: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
 
@@ -24,6 +24,8 @@ def lazy_names(
     homes : mapping of str to str
         For each module, relative to the package, the public names that it defines, separated by spaces; for "", the
         public modules of the package itself. A name may also be a submodule of that module.
+    needs : mapping of str to str, optional
+        For names that need a package that may be missing, that package. Without it, `dir` leaves them out.
     """
     home_of = {name: f"{package}.{home}".rstrip(".") for home, names in homes.items() for name in names.split()}
 
@@ -44,6 +46,7 @@ def lazy_names(
         return public and importlib.util.find_spec(f"{package}.{name}") is not None
 
     def names() -> list[str]:
-        return sorted({*home_of, *vars(sys.modules[package])} - _HELPERS)
+        missing = {name for name, needed in (needs or {}).items() if importlib.util.find_spec(needed) is None}
+        return sorted({*home_of, *vars(sys.modules[package])} - _HELPERS - missing)
 
     return get, names, sorted(home_of)
