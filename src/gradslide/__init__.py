@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gradslide._support.lazy import lazy_alias, lazy_names
+from gradslide._support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gradslide import data as data
@@ -92,15 +92,3 @@ else:
             "theory": "guarantees reference schedules",
         },
     )
-
-    # Modules of the reference can be imported by their public path, too: `from gradslide.schedules import theorem_1`.
-    for _module in (
-        "graphs.mixing",
-        "network.compressors",
-        "network.coupling",
-        "problems.terms",
-        "theory.guarantees",
-        "theory.reference",
-        "theory.schedules",
-    ):
-        lazy_alias(f"{__name__}.{_module.rpartition('.')[2]}", f"{__name__}.{_module}")

@@ -123,7 +123,8 @@ def test_dependencies_point_downwards():
     upwards = []
     for path in FILES:
         package = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if package in ("__init__", "__main__"):
+        # Modules at the root are public names and public paths.
+        if path.parent == PACKAGE and package != "_version":
             continue
         for module in modules_imported(path):
             # "gradslide" itself: names are imported from where they are defined.
@@ -152,6 +153,17 @@ def test_nothing_is_pickled():
     pickles = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
     assert offenders(lambda path: roots(path) & pickles) == []
     assert offenders(lambda path: allows_pickle(tree_of(path))) == []
+
+
+def test_numpy_is_imported_before_its_modules():
+    """Else threads that import a module of NumPy while another one imports NumPy find it incomplete."""
+
+    def offends(path):
+        names = list(imported(tree_of(path)))
+        first = next((number for number, name in enumerate(names) if name.startswith("numpy.")), None)
+        return first is not None and "numpy" not in names[:first]
+
+    assert offenders(offends) == []
 
 
 def test_importing_the_library_imports_nothing_heavy():
@@ -212,12 +224,17 @@ def test_type_checkers_see_the_names_that_are_imported_on_first_use():
     for module, path in lazy.items():
         package = importlib.import_module(module)
         homes = imports_for_types(path)
-        assert package.__all__ == dir(package) == sorted(homes)
+        assert package.__all__ == sorted(homes)
+        assert {"__doc__", "__file__", *homes} <= set(dir(package))
+        assert not {"TYPE_CHECKING", "lazy_names"} & set(dir(package))
         for name, home in homes.items():
             importlib.import_module(home)
             assert getattr(package, name) is getattr(sys.modules[home], name)
         with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'typo'"):
             package.typo  # noqa: B018
+
+
+PUBLIC_PATHS = ("compressors", "coupling", "guarantees", "mixing", "reference", "schedules", "terms")
 
 
 def test_modules_by_their_public_path_are_imported_on_first_use():
@@ -228,6 +245,29 @@ def test_modules_by_their_public_path_are_imported_on_first_use():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False True", done.stderr
+
+
+@pytest.mark.parametrize("name", PUBLIC_PATHS)
+def test_modules_by_their_public_path_are_the_modules_themselves(name):
+    path = f"gradslide.{name}"
+    code = (
+        f"import importlib.util, sys; spec = importlib.util.find_spec({path!r}); from {path} import *; "
+        f"import gradslide; module = importlib.import_module({path!r}); "
+        f"print(spec.name, module is gradslide.{name}, module is sys.modules[module.__name__], "
+        f"[each for each in getattr(module, '__all__', dir(module)) if each[0] != '_' and each not in globals()])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == f"{path} True True []", done.stderr
+
+
+def test_code_that_looks_at_all_modules_imports_nothing():
+    code = (
+        "import sys, gradslide\n"
+        "for module in sys.modules.values():\n    getattr(module, '__warningregistry__', None)\n"
+        "print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_types_and_the_main_job_are_shipped():

@@ -35,6 +35,10 @@ class ArgumentError(InputError, TypeError):
     """An argument that a call does not take: an `InputError`, and a `TypeError` as for any call."""
 
 
+class MissingPackageError(InputError, ModuleNotFoundError):
+    """A package of an extra is not installed: an `InputError`, and a `ModuleNotFoundError` as for any import."""
+
+
 class StreamError(RuntimeError):
     """A stream of samples failed.
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy  # noqa: F401 - before its modules
 import numpy.typing as npt
 import scipy.sparse as sp
 
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
 
 # Arrays of other libraries (CuPy, PyTorch, JAX) are used through the array API standard and typed as NumPy's.
 Array: TypeAlias = npt.NDArray[Any]
+
+# What NumPy turns into an array.
+ArrayLike: TypeAlias = npt.ArrayLike
 
 # A matrix of a network. On a device it is the library's own, with the same products.
 Sparse: TypeAlias = sp.csr_array

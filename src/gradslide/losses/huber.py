@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy.typing as npt
-
 from gradslide._support.arrays import doubles
-from gradslide._support.types import Array, DType, SparseInput
+from gradslide._support.types import Array, ArrayLike, DType, SparseInput
 from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row, positive
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -40,13 +38,13 @@ class Huber(LinearModel):
 
     def __init__(
         self,
-        features: npt.ArrayLike | SparseInput,
-        targets: npt.ArrayLike,
+        features: ArrayLike | SparseInput,
+        targets: ArrayLike,
         delta: float = 1.0,
         *,
         agents: int | None = None,
-        splits: Sequence[npt.ArrayLike] | None = None,
-        sample_weight: npt.ArrayLike | None = None,
+        splits: Sequence[ArrayLike] | None = None,
+        sample_weight: ArrayLike | None = None,
         reduction: Reduction = "sum",
         allow_overlap: bool = False,
     ) -> None:
@@ -61,7 +59,7 @@ class Huber(LinearModel):
             allow_overlap=allow_overlap,
         )
 
-    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
+    def read_targets(self, targets: ArrayLike, n: int, dtype: DType) -> Array:
         return per_row("targets", targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array, DType, SparseInput
+from gradslide._support.types import Array, ArrayLike, DType, SparseInput
 from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -44,12 +43,12 @@ class LeastSquares(LinearModel):
 
     def __init__(
         self,
-        features: npt.ArrayLike | SparseInput,
-        targets: npt.ArrayLike,
+        features: ArrayLike | SparseInput,
+        targets: ArrayLike,
         *,
         agents: int | None = None,
-        splits: Sequence[npt.ArrayLike] | None = None,
-        sample_weight: npt.ArrayLike | None = None,
+        splits: Sequence[ArrayLike] | None = None,
+        sample_weight: ArrayLike | None = None,
         reduction: Reduction = "sum",
         allow_overlap: bool = False,
     ) -> None:
@@ -63,7 +62,7 @@ class LeastSquares(LinearModel):
             allow_overlap=allow_overlap,
         )
 
-    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
+    def read_targets(self, targets: ArrayLike, n: int, dtype: DType) -> Array:
         return per_row("targets", targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy.typing as npt
-
 from gradslide._support.arrays import at_least, namespace
-from gradslide._support.types import Array, DType, SparseInput
+from gradslide._support.types import Array, ArrayLike, DType, SparseInput
 from gradslide.losses.compiled import LOGISTIC
 from gradslide.losses.inputs import is_sparse, signs
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -49,12 +47,12 @@ class Logistic(LinearModel):
 
     def __init__(
         self,
-        features: npt.ArrayLike | SparseInput,
-        labels: npt.ArrayLike,
+        features: ArrayLike | SparseInput,
+        labels: ArrayLike,
         *,
         agents: int | None = None,
-        splits: Sequence[npt.ArrayLike] | None = None,
-        sample_weight: npt.ArrayLike | None = None,
+        splits: Sequence[ArrayLike] | None = None,
+        sample_weight: ArrayLike | None = None,
         reduction: Reduction = "sum",
         allow_overlap: bool = False,
     ) -> None:
@@ -68,7 +66,7 @@ class Logistic(LinearModel):
             allow_overlap=allow_overlap,
         )
 
-    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
+    def read_targets(self, targets: ArrayLike, n: int, dtype: DType) -> Array:
         return signs(targets, n).astype(dtype)
 
     def curvature(self, norm: int) -> float:

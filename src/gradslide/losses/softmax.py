@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import array_api_compat as compat
-import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array, DType, SparseInput
+from gradslide._support.types import Array, ArrayLike, DType, SparseInput
 from gradslide.losses.inputs import class_numbers, feature_rows
 from gradslide.losses.linear_model import LinearModel, Reduction
 
@@ -39,13 +38,13 @@ class Softmax(LinearModel):
 
     def __init__(
         self,
-        features: npt.ArrayLike | SparseInput,
-        labels: npt.ArrayLike,
+        features: ArrayLike | SparseInput,
+        labels: ArrayLike,
         classes: int | None = None,
         *,
         agents: int | None = None,
-        splits: Sequence[npt.ArrayLike] | None = None,
-        sample_weight: npt.ArrayLike | None = None,
+        splits: Sequence[ArrayLike] | None = None,
+        sample_weight: ArrayLike | None = None,
         reduction: Reduction = "sum",
         allow_overlap: bool = False,
     ) -> None:
@@ -61,7 +60,7 @@ class Softmax(LinearModel):
             allow_overlap=allow_overlap,
         )
 
-    def read_targets(self, targets: npt.ArrayLike, n: int, dtype: DType) -> Array:
+    def read_targets(self, targets: ArrayLike, n: int, dtype: DType) -> Array:
         return class_numbers(targets, n, self.outputs)[0]
 
     @property

@@ -41,4 +41,5 @@ else:
             "peers.network": "Peers",
             "protocol": "Network Session",
         },
+        needs={"Peers": "cryptography"},
     )

@@ -5,14 +5,14 @@ turn the model into a problem in scaled variables, and `refinement` solves it to
 package needs scikit-learn; nothing else in gradslide imports it.
 """
 
-from gradslide._support.errors import InputError
+from gradslide._support.errors import MissingPackageError
 
 try:
     import sklearn as _installed  # noqa: F401
-except ModuleNotFoundError:
-    raise InputError(
+except ModuleNotFoundError as error:
+    raise MissingPackageError(
         "gradslide.sklearn needs scikit-learn", "none installed", "in a checkout of gradslide: pip install '.[sklearn]'"
-    ) from None
+    ) from error
 
 from gradslide.sklearn.estimators import (
     DecentralizedLasso,

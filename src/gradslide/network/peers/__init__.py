@@ -7,9 +7,11 @@ restarts; `io_thread`, `peer`, `handshake`, `wire`, `sockets` and `connection` c
 `keys` and `rejection_log` keep others out. Nothing here knows about problems or methods.
 """
 
-from gradslide._support.errors import InputError
+from gradslide._support.errors import MissingPackageError
 
 try:
     import cryptography as _installed  # noqa: F401
-except ModuleNotFoundError:
-    raise InputError("gs.network.Peers needs cryptography", "none installed", "install gradslide[peers]") from None
+except ModuleNotFoundError as error:
+    raise MissingPackageError(
+        "gs.network.Peers needs cryptography", "none installed", "install gradslide[peers]"
+    ) from error
