@@ -44,7 +44,7 @@ def afresh():
 
 @pytest.fixture
 def two_cores(monkeypatch):
-    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
 
 
@@ -78,7 +78,7 @@ def test_every_figure_is_there_and_is_told_about():
 
 
 def test_one_core_is_measured_once(monkeypatch):
-    monkeypatch.setattr(machine, "cores", lambda: 1)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 1)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     report = measure_machine(TINY)
     assert [each.threads for each in report.measurements if each.name == "gradient"] == [1]

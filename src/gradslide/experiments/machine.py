@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from gradslide._support.cores import usable_cores
 from gradslide._support.types import Array
 from gradslide.domains import Box
 from gradslide.engine.stopping import Stop
 from gradslide.experiments.info import installation
-from gradslide.experiments.parallel.pool import cores, solved
+from gradslide.experiments.parallel.pool import solved
 from gradslide.experiments.tables import Table, columns, shown
 from gradslide.graphs.graph import Graph
 from gradslide.kernels.startup import startup_of
@@ -150,7 +151,7 @@ class MachineReport:
 
     measurements: list[Measurement]
     seconds: float
-    cores: int = field(default_factory=cores)
+    cores: int = field(default_factory=usable_cores)
     threads: int = field(default_factory=thread_count)
 
     def to_dict(self) -> dict[str, Any]:
@@ -312,7 +313,7 @@ class _Bench:
         x, numbers = np.zeros((m, d)), features.reshape(-1)
         speeds = []
         setting = thread_count()
-        for threads in sorted({1, cores()}):
+        for threads in sorted({1, usable_cores()}):
             with _threads(threads):
                 self._progress.begin(_label("memory read and gradient", size, threads))
                 parts = shares(len(numbers), threads)
@@ -324,7 +325,7 @@ class _Bench:
             speeds.append(numbers.nbytes / seconds / 1e9)
             yield Measurement("memory read", numbers.nbytes / reading / 1e9, "GB/s", size, threads)
             share, meaning = reading / seconds, ""
-            if threads == cores():
+            if threads == usable_cores():
                 self._is_disturbed = busy < _UNDISTURBED
                 meaning = threads_meaning(speeds[-1] / speeds[0], share, busy, setting, threads)
             yield Measurement("gradient", speeds[-1], "GB/s", size, threads, share, "of memory read", meaning)
