@@ -112,6 +112,22 @@ def test_times_of_iterations_are_per_gradient(seconds, expected, iterations, mon
     assert [theirs, ours, ratio] == expected
 
 
+def test_setup_on_a_device_is_that_of_new_problems(bench, monkeypatch):
+    gpu, now, made, solved = bench("gpu"), [0.0], iter("abc"), []
+
+    def make():
+        now[0] += 100.0
+        return next(made)
+
+    def solve(problem):
+        now[0] += {"a": 8.0, "b": 6.0, "c": 7.0}[problem]
+        solved.append(problem)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    assert gpu.setup_seconds(make, solve, iteration=1.0) == 5.0
+    assert solved == ["a", "b", "c"]
+
+
 def test_growth_finds_slopes(bench):
     growth = bench("growth")
     assert growth.slope([1, 10, 100], [2e-6, 2e-5, 2e-4]) == pytest.approx(1.0)
