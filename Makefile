@@ -78,6 +78,7 @@ format: $(VENV)/.installed-dev ## let ruff put the code in order
 
 bench: $(VENV)/.installed-dev ## measure speed, memory and growth, and what overlap, network conditions, MPI and peers cost: half an hour
 	$(BIN)/python benchmarks/inner_loop.py
+	$(BIN)/python benchmarks/iterations.py
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/whole_solve.py
 	$(BIN)/python benchmarks/exact_sums.py

@@ -4,16 +4,20 @@ The inner loop of primal-dual sliding, relative to copying eight arrays. An iter
 nine arrays: it reads u, x, w and the fixed part of the prox step, writes u, x and w, and reads and
 writes two sums every second time.
 
-Outer iterations of AutoPDS, LBFGS, Newton and Auto on a logistic regression: "L" is the time to
-find the smoothness constants, and "share" that of values, gradient (and Hessian) in an iteration.
+Outer iterations of AutoPDS, LBFGS, Newton, Auto, PDS and NIDS on a logistic regression: "L" is the
+time to find the smoothness constants, and "share" that of values, gradient (and Hessian) in an
+iteration. "Set-up" is what a solve of one iteration takes beside the iteration if nothing about the
+problem is known; PDS and NIDS find L in it.
 
     python benchmarks/gpu.py [--device cuda] [--dtype float32] [--outer]
 
 --outer leaves the inner loops out.
 """
 
+from functools import partial
+
 import numpy as np
-from timing import best_of, parser, show
+from timing import best_of, parser, seconds_of, show
 
 import gradslide as gs
 from gradslide._support.arrays import sparse_like
@@ -34,10 +38,18 @@ CASES = [
 _ARRAYS = 8
 # Agents, rows per agent, columns.
 OUTER_CASES = [(1000, 200, 1000), (10_000, 50, 200), (100_000, 10, 64)]
-OUTER_METHODS = {"AutoPDS": gs.AutoPDS(), "LBFGS": gs.LBFGS(), "Newton": gs.Newton(), "Auto": gs.Auto()}
-# Iterations of the two solves whose difference is measured.
-_COUNTS = {"AutoPDS": (20, 120)}
+OUTER_METHODS = {
+    "AutoPDS": gs.AutoPDS(),
+    "LBFGS": gs.LBFGS(),
+    "Newton": gs.Newton(),
+    "Auto": gs.Auto(),
+    "PDS": gs.PDS(),
+    "NIDS": gs.NIDS(),
+}
+# Iterations of the two solves whose difference is measured, and the ridge (0 for the others).
+_COUNTS = {"AutoPDS": (20, 120), "NIDS": (20, 120)}
 _FEW, _MANY = 2, 6
+_MU = {"LBFGS": 1e-3, "Newton": 1e-3, "Auto": 1e-3}
 
 
 def graph_of(m: int, degree: int) -> gs.Graph:
@@ -114,14 +126,29 @@ def case(torch, m: int, d: int, degree: int, T: int, dtype: str, device: str) ->
     ]
 
 
+def outer_solve(graph: gs.Graph, method: gs.Method, iterations: int, problem: gs.Problem) -> gs.Solution:
+    return gs.solve(problem, graph, method, stop=gs.Stop(iterations=iterations), record_every=10**6)
+
+
+def setup_seconds(make, solve, iteration: float, repeats: int = 3) -> float:
+    """Return the seconds of set-up in solves of one iteration, each of a problem that is new."""
+    return max(0.0, min(seconds_of(partial(solve, make())) for _ in range(repeats)) - iteration)
+
+
 def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> list[list[str]]:
     generator = torch.Generator(device=device).manual_seed(0)
     features = torch.randn(m * rows, d, device=device, dtype=getattr(torch, dtype), generator=generator)
     noise = torch.randn(m * rows, device=device, dtype=features.dtype, generator=generator)
     labels = np.where((features[:, 0] - features[:, 1] + noise > 0).cpu().numpy(), 1, -1)
-    loss = gs.losses.Logistic(features, labels, agents=m, reduction="mean")
-    problem, graph = gs.Problem(loss, mu=1e-3), graph_of(m, 6)
-    x = problem.start()
+    graph = graph_of(m, 6)
+
+    def new(mu: float) -> gs.Problem:
+        made = gs.Problem(gs.losses.Logistic(features, labels, agents=m, reduction="mean"), mu=mu)
+        torch.cuda.synchronize()
+        return made
+
+    loss = new(0.0).loss
+    x = gs.Problem(loss).start()
     scores = loss.scores(x) if loss.has_scores else None
 
     def done(call):
@@ -135,21 +162,20 @@ def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> lis
         "LBFGS": best_of(5, done(lambda: loss.value_and_gradient(x))),
         "Newton": best_of(5, done(lambda: loss.derivatives(x)[2])),
     }
+    evaluations |= dict.fromkeys(("PDS", "NIDS"), evaluations["gradient"])
     smoothness = best_of(3, lambda: loss.compute_smoothness(2))
     found = []
     for name, method in OUTER_METHODS.items():
-        given, counts = (gs.Problem(loss) if name == "AutoPDS" else problem), _COUNTS.get(name, (_FEW, _MANY))
-
-        def solve(iterations, method=method, given=given):
-            return gs.solve(given, graph, method, stop=gs.Stop(iterations=iterations), record_every=10**6)
-
-        first, last = (solve(n) for n in counts)
+        mu, counts = _MU.get(name, 0.0), _COUNTS.get(name, (_FEW, _MANY))
+        problem, solve = gs.Problem(loss, mu=mu), partial(outer_solve, graph, method)
+        first, last = (solve(n, problem) for n in counts)
         chosen = first.parameters.get("method", name)
-        few, many = (best_of(3, lambda n=n, solve=solve: solve(n)) for n in counts)
+        few, many = (best_of(3, partial(solve, n, problem)) for n in counts)
         iteration = (many - few) / (last.costs.gradients - first.costs.gradients)
+        setup = setup_seconds(partial(new, mu), partial(solve, 1), iteration)
         share = evaluations[chosen] / iteration
         label = name if chosen == name else f"{name}: {chosen}"
-        figures = (smoothness, evaluations["gradient"], evaluations[chosen], iteration)
+        figures = (smoothness, setup, evaluations["gradient"], evaluations[chosen], iteration)
         found.append([f"{m:,} x {rows:,} x {d:,}", label, *(f"{1e3 * each:,.2f}" for each in figures), f"{share:.2f}"])
     return found
 
@@ -178,6 +204,7 @@ def main() -> None:
         "agents x rows x columns",
         "method",
         "L, ms",
+        "set-up, ms",
         "gradient, ms",
         "evaluation, ms",
         "iteration, ms",

@@ -84,16 +84,16 @@ def fresh(script: str, *arguments: str, environment: Mapping[str, str] | None = 
 
 
 def show(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a table: first column left-aligned, figures right-aligned."""
+    """Print a title and a table: first column left-aligned, figures right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    # Wide enough for every table, also in a pipe.
-    Console(width=140, highlight=False).print(table)
+    # Wide enough for every table, also in a pipe. A title may be wider than its table.
+    Console(width=140, highlight=False).print(title, table, sep="\n", markup=False)
     print(flush=True)

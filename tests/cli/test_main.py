@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import typer
 from real_data import DATA
+from rich.console import Console
 from specs import exit_code, write_spec
 
 import gradslide as gs
+from gradslide.cli import shared
 from gradslide.cli.main import app
 from gradslide.experiments import machine
 from gradslide.experiments import run as experiment
@@ -461,6 +463,25 @@ def test_bench_in_words_and_as_json(capsys):
     assert {"memory read", "gradient", "exchange"} <= {each["name"] for each in document["measurements"]}
 
 
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_narrow_terminal_breaks_no_word_of_the_advice(width, capsys, monkeypatch):
+    meaning = "as fast with one thread: set OMP_NUM_THREADS=1 if other programs need the cores"
+    found = machine.Measurement(
+        "inner iteration of PDS", 1.5, "us", (1000, 200, 300), 2, 20.3, "times NumPy's speed", meaning
+    )
+    monkeypatch.setattr(machine, "measure_machine", lambda progress: machine.MachineReport([found], 1.0))
+    monkeypatch.setattr(shared, "_output", lambda: Console(width=width))
+    assert exit_code("info", "--bench") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    row = next(line for line in lines if line.startswith("inner iteration of PDS "))
+    assert (meaning in row) == (width == 200)
+    words = " ".join(" ".join(lines).split())
+    assert "OMP_NUM_THREADS=1" in words
+    if width == 80:
+        assert f"inner iteration of PDS, 1,000 x 200 x 300, 2 threads: {meaning}" in words
+
+
 @pytest.mark.usefixtures("tiny_bench")
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_ctrl_c_ends_a_bench_with_a_message(capsys, monkeypatch, options):
@@ -470,7 +491,9 @@ def test_ctrl_c_ends_a_bench_with_a_message(capsys, monkeypatch, options):
     monkeypatch.setattr(machine, "solved", press)
     assert exit_code("info", "--bench", *options) == 2
     shown = capsys.readouterr()
-    assert "interrupted before all measurements were made" in " ".join(shown.err.split())
+    assert "interrupted before all measurements were made: no results; run the command again" in " ".join(
+        shown.err.split()
+    )
     assert "Traceback" not in shown.err
     assert shown.out == ""
 

@@ -3,6 +3,7 @@
 import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,6 +68,64 @@ def test_memory_counts_arrays(bench):
         peak = memory.measure(name, "free", 40, 50, 3)
         # State and answer are several arrays; hundreds would be a mistake of the unit.
         assert 4 < peak["numpy"] < 200
+
+
+@pytest.fixture
+def iterations(bench, monkeypatch):
+    """The benchmark of iterations, with one small case."""
+    module = bench("iterations")
+    monkeypatch.setattr(module, "CASES", {"tiny": (6, 8, 5, 2, (2, 6))})
+    return module
+
+
+def test_iterations_are_compared(iterations, monkeypatch, capsys):
+    # Set: it does not start anew.
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("sys.argv", ["iterations.py", "--repeats", "1"])
+    iterations.main()
+    assert "tiny" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        # Seconds per iteration. NIDS takes one gradient in each, AutoPDS two.
+        ({"AutoPDS": 0.4, "NIDS": 0.1}, ["100", "200", "2.00"]),
+        # The longer solve of AutoPDS took less time.
+        ({"AutoPDS": -0.4, "NIDS": 0.1}, ["100", "-", "-"]),
+    ],
+)
+def test_times_of_iterations_are_per_gradient(seconds, expected, iterations, monkeypatch):
+    now, solves = [0.0], []
+
+    def solve(problem, graph, method, stop, record_every):
+        name = type(method).__name__
+        solves.append(name)
+        # The first ones, which warm up, and setup do not count.
+        now[0] += 10.0 + seconds[name] * stop.iterations * (100 if len(solves) <= 2 else 1)
+        gradients = {"AutoPDS": 1 + 2 * stop.iterations, "NIDS": stop.iterations}
+        return SimpleNamespace(costs=SimpleNamespace(gradients=gradients[name]))
+
+    monkeypatch.setattr(gs, "solve", solve)
+    monkeypatch.setattr("time.process_time", lambda: now[0])
+    _, _, _, theirs, ours, _, ratio = iterations.row("tiny", 1)
+    assert [theirs, ours, ratio] == expected
+
+
+def test_setup_on_a_device_is_that_of_new_problems(bench, monkeypatch):
+    gpu, now, made, solved = bench("gpu"), [0.0], iter("abc"), []
+
+    def make():
+        now[0] += 100.0
+        return next(made)
+
+    def solve(problem):
+        now[0] += {"a": 8.0, "b": 6.0, "c": 7.0}[problem]
+        solved.append(problem)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    assert gpu.setup_seconds(make, solve, iteration=1.0) == 5.0
+    assert solved == ["a", "b", "c"]
 
 
 def test_growth_finds_slopes(bench):

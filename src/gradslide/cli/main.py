@@ -18,7 +18,7 @@ from gradslide.cli import peers as cli_peers
 from gradslide.cli import report as cli_report
 from gradslide.cli.data import data_app
 from gradslide.cli.report import Live, LiveAt, live_address, live_page
-from gradslide.cli.shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
+from gradslide.cli.shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, fits, note, show
 
 # Some releases of typer depend on click, others carry it inside: its base exception is reached through a public one.
 UsageMistake: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -353,21 +353,28 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _bench(json_: bool) -> None:
+    from rich.text import Text
+
     try:
         from gradslide.experiments.machine import measure_machine, progress_lines
 
         with progress_lines() as progress:
             measured = measure_machine(progress=progress)
     except KeyboardInterrupt:
-        note("interrupted before all measurements were made; the same command starts again")
+        note("interrupted before all measurements were made: no results; run the command again")
         raise typer.Exit(STOPPED_SHORT) from None
     if json_:
         print(json.dumps(measured.to_dict(), indent=1))
         return
     table = measured.table()
     print(table.title)
-    show(table.rich())
-    print(*table.notes, sep="\n")
+    if fits(table.rich()):
+        show(table.rich())
+    else:
+        # In a narrow column, words would break.
+        show(measured.table(with_meanings=False).rich())
+        show(Text("\n".join(measured.meanings)))
+    show(Text("\n".join(table.notes)))
 
 
 def _without_n(arguments: list[str]) -> list[str]:

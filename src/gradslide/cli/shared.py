@@ -18,11 +18,23 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no t
 
 def show(renderable: Any) -> None:
     """Print a table."""
+    _output().print(renderable)
+
+
+def fits(renderable: Any) -> bool:
+    """Whether a table is at most as wide as the terminal."""
+    console = _output()
+    # Without the second width, rich would cut the answer to the first.
+    wide = console.options.update(max_width=10 * console.width)
+    return bool(console.measure(renderable, options=wide).maximum <= console.width)
+
+
+def _output() -> Any:
     from rich.console import Console
 
     console = Console()
     # Piped output has no width of its own: do not squeeze tables into 80 columns there.
-    (console if console.is_terminal else Console(width=200)).print(renderable)
+    return console if console.is_terminal else Console(width=200)
 
 
 def note(text: str) -> None:

@@ -10,15 +10,17 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gradslide._support.cores import own_cores, usable_cores
 from gradslide._support.types import Array
 from gradslide.domains import Box
 from gradslide.engine.stopping import Stop
 from gradslide.experiments.info import installation
-from gradslide.experiments.parallel.pool import cores, solved
+from gradslide.experiments.parallel.pool import solved
 from gradslide.experiments.tables import Table, columns, shown
 from gradslide.graphs.graph import Graph
 from gradslide.kernels.startup import startup_of
@@ -35,13 +37,15 @@ from gradslide.oracles import Oracle
 from gradslide.problems.problem import Problem
 from gradslide.results.costs import Costs
 
-# A batch of calls that is timed takes at least so many seconds.
+# A timed batch of calls takes at least this many seconds.
 _LEAST = 1e-3
-# The gain by another number of threads from which on it is recommended.
+# Another number of threads is recommended if it is faster by this factor.
 _GAIN = 1.2
-# Threads that wait for memory count as busy: they get less of the cores only if others use them.
-_UNDISTURBED = 0.85
-# The share of the memory bandwidth from which on a gradient is fast.
+# Figures are unreliable if other programs use this share of the cores.
+_DISTURBED = 0.1
+# The system counts time in ticks of 10 ms: it takes this many seconds to tell how busy others are.
+_COUNTABLE = 0.2
+# A gradient at this share of memory bandwidth counts as fast.
 _GOOD_SHARE = 0.5
 
 
@@ -63,7 +67,8 @@ class Sizes:
     seconds : float
         The time for repeats of each call that is timed.
     limit : float
-        Seconds in all after which no further measurement begins.
+        Seconds after which no further measurement begins, counted from the time when compiled code
+        is loaded.
     """
 
     gradient: tuple[int, int, int] = (1000, 200, 300)
@@ -150,18 +155,39 @@ class MachineReport:
 
     measurements: list[Measurement]
     seconds: float
-    cores: int = field(default_factory=cores)
+    cores: int = field(default_factory=usable_cores)
     threads: int = field(default_factory=thread_count)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, with the versions of what is installed."""
         return {"installation": installation(), **asdict(self)}
 
-    def table(self) -> Table:
-        """One row per measurement."""
-        headings = columns("measurement", "size", "threads", "figure", "comparison", "what it means")
+    @property
+    def meanings(self) -> list[str]:
+        """What the figures mean, one line for each that means something."""
+        return [
+            f"{_label(each.name, each.size, each.threads)}: {each.meaning}"
+            for each in self.measurements
+            if each.meaning
+        ]
+
+    def table(self, *, with_meanings: bool = True) -> Table:
+        """One row per measurement.
+
+        Parameters
+        ----------
+        with_meanings : bool, optional
+            Whether the last column says what the figures mean. It is wide.
+
+        Returns
+        -------
+        Table
+            The figures.
+        """
+        count = 6 if with_meanings else 5
+        headings = columns("measurement", "size", "threads", "figure", "comparison", "what it means")[:count]
         rows = [
-            [each.name, _size(each.size), each.threads, each.figure, each.comparison, each.meaning]
+            [each.name, _size(each.size), each.threads, each.figure, each.comparison, each.meaning][:count]
             for each in self.measurements
         ]
         notes = [
@@ -174,7 +200,7 @@ class MachineReport:
 
 
 class Progress:
-    """Where the measurements are: what is being measured, and each figure once it is there."""
+    """Reports what is being measured, and each result."""
 
     def begin(self, text: str) -> None:
         """Say what is measured next.
@@ -186,12 +212,12 @@ class Progress:
         """
 
     def done(self, measurement: Measurement) -> None:
-        """Show a figure.
+        """Show a result.
 
         Parameters
         ----------
         measurement : Measurement
-            What was measured.
+            The result.
         """
 
 
@@ -217,14 +243,14 @@ def progress_lines() -> Iterator[Progress]:
 
 
 def measure_machine(sizes: Sizes | None = None, progress: Progress | None = None) -> MachineReport:
-    """Measure what this machine does with gradslide, in less than a minute.
+    """Measure what this machine does with gradslide, usually in less than a minute.
 
     Parameters
     ----------
     sizes : Sizes, optional
         What is measured, and for how long.
     progress : Progress, optional
-        Is told about each measurement.
+        Receives each measurement.
 
     Returns
     -------
@@ -246,17 +272,61 @@ def measure_machine(sizes: Sizes | None = None, progress: Progress | None = None
     """
     sizes, progress = sizes or Sizes(), progress or Progress()
     started = time.perf_counter()
-    bench = _Bench(sizes, progress, started + sizes.limit)
-    found = []
+    bench, found = _Bench(sizes, progress), []
     for part in (bench.compiled_code, bench.gradients, bench.exchanges, bench.inner_loops, bench.iterations):
         for measurement in part():
             progress.done(measurement)
             found.append(measurement)
+        if part == bench.compiled_code:
+            # Compilation may take long, and must not take the time of the measurements.
+            bench.end = time.perf_counter() + sizes.limit
     return MachineReport(found, time.perf_counter() - started)
 
 
 class _TimeUp(Exception):
     """No time is left for a measurement."""
+
+
+class _OtherPrograms:
+    """What other programs take of the usable cores during a measurement.
+
+    By /proc/stat; where there is none, by the load before the first measurement.
+    """
+
+    def __init__(self) -> None:
+        self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        self._started, self._before = time.perf_counter(), _seconds_of_others()
+
+    def share(self) -> float:
+        """Return the share of the usable cores that others used since `begin`."""
+        seconds, now = time.perf_counter() - self._started, _seconds_of_others()
+        if self._before is None or now is None:
+            used = self._load
+        elif seconds < _COUNTABLE:
+            return 0.0
+        else:
+            used = (now - self._before) / seconds
+        # Others may have the cores that a quota denies to this process.
+        return max(0.0, used - (len(own_cores()) - usable_cores())) / usable_cores()
+
+
+def _seconds_of_others(source: Path = Path("/proc/stat")) -> float | None:
+    """Return the time that others have taken of the cores of this process, since the system started.
+
+    None if the system does not say. On a virtual machine, others may be other machines ("steal").
+    """
+    try:
+        lines = [line.split() for line in source.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return None
+    names = {f"cpu{core}" for core in own_cores()}
+    # User, nice, system, idle, waiting, two kinds of interrupts, steal; guests are part of user.
+    ticks = [[int(each) for each in numbers[:8]] for name, *numbers in lines if name in names]
+    used = sum(sum(each) - each[3] - each[4] for each in ticks) / os.sysconf("SC_CLK_TCK")
+    return used - time.process_time()
 
 
 class _Bench:
@@ -267,14 +337,14 @@ class _Bench:
     sizes : Sizes
         What is measured.
     progress : Progress
-        Is told what is measured next.
+        Receives what is measured next.
     end : float
         The time after which no further measurement begins.
     """
 
-    def __init__(self, sizes: Sizes, progress: Progress, end: float) -> None:
-        self._sizes, self._progress, self._end = sizes, progress, end
-        self._is_disturbed = False
+    def __init__(self, sizes: Sizes, progress: Progress, end: float = math.inf) -> None:
+        self._sizes, self._progress, self.end = sizes, progress, end
+        self._others = _OtherPrograms()
 
     def compiled_code(self) -> Iterator[Measurement]:
         """The time to load or compile what the other measurements use."""
@@ -312,21 +382,20 @@ class _Bench:
         x, numbers = np.zeros((m, d)), features.reshape(-1)
         speeds = []
         setting = thread_count()
-        for threads in sorted({1, cores()}):
+        for threads in sorted({1, usable_cores()}):
             with _threads(threads):
                 self._progress.begin(_label("memory read and gradient", size, threads))
                 parts = shares(len(numbers), threads)
-                started, worked = time.perf_counter(), time.process_time()
+                self._others.begin()
                 reading, seconds = self._fastest(
                     partial(run_in_threads, partial(_read, numbers), parts), partial(loss.gradient, x)
                 )
-                busy = (time.process_time() - worked) / (time.perf_counter() - started) / threads
             speeds.append(numbers.nbytes / seconds / 1e9)
             yield Measurement("memory read", numbers.nbytes / reading / 1e9, "GB/s", size, threads)
             share, meaning = reading / seconds, ""
-            if threads == cores():
-                self._is_disturbed = busy < _UNDISTURBED
-                meaning = threads_meaning(speeds[-1] / speeds[0], share, busy, setting, threads)
+            if threads == usable_cores():
+                meaning = threads_meaning(speeds[-1] / speeds[0], share, setting, threads)
+            meaning = self._noted(meaning)
             yield Measurement("gradient", speeds[-1], "GB/s", size, threads, share, "of memory read", meaning)
         yield self._gpu(loss, features, speeds[-1])
 
@@ -361,27 +430,30 @@ class _Bench:
         """One exchange with neighbours."""
         for m, d, degree in self._sizes.exchanges:
             if self._is_late():
-                yield _left_out("exchange", (m, d))
+                yield _skipped("exchange", (m, d))
                 continue
             self._progress.begin(_label("exchange", (m, d)))
             network = Local(Graph.regular(m, degree, seed=1))
             v = np.random.default_rng(0).standard_normal((m, d))
+            self._others.begin()
             (seconds,) = self._fastest(partial(network.combine, v, network.laplacian))
-            each = 1e9 * seconds / (m * d)
-            yield Measurement("exchange", 1e6 * seconds, "us", (m, d), 1, each, "ns per number")
+            each, meaning = 1e9 * seconds / (m * d), self._noted("")
+            yield Measurement("exchange", 1e6 * seconds, "us", (m, d), 1, each, "ns per number", meaning)
 
     def inner_loops(self) -> Iterator[Measurement]:
         """Inner iterations of PDS, compiled and in NumPy."""
         name = "inner iteration of PDS"
         for m, d, degree, T in self._sizes.inner_loops:
             if self._is_late():
-                yield _left_out(name, (m, d))
+                yield _skipped(name, (m, d))
                 continue
             self._progress.begin(_label(name, (m, d)))
-            seconds, plain = self._fastest(*_inner_loops(m, d, degree, T))
+            calls = _inner_loops(m, d, degree, T)
+            self._others.begin()
+            seconds, plain = self._fastest(*calls)
             ratio = plain / seconds
             value, relation = 1e6 * seconds / T, "times NumPy's speed"
-            meaning = "" if self._is_disturbed else speedup_meaning(ratio)
+            meaning = self._noted(speedup_meaning(ratio))
             yield Measurement(name, value, "us", (m, d), thread_count(), ratio, relation, meaning)
 
     def iterations(self) -> Iterator[Measurement]:
@@ -393,20 +465,21 @@ class _Bench:
             self._progress.begin(_label("iterations of NIDS and AutoPDS", size))
             loss, graph = _regression(m, rows, d, degree)
             solves = [partial(_iterate, Problem(loss), graph, *run) for run in runs[: 3 if threads > 1 else 2]]
+            self._others.begin()
             try:
                 found = self._fastest(*(partial(self._in_time, solve, n) for solve in solves for n in (few, many)))
             except _TimeUp:
-                yield _left_out("iteration of AutoPDS", size)
+                yield _skipped("iteration of AutoPDS", size)
                 continue
             # The difference leaves setup out, and may be negative if another program takes the cores.
             each = [(long - short) / (many - few) for short, long in zip(found[::2], found[1::2], strict=True)]
             if min(each) <= 0:
-                meaning = "other programs disturbed it: repeat the measurement"
+                meaning = "unreliable: other programs were busy; run again"
                 yield Measurement("iteration of AutoPDS", None, "ms", size, threads, meaning=meaning)
                 continue
             theirs, ours, alone = each[0], each[1], each[-1]
             ratio = ours / theirs
-            meaning = "" if self._is_disturbed else iteration_meaning(ratio, ours / alone)
+            meaning = self._noted(iteration_meaning(ratio, ours / alone))
             yield Measurement("iteration of NIDS", 1e3 * theirs, "ms", size, threads)
             yield Measurement("iteration of AutoPDS", 1e3 * ours, "ms", size, threads, ratio, "times NIDS", meaning)
 
@@ -420,7 +493,7 @@ class _Bench:
                 seconds = min(seconds, _seconds(call, 1))
             best.append(seconds)
             counts.append(max(1, min(10_000, round(_LEAST / max(seconds, 1e-9)))))
-        end = min(time.perf_counter() + self._sizes.seconds * len(calls), self._end)
+        end = min(time.perf_counter() + self._sizes.seconds * len(calls), self.end)
         for k in cycle(range(len(calls))):
             if time.perf_counter() >= end:
                 return best
@@ -433,8 +506,11 @@ class _Bench:
             raise _TimeUp
         solve(iterations)
 
+    def _noted(self, meaning: str) -> str:
+        return noted(meaning, self._others.share())
+
     def _is_late(self) -> bool:
-        return time.perf_counter() >= self._end
+        return time.perf_counter() >= self.end
 
 
 # ---- what follows from figures
@@ -460,7 +536,28 @@ def compilation_meaning(*, is_stored: bool, is_loaded: bool) -> str:
     return "good: loaded from the cache" if is_loaded else "compiled and cached: later processes load it"
 
 
-def threads_meaning(gain: float, share: float, busy: float, setting: int, cores: int) -> str:
+def noted(meaning: str, used: float) -> str:
+    """Add a note to what a figure means if other programs used the cores meanwhile.
+
+    Parameters
+    ----------
+    meaning : str
+        What it means, if anything.
+    used : float
+        The share of the cores that other programs used.
+
+    Returns
+    -------
+    str
+        What it means, and whether it is reliable.
+    """
+    if used < _DISTURBED:
+        return meaning
+    note = f"unreliable: others used {min(used, 1.0):.0%} of the cores"
+    return f"{meaning}; {note}" if meaning else note
+
+
+def threads_meaning(gain: float, share: float, setting: int, cores: int) -> str:
     """Say which number of threads is right for gradients.
 
     Parameters
@@ -469,8 +566,6 @@ def threads_meaning(gain: float, share: float, busy: float, setting: int, cores:
         The speed with one thread per core over that with one thread.
     share : float
         The speed with one thread per core over the memory bandwidth.
-    busy : float
-        The share of the cores' time that these threads got.
     setting : int
         The number of threads, by OMP_NUM_THREADS or the number of cores.
     cores : int
@@ -483,13 +578,15 @@ def threads_meaning(gain: float, share: float, busy: float, setting: int, cores:
     """
     if setting > cores:
         return f"OMP_NUM_THREADS={setting} is more than the cores: set it to {cores}"
-    if busy < _UNDISTURBED:
-        return "other programs use the cores: repeat the measurement without them"
     if setting < cores and gain > _GAIN:
         return f"{gain:.1f} times one thread, but OMP_NUM_THREADS={setting}: set it to {cores}, or unset it"
     if cores > 1 and gain <= _GAIN:
-        return "as fast with one thread: set OMP_NUM_THREADS=1 if others need the cores"
+        if setting == 1:
+            return f"good: {cores} threads are no faster"
+        return "as fast with one thread: set OMP_NUM_THREADS=1 if other programs need the cores"
     faster = f"{gain:.1f} times one thread, " * (cores > 1)
+    if share >= 1:
+        return f"good: {faster}as fast as memory"
     if share >= _GOOD_SHARE:
         return f"good: {faster}{share:.0%} of the memory's speed"
     return f"{faster}{share:.0%} of the memory's speed: the processor limits it"
@@ -508,7 +605,7 @@ def speedup_meaning(ratio: float) -> str:
     str
         What it means.
     """
-    return "good" if ratio >= 2 else "" if ratio >= 1 else "slower than NumPy: other programs may use the cores; repeat"
+    return "good" if ratio >= 2 else "" if ratio >= 1 else "slower than NumPy: run again on an idle machine"
 
 
 def iteration_meaning(ratio: float, alone: float) -> str:
@@ -530,7 +627,7 @@ def iteration_meaning(ratio: float, alone: float) -> str:
         return f"set OMP_NUM_THREADS=1 at this size: {alone:.1f} times as fast"
     if ratio < 1.05:
         return "good: no slower than NIDS"
-    return f"pays if NIDS takes {ratio:.1f} times as many iterations"
+    return f"faster than NIDS if that needs over {ratio:.1f} times as many iterations"
 
 
 def gpu_meaning(ratio: float) -> str:
@@ -625,8 +722,8 @@ def _threads(count: int) -> Iterator[None]:
             os.environ["OMP_NUM_THREADS"] = before
 
 
-def _left_out(name: str, size: tuple[int, ...]) -> Measurement:
-    return Measurement(name, None, size=size, meaning="left out, since the others took too long: repeat it")
+def _skipped(name: str, size: tuple[int, ...]) -> Measurement:
+    return Measurement(name, None, size=size, meaning="skipped: out of time; run again on an idle machine")
 
 
 def _size(size: tuple[int, ...]) -> str:

@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
+from gradslide._support.cores import usable_cores
+
 
 def thread_count() -> int:
     """Return OMP_NUM_THREADS if it is set, as for BLAS, else the number of usable cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()
 
 
 def shares(count: int, parts: int) -> list[tuple[int, int]]:

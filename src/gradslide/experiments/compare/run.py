@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradslide import data as datasets
+from gradslide._support.cores import usable_cores
 from gradslide._support.errors import InputError
 from gradslide.experiments import build
 from gradslide.experiments.compare import work
@@ -131,7 +132,7 @@ def run_comparison(
         say(f"{problem.name}: the reference optimum, with all data in one place")
         targets[problem.name] = cache.target(problem, contents.problems[problem.name], comparison.folder, data_dir)
     defaults = tasks_of(comparison, targets, data_dir, contents)
-    processes = comparison.processes or pool.cores()
+    processes = comparison.processes or usable_cores()
     outcomes: list[Outcome] = []
     try:
         wave = _Wave(cache, processes, show, outcomes, len(defaults) + sum(len(task.method.grid) for task in defaults))

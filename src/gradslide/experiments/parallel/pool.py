@@ -98,11 +98,6 @@ def is_interrupted() -> bool:
     return _interrupted
 
 
-def cores() -> int:
-    """Those that this process may use, where the system says so."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _end_with_parent() -> None:
     """End when the parent ends: it could not receive the result any more."""
     if (parent := parent_process()) is not None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from gradslide import data as datasets
 from gradslide._support import storage
+from gradslide._support.cores import usable_cores
 from gradslide._support.errors import require_number, unknown_name
 from gradslide._version import __version__
-from gradslide.experiments.parallel import pool
 from gradslide.experiments.parallel.pool import progress_of_runs
 from gradslide.experiments.reproduce.paper import found_data
 from gradslide.experiments.reproduce.report import Report
@@ -61,7 +61,7 @@ def reports(
         datasets.load(data.name, data_dir, progress=False)
     for name in names:
         with progress_of_runs(not quiet) as show:
-            bench = Bench(out, data, full, fresh, processes or pool.cores(), show)
+            bench = Bench(out, data, full, fresh, processes or usable_cores(), show)
             made: Report = import_module(f"{__package__}.{_MODULES[name]}").reproduce(bench)
         yield replace(made, facts={**made.facts, "obtained with": command, **_machine()})
 

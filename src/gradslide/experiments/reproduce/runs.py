@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from gradslide._support.cores import usable_cores
 from gradslide._support.errors import InputError
 from gradslide._version import __version__
 from gradslide.experiments.parallel import pool
@@ -51,7 +52,7 @@ class Bench:
     data: Data
     full: bool = False
     fresh: bool = False
-    processes: int = field(default_factory=pool.cores)
+    processes: int = field(default_factory=usable_cores)
     show: Show = lambda done, total, last: None
 
     def budget(self, given: dict[str, Any]) -> int:
