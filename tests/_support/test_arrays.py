@@ -8,7 +8,7 @@ from gradslide._support.arrays import RecycledMemory, is_writable_in_c_order, wi
 
 
 def test_memory_in_use_is_not_given_out_again():
-    memory = RecycledMemory(spare=2)
+    memory = RecycledMemory()
     held = memory.empty((3, 2), np.float64)
     view = memory.empty((3, 2), np.float64).reshape(-1)
     view[:] = held[:] = 1.0
@@ -21,21 +21,29 @@ def test_memory_in_use_is_not_given_out_again():
     assert np.all(view == 1.0)
 
 
-def test_memory_that_nobody_uses_is_given_out_again_but_not_all_of_it_is_kept():
-    memory = RecycledMemory(spare=2)
+def test_memory_that_nobody_uses_is_given_out_again():
+    memory = RecycledMemory()
     many = [memory.empty((4,), np.float32) for _ in range(5)]
     places = {each.ctypes.data for each in many}
     many.clear()
-    assert memory.empty((4,), np.float32).ctypes.data in places
-    assert len(memory._arrays) == 3
-    assert memory.empty((4,), np.float64).dtype == np.float64
-    assert memory.empty((2, 2), np.float32).shape == (2, 2)
+    assert {memory.empty((4,), np.float32).ctypes.data for _ in range(3)} <= places
+
+
+def test_memory_that_nobody_uses_can_be_released():
+    memory = RecycledMemory()
+    held = [memory.empty((4,), np.float32) for _ in range(5)][:2]
+    found = memory.empty((2, 2), np.float64)
+    assert (found.shape, found.dtype) == ((2, 2), np.float64)
+    for spare in (2, 1, 0):
+        memory.release(spare)
+        assert len(memory._arrays) == len(held) + 1 + spare
+    assert found is memory._arrays[-1]
 
 
 @pytest.mark.parametrize("free", [None, 1])
 def test_memory_is_not_reused_where_references_cannot_be_counted(free, monkeypatch):
     monkeypatch.setattr(arrays, "_FREE", free)
-    memory = RecycledMemory(spare=2)
+    memory = RecycledMemory()
     found = [memory.empty((3,), np.float64) for _ in range(5)]
     assert len({each.ctypes.data for each in found}) == 5
 

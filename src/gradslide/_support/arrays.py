@@ -154,17 +154,16 @@ def is_writable_in_c_order(x: Array) -> bool:
     return bool(cast(Any, x).is_contiguous())
 
 
-def _references_of_free() -> int | None:
-    """Return what `sys.getrefcount` says of an array from a list that nobody else refers to; None if it says nothing.
+def _references(arrays: list[Array], k: int) -> int:
+    return sys.getrefcount(arrays[k])
 
-    It depends on the interpreter: not all of them count what a local name refers to.
-    """
-    held, counts = [np.empty(0)], []
-    arrays = [np.empty(0), *held]
-    while arrays:
-        array = arrays.pop()
-        counts.append(sys.getrefcount(array))
-    return counts[1] if counts[0] == counts[1] + 1 else None
+
+def _references_of_free() -> int | None:
+    """Return `_references` of an array that only the list refers to; None if the interpreter does not count them."""
+    arrays = [np.empty(0), np.empty(0)]
+    held = arrays[1:]
+    free, others = (_references(arrays, k) for k in range(2))
+    return free if held and others == free + 1 else None
 
 
 _FREE = _references_of_free()
@@ -174,34 +173,31 @@ class RecycledMemory:
     """New NumPy arrays in the memory of earlier ones that nobody refers to any more.
 
     A fresh array of some MB costs more to map into memory than to fill.
-
-    Parameters
-    ----------
-    spare : int
-        Arrays that are kept though nobody refers to them.
     """
 
-    def __init__(self, spare: int) -> None:
+    def __init__(self) -> None:
+        # The one that was given out last comes last.
         self._arrays: list[Array] = []
-        self._spare = spare
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return an array with arbitrary contents; the caller owns it."""
         if _FREE is None:
             return np.empty(shape, dtype=dtype)
-        found, spare, kept = None, 0, []
-        while self._arrays:
-            array = self._arrays.pop()
-            is_free = sys.getrefcount(array) == _FREE
-            if is_free and found is None and array.shape == shape and array.dtype == dtype:
-                found = array
-                continue
-            spare += is_free
-            if not is_free or spare <= self._spare:
-                kept.append(array)
-        found = np.empty(shape, dtype=dtype) if found is None else found
-        self._arrays = [found, *reversed(kept)]
-        return found
+        arrays = self._arrays
+        for k in range(len(arrays)):
+            if _references(arrays, k) == _FREE and arrays[k].shape == shape and arrays[k].dtype == dtype:
+                break
+        else:
+            arrays.append(np.empty(shape, dtype=dtype))
+            return arrays[-1]
+        arrays.append(arrays.pop(k))
+        return arrays[-1]
+
+    def release(self, spare: int) -> None:
+        """Forget memory that nobody uses, but for a few arrays."""
+        free = [k for k in range(len(self._arrays)) if _references(self._arrays, k) == _FREE]
+        for k in reversed(free[: max(0, len(free) - spare)]):
+            del self._arrays[k]
 
 
 def without_columns(x: Array) -> Array:

@@ -162,7 +162,9 @@ def _polynomial(multiply: Exchange, v: Array, rounds: Coefficients) -> tuple[Arr
         u *= b
         step *= a
         step += u
+        del u
         q = q + step
+    del step
     r = multiply(q)
     return (r, q) if rounds.damping == 1 else (rounds.damping * r, rounds.damping * q)
 

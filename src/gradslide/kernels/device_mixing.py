@@ -89,6 +89,10 @@ class DeviceMixingKernel:
         """Is for networks of several processes, which do without this kernel."""
         raise NotImplementedError
 
+    def release(self) -> None:
+        """Free memory that was kept for further steps."""
+        self._buffers = None
+
     def dots(self, at: DotsInput, share: float, p: float) -> Array:
         """Return the inner products of `MixingKernel.dots`, <|w| + p D |x_bar|, |x_bar|> and |y|^2, on the device."""
         from gradslide.kernels import triton_mixing

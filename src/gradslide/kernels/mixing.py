@@ -19,7 +19,8 @@ _Result = TypeVar("_Result")
 # Seconds that NumPy takes for an exchange, and for each number in it.
 _PLAIN, _PLAIN_NUMBER = 3e-5, 1e-9
 
-
+# Results of which nobody uses the memory, and which are kept for the next ones.
+_SPARE = 1
 # A thread is worthwhile from so many numbers of an array on.
 _NUMBERS_PER_THREAD = 1 << 15
 
@@ -84,7 +85,7 @@ class MixingKernel:
         self._graph = np.array(N.indptr), np.array(N.indices), np.array(N.data)
         self._D, self._inverse_D = np.array(D[:, 0]), 1 / D[:, 0]
         self._startup = startup_of(f"mixing-{dtype}" if is_local else f"mixing-parts-{dtype}")
-        self._memory, self._buffers = RecycledMemory(spare=2), RecycledMemory(spare=4 * thread_count())
+        self._memory, self._buffers = RecycledMemory(), RecycledMemory()
         # The last rounds, as arrays.
         self._rounds: dict[Coefficients, tuple[Any, ...]] = {}
 
@@ -127,6 +128,7 @@ class MixingKernel:
         real = dtype.type
         at = MixingInput(*map(_writable, at))
         found = self._results(at, out or {})
+        self._memory.release(_SPARE)
         if rounds not in self._rounds:
             steps = np.array(rounds.steps, dtype=real).reshape(-1, 2).T.copy()
             self._rounds = {rounds: (real(rounds.first), *steps)}
@@ -174,6 +176,7 @@ class MixingKernel:
         real = dtype.type
         at = MixingInput(*map(_writable, at))
         found = self._results(at, out)
+        self._memory.release(_SPARE)
         scales = real(p) * self._D
         v, step, q = (self._buffers.empty((m, d), dtype) for _ in range(3))
         given, results = (tuple(each.reshape(-1) for each in arrays) for arrays in (at, found))
@@ -191,6 +194,11 @@ class MixingKernel:
         code: Any = mixing_rows.end
         self._startup.mark(code.stats.cache_path)
         return found
+
+    def release(self) -> None:
+        """Free memory that was kept for further steps."""
+        self._memory.release(0)
+        self._buffers.release(0)
 
     def _results(self, at: MixingInput, out: Mapping[str, Array]) -> MixingOutput:
         """Return arrays for the results, those in `out` where they are given."""

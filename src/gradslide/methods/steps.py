@@ -1,5 +1,6 @@
 """Gradients of the smooth part, prox steps and checks, shared by first-order methods."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -121,8 +122,14 @@ def is_free(context: Context) -> bool:
 
 def is_common(context: Context, *, euclidean: bool = True) -> bool:
     """Return whether all agents have the same X and penalty; unless nu is Euclidean, that too."""
-    rows = _images(context, euclidean=euclidean)
-    both = array_namespace(rows).concat([rows, -rows], axis=1)
+    largest: list[Array] = []
+    least: list[Array] = []
+    for image in _images(context, euclidean=euclidean):
+        xp = array_namespace(image)
+        # Of agents that are all here, one row is enough.
+        largest.append(xp.max(image, axis=0))
+        least.append(xp.min(image, axis=0))
+    both = xp.concat([*largest, *(-each for each in least)])[None, :]
     most, less = np.split(reduce_constant(context.network, both, "max"), 2)
     return bool(np.all(most + less <= _ROUNDING * (1 + np.abs(most))))
 
@@ -138,12 +145,10 @@ def require_strongly_convex(context: Context, method: object) -> None:
     require(context.problem.mu > 0, rule, f"{context.problem.mu:g}", remedy)
 
 
-def _images(context: Context, *, euclidean: bool = True) -> Array:
-    """Return each agent's prox of points near and far, in opposite directions, (agents, 6 d)."""
-    images = []
+def _images(context: Context, *, euclidean: bool = True) -> Iterator[Array]:
+    """Yield each agent's prox of six points near and far, in opposite directions."""
     one, other = np.random.default_rng(0).normal(size=(2, context.problem.d))
     # Every halfspace lacks one of each opposite pair.
     for point in (0.1 * one, 1e6 * one, -1e6 * one, 1e6 * other, -1e6 * other, 1e12 * one):
         v = context.problem.placed(np.broadcast_to(point, (context.problem.m, context.problem.d)))
-        images.append(proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0))
-    return array_namespace(*images).concat(images, axis=1)
+        yield proximal(context, v, 1.0) if euclidean else context.domain.prox(v, 1.0)

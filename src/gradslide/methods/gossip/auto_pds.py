@@ -197,8 +197,9 @@ class AutoPDS(Method[State]):
         return set_up(context, inner, self.spectrum, needs_L=needs_L, by_maxima=by_maxima)
 
     def init(self, context: Context) -> State:
-        inner, mixer, gradient, L, scores, *_ = cast(Setup, context.prepared)
-        x, L = context.x0, self.L or self.first_L or L
+        setup = cast(Setup, context.prepared)
+        inner, mixer, (gradient, scores) = setup.inner, setup.mixer, setup.start.take()
+        x, L = context.x0, self.L or self.first_L or setup.L
         balance = 1.0 if self.balance == "measure" else float(self.balance)
         K, R = inner.first_K(mixer.reach, balance) if self.K is None else self.K, self.R or 0.0
         if isinstance(inner, SlidingLoop) and self.R is None:
@@ -313,6 +314,8 @@ class AutoPDS(Method[State]):
         mixer, x_bar = cast(Setup, context.prepared).mixer, state.iterate.x_bar
         # No step follows.
         state = replace(state, late=LateSums(), unfinished=None)
+        if mixer.kernel is not None:
+            mixer.kernel.release()
         if not state.follows_lagrangian or mixer.most == 0:
             return state
         spectrum = {"least": mixer.least, "most": mixer.most}
@@ -371,11 +374,11 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     weights = StepWeights(b, S + b, P / b, is_final)
     share = b / weights.S
     nowhere = without_columns(prev.x)
-    x_under = nowhere if setup.scores is not None and setup.skips_points else average(prev.x_bar, prev.x, share)
+    x_under = nowhere if setup.has_scores and setup.skips_points else average(prev.x_bar, prev.x, share)
     evaluation, late, value_before, scores = None, s.late, prev.value_bar, prev.scores
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
-    elif setup.scores is not None:
+    elif setup.has_scores:
         if context.problem.has_lower_bound:
             oracle.extend_reach(x_under)
         theta = share * (S / prev.b - 1) if prev.k > 1 else 0.0
@@ -388,7 +391,8 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
             value_under, y = oracle.value_and_gradient_of_scores(ahead)
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     else:
-        gradient, evaluation = evaluation_at(context, x_under)
+        value_under, y, evaluation = evaluation_at(context, x_under)
+        gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     if setup.skips_points:
         x_under, gradient = nowhere, gradient._replace(x_under=nowhere)
     assert value_before is not None
@@ -416,7 +420,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         change, error = oracle.change(evaluation, x_bar)
         value_bar, noise = value_under + change, evaluation.rounding() ** 2
         sums = sums._replace(magnitude=sums.magnitude + error / (_ROUNDING * _EPS))
-    elif setup.scores is not None:
+    elif setup.has_scores:
         if not is_late:
             scores_bar, value_bar = oracle.scores(x_bar)
         if is_single:

@@ -24,6 +24,28 @@ from gradslide.network.collectives import reduce_constant
 _PROBE = 1e-3
 
 
+class Start:
+    """What the first state takes over, so that its memory is freed with that of the state.
+
+    Parameters
+    ----------
+    gradient : Gradient
+        The gradient at x_0.
+    scores : Array or None
+        The scores of x_0; None if the loss has none, or where x_bar and x_under are not on one line with the average
+        before.
+    """
+
+    def __init__(self, gradient: Gradient, scores: Array | None) -> None:
+        self._content: tuple[Gradient, Array | None] | None = (gradient, scores)
+
+    def take(self) -> tuple[Gradient, Array | None]:
+        """Return gradient and scores, once."""
+        assert self._content is not None
+        content, self._content = self._content, None
+        return content
+
+
 class Setup(NamedTuple):
     """What a run prepares once.
 
@@ -33,22 +55,21 @@ class Setup(NamedTuple):
         The inner loop.
     mixer
         The weights and the spectrum of the network.
-    gradient
-        The gradient at x_0. The first state takes over its arrays.
+    start
+        The gradient and the scores at x_0.
     L
         The curvature that a second gradient near x_0 shows; NaN if L is given.
-    scores
-        The scores of x_0; None if the loss has none, or where x_bar and x_under are not on one line with the
-        average before.
+    has_scores
+        True if values and gradients follow from scores.
     skips_points
         True if x_under is not needed beyond its gradient.
     """
 
     inner: Inner
     mixer: Mixer
-    gradient: Gradient
+    start: Start
     L: float
-    scores: Array | None
+    has_scores: bool
     skips_points: bool
 
 
@@ -71,10 +92,10 @@ def set_up(
         if context.problem.has_lower_bound:
             context.oracle.extend_reach(context.x0)
         scores, value, _, y = context.oracle.extrapolation(context.x0, None, 0.0)
-        gradient = gradient_of(context.x0, y, value)
     else:
-        gradient = gradient_at(context, context.x0)
-    gradient = gradient._replace(is_current=True)
+        value, y = value_and_gradient_at(context, context.x0)
+    x = context.x0
+    gradient = Gradient(x, y, value, dot(x, y) - value, lengths(x), is_current=True)
     probes = _probe(context, inner, gradient.y) if needs_L else np.zeros((len(network.agents), 0))
     D, least, most, L = np.ones(m), math.inf, 0.0, math.nan
     if not (isinstance(inner, SlidingLoop) or spectrum is not None or m == 1):
@@ -102,31 +123,28 @@ def set_up(
         elif network.is_local and has_kernels(context.x0):
             kernel = DeviceMixingKernel(N, column)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel)
-    return Setup(inner, mixer, gradient, L, scores, skips_points)
+    return Setup(inner, mixer, Start(gradient, scores), L, has_scores, skips_points)
 
 
-def evaluation_at(context: Context, x: Array) -> tuple[Gradient, Evaluation | None]:
-    """Evaluate the gradient as `gradient_at` does; also how to follow values where differences would be rounding."""
+def evaluation_at(context: Context, x: Array) -> tuple[Array, Array, Evaluation | None]:
+    """Return values and gradients as `value_and_gradient_at` does.
+
+    Also how to follow values where differences would be rounding.
+    """
     if not context.problem.loss.has_evaluation:
-        return gradient_at(context, x), None
+        return *value_and_gradient_at(context, x), None
     found = context.oracle.evaluation(x)
-    return gradient_of(x, found.gradient, found.value), found
+    return found.value, found.gradient, found
 
 
-def gradient_at(context: Context, x: Array) -> Gradient:
-    """Evaluate the gradient of ft_i, and ft_i* of it where the loss has values."""
+def value_and_gradient_at(context: Context, x: Array) -> tuple[Array, Array]:
+    """Return values, NaN where the loss has none, and gradients of the ft_i."""
     if not context.problem.loss.has_value:
         y, unknown = without_conjugate(context.oracle.gradient(x))
-        return gradient_of(x, y, unknown)
+        return unknown, y
     if context.problem.has_lower_bound:
         context.oracle.extend_reach(x)
-    value, y = context.oracle.value_and_gradient(x)
-    return gradient_of(x, y, value)
-
-
-def gradient_of(x: Array, y: Array, value: Array) -> Gradient:
-    """Return the record of a gradient y and a value at x."""
-    return Gradient(x, y, value, dot(x, y) - value, lengths(x))
+    return context.oracle.value_and_gradient(x)
 
 
 def _probe(context: Context, inner: Inner, y: Array) -> Array:
