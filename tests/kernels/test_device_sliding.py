@@ -62,6 +62,21 @@ def test_runs_are_those_of_numpy(name, dtype, launches):
         np.testing.assert_allclose(a, b, rtol=0, atol=digits * (1 + np.max(np.abs(b))))
 
 
+def test_arrays_need_not_be_contiguous():
+    graph = gs.Graph.ring(M)
+    rng = np.random.default_rng(8)
+    at = InnerStart(*(torch.tensor(rng.normal(size=(M, 9)), device=DEVICE) for _ in range(5)))
+    turned = InnerStart(*(each.T.contiguous().T for each in at))
+    ones = np.ones(3)
+    steps = InnerSteps(0.7, 0.05, ones, ones, 1.7 * ones)
+    sets = sets_of(gs.domains.Box(-1.0, 1.0).bind(M, 9, np.float64))
+    one, other = (
+        device_sliding.DeviceInnerLoopKernel(graph.laplacian, sets, each.x).run(each, steps) for each in (at, turned)
+    )
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a.cpu(), b.cpu())
+
+
 def twin(at, steps, domain, laplacian):
     x, x_before, s, w, y = at
     start, total = x, [0.0, 0.0, 0.0]

@@ -4,6 +4,7 @@ Launches are asynchronous: the host never waits for the device.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,9 +83,9 @@ class DeviceInnerLoopKernel:
         return KernelResult(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means)
 
     def _buffers(self, x: Tensor, w: Tensor) -> Any:
-        """Return buffers at fixed addresses, which recorded kernels refer to."""
+        """Return contiguous buffers at fixed addresses, which recorded kernels refer to."""
         if self._fixed is None:
-            empty = self._torch.empty_like
+            empty = partial(self._torch.empty_like, memory_format=self._torch.contiguous_format)
             self._fixed = [empty(x) for _ in range(2)], empty(x), empty(w), empty(x), [empty(x) for _ in range(2)]
         for each in self._fixed[-1]:
             each.zero_()
