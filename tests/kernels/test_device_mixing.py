@@ -47,6 +47,18 @@ def test_exchanges_are_those_of_numpy(d, dtype):
             )
 
 
+def test_arrays_that_are_not_contiguous_are_not_overwritten():
+    host, device = kernels(np.float64)
+    rng = np.random.default_rng(6)
+    at = MixingInput(*(rng.normal(size=(GRAPH.m, 7)) for _ in MixingInput._fields))
+    there = MixingInput(*(torch.tensor(each.T.copy(), device=DEVICE).T for each in at))
+    rounds = damped_coefficients(2, least=0.3, most=3.0)
+    found = device.run(there, 2.5, 0.3, rounds, {"s": there.s, "w": there.w})
+    np.testing.assert_array_equal(there.w.cpu(), at.w)
+    for name, expected in host.run(at, 2.5, 0.3, rounds)._asdict().items():
+        np.testing.assert_allclose(getattr(found, name).cpu(), expected, rtol=1e-12, atol=1e-11, err_msg=name)
+
+
 @pytest.mark.parametrize("has_Q", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("d", [1, 100, 300])

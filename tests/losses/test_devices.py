@@ -353,8 +353,8 @@ def test_bad_input_on_a_device_is_refused():
         make().gradient(torch.zeros(10, P))
     with pytest.raises(InputError, match="data on one device; got NumPy, cpu"):
         stack([loss, make()])
-    with pytest.raises(InputError, match="NumPy or scipy; got Logistic on cpu"):
-        loss.compiled = True
+    with pytest.raises(InputError, match="NumPy, scipy, or dense on a GPU; got Logistic on cpu"):
+        make(sparse=True).to("cpu").compiled = True
     for device in ("nowhere", "cuda:99", 0.5):
         with pytest.raises(InputError, match="device must be one that PyTorch finds here"):
             loss.to(device)

@@ -56,7 +56,8 @@ class DeviceMixingKernel:
 
         torch, (m, d) = self._torch, at.x.shape
         at = MixingInput(*(cast(Any, each).contiguous() for each in at))
-        given_out = out or {}
+        # The kernels address arrays by rows.
+        given_out = {name: each for name, each in (out or {}).items() if cast(Any, each).is_contiguous()}
         found = MixingOutput(
             *(
                 given_out[name] if name in given_out else torch.empty_like(at.s if name == "s" else at.x)

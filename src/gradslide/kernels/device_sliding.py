@@ -4,30 +4,33 @@ Launches are asynchronous: the host never waits for the device.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradslide._support.arrays import sparse_like
 from gradslide._support.types import Array, Sparse, Tensor
-from gradslide.kernels.sets import Sets
+from gradslide.kernels.sets import INTERVALS, Sets
 from gradslide.kernels.sliding import Buffers, InnerStart, InnerSteps, KernelResult
 
 # Iterations that are recorded as one CUDA graph. Buffers alternate and sums are updated with period two, so it is even.
 _TURN = 8
+# The most columns of a set that couples them: a program holds whole rows.
+_MOST_COLUMNS = 4096
 # Up to this many entries a kernel takes less time than its launch: launches are recorded and replayed.
 _SMALL = 1 << 21
 
 
 class DeviceInnerLoopKernel:
-    """The inner loop for one graph, a product of intervals and the incidence matrix.
+    """The inner loop for one graph, one domain and the incidence matrix.
 
     Parameters
     ----------
     laplacian : Sparse
         The Laplacian of the graph.
     sets : Sets
-        The domain, a product of intervals.
+        The domain, one that has a kernel (`serves`).
     like : Tensor
         An array with the shape, precision and device of x.
     """
@@ -41,17 +44,23 @@ class DeviceInnerLoopKernel:
         self._torch, (self._m, self._d) = torch, like.shape
         self._graph = (there(laplacian.indptr), there(laplacian.indices), there(laplacian.data, like.dtype))
         self._matrix = sparse_like(laplacian, like.double())
-        self._sets = [there(each, like.dtype) for each in sets.intervals]
-        # The values with which center, weight, lo and hi have no effect.
-        nothing = (0.0, 0.0, -np.inf, np.inf)
+        self._kind, rows = sets.common_kind, (*sets.intervals, sets.origin)
+        self._sets = [there(each, like.dtype) for each in (*rows, np.resize(sets.radius, self._m))]
+        # The values with which center, weight, lo, hi and origin have no effect.
+        nothing = (0.0, 0.0, -np.inf, np.inf, 0.0)
         self._kinds = [
             0 if np.all(each == none) else 2 if len(each) > self._d else 1
-            for each, none in zip(sets.intervals, nothing, strict=True)
+            for each, none in zip(rows, nothing, strict=True)
         ]
         self._base = torch.zeros(1, dtype=torch.int64, device=like.device)
         self._recorded: Any = None
         self._fixed: Any = None
         self._rows: Any = None
+
+    @staticmethod
+    def serves(sets: Sets, d: int) -> bool:
+        """Return whether there is a kernel: all agents need the same kind of set."""
+        return sets.are_separable or (sets.common_kind is not None and d <= _MOST_COLUMNS)
 
     def is_worthwhile(self, T: int) -> bool:
         """Return True: on a GPU the kernel is always used."""
@@ -82,9 +91,9 @@ class DeviceInnerLoopKernel:
         return KernelResult(last.clone(), before.clone(), s_new, w_new.clone(), sums[0] / T, *means)
 
     def _buffers(self, x: Tensor, w: Tensor) -> Any:
-        """Return buffers at fixed addresses, which recorded kernels refer to."""
+        """Return contiguous buffers at fixed addresses, which recorded kernels refer to."""
         if self._fixed is None:
-            empty = self._torch.empty_like
+            empty = partial(self._torch.empty_like, memory_format=self._torch.contiguous_format)
             self._fixed = [empty(x) for _ in range(2)], empty(x), empty(w), empty(x), [empty(x) for _ in range(2)]
         for each in self._fixed[-1]:
             each.zero_()
@@ -133,8 +142,15 @@ class DeviceInnerLoopKernel:
     ) -> None:
         from gradslide.kernels import triton_step
 
-        is_wide = self._d >= triton_step.WIDE_BLOCK[1] and self._m <= triton_step.WIDE_AGENTS
-        rows, columns = triton_step.WIDE_BLOCK if is_wide else triton_step.BLOCK
+        warps = 4
+        if self._kind != INTERVALS:
+            columns = 1 << (self._d - 1).bit_length()
+            rows = min(triton_step.MOST_ROWS, max(1, triton_step.WHOLE_ROWS // columns))
+            # More values per thread would not fit into registers.
+            warps = max(warps, rows * columns // 256)
+        else:
+            is_wide = self._d >= triton_step.WIDE_BLOCK[1] and self._m <= triton_step.WIDE_AGENTS
+            rows, columns = triton_step.WIDE_BLOCK if is_wide else triton_step.BLOCK
         blocks = -(-self._m // rows) * -(-self._d // columns)
         triton_step.inner_iteration[(blocks,)](
             ahead[offset % 2],
@@ -154,6 +170,8 @@ class DeviceInnerLoopKernel:
             rows,
             columns,
             *self._kinds,
+            self._kind,
+            num_warps=warps,
         )
 
 

@@ -48,7 +48,12 @@ class Sets:
     @property
     def are_separable(self) -> bool:
         """Whether all sets are products of intervals."""
-        return bool(np.all(self.kind == INTERVALS))
+        return self.common_kind == INTERVALS
+
+    @property
+    def common_kind(self) -> int | None:
+        """The kind of all sets, or None if they differ."""
+        return int(self.kind[0]) if np.all(self.kind == self.kind[0]) else None
 
     @property
     def intervals(self) -> tuple[Array, ...]:

@@ -91,7 +91,7 @@ def accelerated(inner_loop: InnerLoop, context: Context) -> InnerLoop:
             inner_loop,
             InnerLoopKernel(network.laplacian, coupling.name, sets, context.problem.d, context.problem.dtype),
         )
-    if coupling.name == "incidence" and sets.are_separable and has_kernels(x):
+    if coupling.name == "incidence" and DeviceInnerLoopKernel.serves(sets, context.problem.d) and has_kernels(x):
         return _Compiled(inner_loop, DeviceInnerLoopKernel(network.laplacian, sets, x))
     return inner_loop
 
