@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gradslide._support.arrays import RecycledMemory
-from gradslide._support.types import Array, Sparse
+from gradslide._support.types import Array, DType, Sparse
 from gradslide.graphs.chebyshev import Coefficients
 from gradslide.kernels.startup import startup_of
 from gradslide.kernels.threads import run_in_threads, shares, thread_count
@@ -64,6 +64,14 @@ class DotsInput(NamedTuple):
     Q: Array
 
 
+class _Panels(NamedTuple):
+    """How columns are shared among threads: first and end, the width of a panel, and its four arrays."""
+
+    ranges: list[tuple[int, int]]
+    widths: list[int]
+    buffers: list[tuple[Array, ...]]
+
+
 class MixingKernel:
     """The compiled exchanges of one network.
 
@@ -86,8 +94,9 @@ class MixingKernel:
         self._D, self._inverse_D = np.array(D[:, 0]), 1 / D[:, 0]
         self._startup = startup_of(f"mixing-{dtype}" if is_local else f"mixing-parts-{dtype}")
         self._memory, self._buffers = RecycledMemory(), RecycledMemory()
-        # The last rounds, as arrays.
+        # The last rounds, as arrays; and panels for the last shape and number of threads.
         self._rounds: dict[Coefficients, tuple[Any, ...]] = {}
+        self._panels: dict[tuple[int, int, int], _Panels] = {}
 
     def is_worthwhile(self, K: int, d: int) -> bool:
         """Return whether K exchanges of d columns should use compiled code."""
@@ -137,17 +146,13 @@ class MixingKernel:
         scales = real(p) * self._D
         inverses = 1 / scales
 
-        lanes = mixing_rows.LANES
-        ranges = [(first * lanes, min(d, end * lanes)) for first, end in shares(-(-d // lanes), _threads(m * d))]
-        widths = [mixing_rows.panel_width(m, end - first, dtype) for first, end in ranges]
-        buffers = [tuple(self._buffers.empty((m * width,), dtype) for _ in range(4)) for width in widths]
+        panels = self._panels_of(m, d, dtype)
 
         def work(k: int, first: int, end: int) -> None:
-            mixing_rows.exchanges(
-                first, end, widths[k], d, self._graph, scales, inverses, given, results, buffers[k], numbers
-            )
+            width, buffers = panels.widths[k], panels.buffers[k]
+            mixing_rows.exchanges(first, end, width, d, self._graph, scales, inverses, given, results, buffers, numbers)
 
-        run_in_threads(work, ranges)
+        run_in_threads(work, panels.ranges)
         code: Any = mixing_rows.exchanges
         self._startup.mark(code.stats.cache_path)
         return found
@@ -195,19 +200,34 @@ class MixingKernel:
         self._startup.mark(code.stats.cache_path)
         return found
 
+    def _panels_of(self, m: int, d: int, dtype: DType) -> _Panels:
+        from gradslide.kernels.mixing_rows import LANES, panel_width
+
+        key = m, d, _threads(m * d)
+        if key not in self._panels:
+            parts = shares(-(-d // LANES), key[-1])
+            ranges = [(first * LANES, min(d, end * LANES)) for first, end in parts]
+            widths = [panel_width(m, end - first, dtype) for first, end in ranges]
+            buffers = [tuple(np.empty(m * width, dtype=dtype) for _ in range(4)) for width in widths]
+            self._panels = {key: _Panels(ranges, widths, buffers)}
+        return self._panels[key]
+
     def release(self) -> None:
         """Free memory that was kept for further steps."""
+        self._panels = {}
         self._memory.release(0)
         self._buffers.release(0)
 
     def _results(self, at: MixingInput, out: Mapping[str, Array]) -> MixingOutput:
         """Return arrays for the results, those in `out` where they are given."""
 
-        def result(name: str) -> Array:
-            dtype = at.s.dtype if name == "s" else at.x.dtype
-            return out[name] if name in out else self._memory.empty(at.x.shape, dtype)
-
-        return MixingOutput(*map(result, MixingOutput._fields))
+        shape, dtype = at.x.shape, at.x.dtype
+        return MixingOutput(
+            *[
+                out[name] if name in out else self._memory.empty(shape, at.s.dtype if name == "s" else dtype)
+                for name in MixingOutput._fields
+            ]
+        )
 
     def dots(self, at: DotsInput, share: float, p: float) -> Array:
         """Return the inner products of `Mixer.dots` per agent.

@@ -183,13 +183,9 @@ def _overwritable(context: Context, s: State, at: MixingInput) -> dict[str, Arra
 
     The first y_bar is the gradient as the loss returned it, which may belong to the user.
     """
-    kept = [context.s0, s.gradient.y, *(each for snapshot in s.late.snapshots for each in snapshot.dual)]
+    kept = {id(context.s0), id(s.gradient.y), *(id(each) for snapshot in s.late.snapshots for each in snapshot.dual)}
     found = {"s": at.s, "w": at.w, "y_bar": at.y_bar, "w_bar": at.w_bar}
-    return {
-        name: each
-        for name, each in found.items()
-        if is_writable_in_c_order(each) and not any(each is other for other in kept)
-    }
+    return {name: each for name, each in found.items() if id(each) not in kept and is_writable_in_c_order(each)}
 
 
 class Own(Inner):

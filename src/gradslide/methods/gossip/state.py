@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from gradslide._support.arrays import doubles, namespace, without_columns
+import numpy as np
+
+from gradslide._support.arrays import doubles, is_numpy, namespace, without_columns
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
 from gradslide.network.coupling import Dual
@@ -414,7 +416,13 @@ class Unfinished(NamedTuple):
 def rows(sums: Sums[Array]) -> Array:
     """Return one row per agent with the fields that are known, on the device."""
     known = [doubles(each) for each in sums if each is not None]
-    return namespace(known[0]).stack(known, axis=1)
+    if not is_numpy(known[0]):
+        return namespace(known[0]).stack(known, axis=1)
+    # Takes half the time of `stack`.
+    table = np.empty((len(known), len(known[0])))
+    for row, each in zip(table, known, strict=True):
+        row[:] = each
+    return table.T
 
 
 class Attempt(NamedTuple):
