@@ -203,6 +203,44 @@ def test_ctrl_c_ends_the_wait_and_the_round_can_be_tried_again(tmp_path):
         closed(a, b)
 
 
+def test_ctrl_c_ends_the_wait_for_the_turn_and_the_thread_goes_on_to_serve(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+        held, released = threading.Event(), threading.Event()
+
+        def hold():
+            with a._thread.lock:
+                held.set()
+                released.wait(30)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(30)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            a.cached()
+        served = a._thread._served
+        released.set()
+        holder.join(30)
+        # Once may be what it had begun before.
+        wait_until(lambda: a._thread._served >= served + 3, 10, "the thread to serve")
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
+
+
+def test_ctrl_c_amid_the_goodbye_ends_the_thread_all_the_same(tmp_path, monkeypatch):
+    def interrupted(self, *given):
+        raise KeyboardInterrupt
+
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Links, "_wait_quietly", interrupted)
+            a.close("test")
+        assert not a._thread._thread.is_alive()
+        b.close("test")
+
+
 def test_without_checkpoints_two_rounds_are_kept(tmp_path):
     with Agents(tmp_path, PAIR) as agents:
         a, b = opened(agents)

@@ -91,17 +91,21 @@ class IOThread:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """The agent's turn with the neighbours and the sockets. Turns are not nested."""
-        self._is_claimed = True
-        # The thread says that it serves before it looks whether the turn is claimed: one of both sees the other.
-        if self._is_serving:
-            self._sockets.wake()
-        with self.lock:
-            try:
-                yield
-            finally:
-                self._is_claimed = False
-                if self._thread.is_alive() and self._sockets.has_unsent:
-                    self._is_needed.set()
+        try:
+            self._is_claimed = True
+            # The thread says that it serves before it looks whether the turn is claimed: one of both sees the other.
+            if self._is_serving:
+                self._sockets.wake()
+            with self.lock:
+                try:
+                    yield
+                finally:
+                    self._is_claimed = False
+                    if self._thread.is_alive() and self._sockets.has_unsent:
+                        self._is_needed.set()
+        finally:
+            # Ctrl-C may end the wait for the lock.
+            self._is_claimed = False
 
     def serve(self, seconds: float = _POLL) -> None:
         """Wait until something arrives or can be sent, and do what follows from it. An error ends
