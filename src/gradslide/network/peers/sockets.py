@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 
 from gradslide._support.errors import InputError
 from gradslide.network.peers.connection import Connection, ConnectionLost
+from gradslide.network.peers.errors import is_of_signal_handler
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.neighbour import Neighbour, host_and_port
 from gradslide.network.peers.tls import tls_context
@@ -149,6 +150,8 @@ class Sockets:
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
             except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
                 # Whatever one connection does ends that connection, and nothing else.
                 self._lose(connection, f"its connection failed ({type(error).__name__}: {error})")
         now = time.monotonic()
@@ -239,7 +242,9 @@ class Sockets:
         for _ in range(_MOST_UNKNOWN):
             try:
                 connected, _ = server.accept()
-            except OSError:
+            except OSError as error:
+                if is_of_signal_handler(error):
+                    raise
                 return
             if len(self._unknown) >= _MOST_UNKNOWN:
                 # Whoever comes in a flood of others has a chance, too.
@@ -250,9 +255,11 @@ class Sockets:
         context = self._server_context if dialled is None else self._client_context
         try:
             connection = Connection(connected, context, dialled, self._size_limit)
-        except (OSError, ValueError):  # it broke at once
+        except (OSError, ValueError) as error:
             connected.close()
-            return []
+            if is_of_signal_handler(error):
+                raise
+            return []  # it broke at once
         self._selector.register(connection, _READ)
         self._masks[connection] = _READ
         return [connection]
