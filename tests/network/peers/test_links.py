@@ -13,7 +13,7 @@ import pytest
 from peers_processes import Agents, closed, opened, together, undisturbed, wait_until
 
 from gradslide._support.errors import InputError
-from gradslide.network.peers.connection import Connection
+from gradslide.network.peers.connection import Connection, ConnectionLost
 from gradslide.network.peers.errors import LinksEnded, PeerError, SettingsDiffer
 from gradslide.network.peers.io_thread import IOThread
 from gradslide.network.peers.links import Links
@@ -241,6 +241,33 @@ def test_ctrl_c_amid_the_goodbye_ends_the_thread_all_the_same(tmp_path, monkeypa
             a.close("test")
         assert not a._thread._thread.is_alive()
         b.close("test")
+
+
+@pytest.mark.parametrize("step", ["_try_later", "unregister", "close"])
+def test_ctrl_c_amid_the_loss_of_a_connection_leaves_nothing_of_it(tmp_path, monkeypatch, step):
+    """It is the only one: another is needed, and dialled."""
+    with Agents(tmp_path, PAIR) as agents:
+        agents.silent.add(0)
+        a, b = opened(agents)
+        sockets = a._thread._sockets
+
+        def interrupted(*given):
+            raise KeyboardInterrupt
+
+        with a._thread.turn():
+            (connection,) = sockets._masks
+            connection.broken = ConnectionLost()
+            owner = {"_try_later": sockets, "unregister": sockets._selector, "close": connection}[step]
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, step, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    a._thread.serve(0.0)
+            a._thread.serve(0.0)
+            assert connection not in sockets._masks
+            assert connection.fileno() == -1
+            assert connection not in [key.fileobj for key in sockets._selector.get_map().values()]
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
 
 
 class TookTooLong(TimeoutError):

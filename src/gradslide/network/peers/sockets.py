@@ -121,7 +121,7 @@ class Sockets:
         for connection, mask in list(self._masks.items()):
             wanted = _READ | (_WRITE if connection.wants_write else 0)
             has_more |= connection.has_more or connection.broken is not None
-            if wanted != mask:
+            if wanted != mask and connection.broken is None:
                 self._selector.modify(connection, wanted)
                 self._masks[connection] = wanted
         self._events = self._selector.select(0.0 if has_more else seconds)
@@ -265,17 +265,22 @@ class Sockets:
         return [connection]
 
     def _lose(self, connection: Connection, reason: str) -> None:
-        """Forget a connection, and say why, if there is something to say."""
+        """Forget a connection, and say why, if there is something to say.
+
+        If Ctrl-C comes between, it is still listed as broken, and lost again.
+        """
+        connection.broken = ConnectionLost(reason)
         name = connection.dialled or self._names.get(connection.key)
-        if self._masks.pop(connection, None) is not None:
-            self._selector.unregister(connection)
-        connection.close()
         for connections in (self._unknown, *self._known.values()):
             if connection in connections:
                 connections.remove(connection)
         for line in self._lines.values():
             if line.connection is connection:
                 self._try_later(line, None)
+        with suppress(KeyError, ValueError):  # it was lost before, but not in full
+            self._selector.unregister(connection)
+        connection.close()
+        self._masks.pop(connection, None)
         if reason:
             self._trouble(name, reason)
 
