@@ -1,6 +1,8 @@
 """Sums and maxima that ride on exchanges: against agents that pass messages."""
 
+import sys
 from collections import deque
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from gradslide.graphs import mixing
 from gradslide.network import Counted
 from gradslide.network.central import Central
 from gradslide.network.clock import Timeline
+from gradslide.network.piggyback import Arriving
 from gradslide.results.costs import Costs
 
 
@@ -456,3 +459,25 @@ def test_only_networks_in_one_process_do_several_exchanges_at_once():
         assert not net.is_local
     with pytest.raises(NotImplementedError):
         Central(3).batch(2, integers(3), lambda: None)
+
+
+# ---- sums on a device
+
+
+def test_a_sum_is_waited_for_on_its_own_device_though_another_one_is_current(monkeypatch):
+    """PyTorch as far as it takes part, with devices that this machine need not have."""
+    done = []
+
+    class Event:
+        def record(self, stream=("stream of", "cuda:0")):
+            self.stream = stream
+
+        def synchronize(self):
+            done.append(self.stream)
+
+    host = SimpleNamespace(copy_=lambda values, non_blocking: None, numpy=lambda: np.ones(3))
+    cuda = SimpleNamespace(Event=Event, current_stream=lambda device=None: ("stream of", device or "cuda:0"))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, empty=lambda *given, **how: host))
+    arriving = Arriving(SimpleNamespace(shape=(3,), dtype=None, device="cuda:1"))
+    assert arriving.wait().tolist() == [1.0, 1.0, 1.0]
+    assert done == [("stream of", "cuda:1")]

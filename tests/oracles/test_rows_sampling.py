@@ -15,6 +15,7 @@ from gradslide._support.randomness import Streams
 from gradslide.losses import Custom, LeastSquares, Quadratic, stack
 from gradslide.losses.partition import Draw, with_replacement
 from gradslide.oracles import Noise, WithoutReplacement, WithReplacement, estimate_sigma
+from gradslide.oracles import rows as rows_module
 
 DRAWS = 400
 WAYS = [WithReplacement(), WithoutReplacement(), Noise(2.0)]
@@ -243,6 +244,33 @@ def test_epochs_of_all_agents_are_those_of_their_generators():
                 (generator,) = generators_at(3, [agent], k // n)
                 expected[generator.permutation(n)[k % n]] += 1
             np.testing.assert_array_equal(np.bincount(rows, counts, n), expected)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "owner", "singly"),
+    [(WithReplacement(), rows_module, "drawn"), (WithoutReplacement(), rows_module._Epochs, "_of")],
+    ids=["with replacement", "without"],
+)
+def test_an_agent_with_few_rows_leaves_the_others_together(monkeypatch, oracle, owner, singly):
+    """Only what it draws itself takes a step of its own."""
+    sizes, calls = [200] * 30 + [6] + [200] * 5, []
+    plain = getattr(owner, singly)
+    monkeypatch.setattr(owner, singly, lambda *given: calls.append(given) or plain(*given))
+    rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    loss = LeastSquares(np.eye(sum(sizes), 3), np.ones(sum(sizes)), splits=rows)
+    draws = oracle.open(loss, range(loss.m), 2).draw(16, 8)
+    assert len(calls) == 1
+    for i in (0, 30, 35):
+        alone = oracle.open(loss.take([i]), [i], 2).draw(16, 8)
+        assert_same_draws(Draw(draws.rows[i : i + 1], draws.counts[i : i + 1]), alone)
+
+
+@pytest.mark.parametrize("oracle", [WithReplacement(), WithoutReplacement()], ids=repr)
+def test_a_batch_of_no_rows_is_empty(oracle):
+    loss, _ = ragged_loss()
+    for start in (0, 5):
+        draws = oracle.open(loss, range(5), 0).draw(start, 0)
+        assert draws.rows.shape == draws.counts.shape == (5, 0)
 
 
 @pytest.mark.parametrize("oracle", WAYS, ids=repr)

@@ -24,8 +24,8 @@ def test_workflow_parses_and_cancels_outdated_runs(workflow):
 @every_workflow
 def test_workflow_names_what_exists(workflow):
     text = workflow.read_text(encoding="utf-8")
-    for name in re.findall(r"^ +(tests/[\w/]+)$", text, re.MULTILINE):
-        assert (ROOT / name).is_dir(), name
+    for name in re.findall(r"^ +(tests/[\w/.]+)$", text, re.MULTILINE):
+        assert (ROOT / name).exists(), name
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(re.findall(r"make ([a-z-]+)", text)) <= set(targets)
     for group in re.findall(r"\.\[([a-z,-]+)\]", text):
@@ -36,3 +36,11 @@ def test_supported_versions_of_python_are_tested():
     tested = set(re.findall(r'"(3\.\d+)"', (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")))
     classifiers = {line.rsplit(" ", 1)[1] for line in METADATA["classifiers"] if "Python :: 3." in line}
     assert tested == classifiers
+
+
+def test_every_file_of_tests_that_needs_a_device_is_run_without_a_gpu():
+    """Elsewhere they skip, since PyTorch is not installed."""
+    text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    needing = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*device*.py")]
+    assert len(needing) >= 5
+    assert [str(path) for path in needing if f" {path.as_posix()}\n" not in text] == []

@@ -63,7 +63,7 @@ class Streams:
         if count > _FEW:
             alone = np.arange(len(agents))
         else:
-            blocks = -(-count // 8)
+            blocks = max(1, -(-count // 8))
             step = max(1, _TOGETHER // blocks)
             refused = np.empty(len(agents), dtype=bool)
             for some in (slice(first, first + step) for first in range(0, len(agents), step)):

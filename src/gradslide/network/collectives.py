@@ -40,8 +40,10 @@ def exact_sum(values: Array, count: int, largest: Reduce, add: Reduce) -> Array:
         The entrywise maximum, and sum, over all processes.
     """
     shape = values.shape[1:]
+    if 0 in shape:
+        return np.zeros(shape, dtype=values.dtype)
     # Blocks of rows that stay in the cache, one column after the other: sums of long rows are fast.
-    columns = max(1, math.prod(shape))
+    columns = math.prod(shape)
     rows = max(1, _BLOCK // columns)
     blocks = [values[start : start + rows].reshape(-1, columns).T for start in range(0, len(values), rows)]
     if columns <= _NARROW:

@@ -28,7 +28,8 @@ class Arriving:
         self._host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
         self._host.copy_(values, non_blocking=True)
         self._event = torch.cuda.Event()
-        self._event.record()
+        # The copy is on the stream of the values' own device, which need not be the current one.
+        self._event.record(torch.cuda.current_stream(values.device))
 
     def wait(self) -> Array:
         """Return it, as soon as it is here."""

@@ -1,6 +1,6 @@
 """Samples of the rows that an agent holds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,15 +84,17 @@ class _Rows(Sampler):
 class _Independent(_Rows):
     def draw(self, start: int, count: int) -> Draw:
         sizes = self._sizes
-        agents = np.flatnonzero(draws_rows(sizes, count))
+        is_drawn = draws_rows(sizes, count)
+        agents = np.flatnonzero(is_drawn)
         rows = self._streams.integers(agents, start, sizes[agents], count)
-        if count < sizes.min():
+        has_more = sizes[agents] > count
+        if has_more.all() and is_drawn.all():
             return Draw(rows, np.ones(rows.shape))
-        own = dict(zip(agents.tolist(), rows, strict=True))
-        return _of_agents(
-            drawn(own[i], n) if i in own else with_replacement(self._streams.at(i, start), n, count)
-            for i, n in enumerate(sizes.tolist())
-        )
+        few = zip(agents[~has_more].tolist(), rows[~has_more], strict=True)
+        others = {i: drawn(own, int(sizes[i])) for i, own in few}
+        for i in np.flatnonzero(~is_drawn).tolist():
+            others[i] = with_replacement(self._streams.at(i, start), int(sizes[i]), count)
+        return _of_agents(agents[has_more], rows[has_more], others)
 
 
 class _Epochs(_Rows):
@@ -106,18 +108,21 @@ class _Epochs(_Rows):
     def draw(self, start: int, count: int) -> Draw:
         sizes, end = self._sizes, start + count
         epochs, skip = np.divmod(start, sizes)
-        if (epochs == (end - 1) // sizes).all():
-            for i in np.flatnonzero(epochs != self._epochs).tolist():
-                self._shuffled(i, int(sizes[i]), int(epochs[i]))
-            rows = self._orders[(self._ends - sizes + skip)[:, None] + np.arange(count)]
+        is_within = epochs == max(start, end - 1) // sizes
+        agents = np.flatnonzero(is_within)
+        for i in agents[epochs[agents] != self._epochs[agents]].tolist():
+            self._shuffled(i, int(sizes[i]), int(epochs[i]))
+        # Nobody is within an epoch if the batch is longer than all of them.
+        columns = np.arange(min(count, int(sizes.max())))
+        rows = self._orders[(self._ends - sizes + skip)[agents, None] + columns]
+        if is_within.all():
             return Draw(rows, np.ones(rows.shape))
-        return _of_agents(self._of(i, n, start, end) for i, n in enumerate(sizes.tolist()))
+        others = np.flatnonzero(~is_within).tolist()
+        return _of_agents(agents, rows, {i: self._of(i, int(sizes[i]), start, end) for i in others})
 
     def _of(self, i: int, n: int, start: int, end: int) -> Draw:
-        """Rows start, ..., end - 1 of one random order of the n rows after another."""
+        """Rows start, ..., end - 1, of more than one epoch, of one random order of the n rows after another."""
         (first, skip), (last, at) = divmod(start, n), divmod(end - 1, n)
-        if first == last:
-            return Draw(self._shuffled(i, n, first)[skip : at + 1].copy(), np.ones(end - start))
         counts = np.full(n, float(last - first - 1))
         counts[self._shuffled(i, n, first)[skip:]] += 1
         counts[self._shuffled(i, n, last)[: at + 1]] += 1
@@ -131,10 +136,11 @@ class _Epochs(_Rows):
         return order
 
 
-def _of_agents(draws: Iterable[Draw]) -> Draw:
-    """The draws of one agent after the other, as one."""
-    rows, counts = zip(*draws, strict=True)
-    return Draw(rows, counts)
+def _of_agents(agents: Array, rows: Array, others: Mapping[int, Draw]) -> Draw:
+    """The draws of all agents: rows of some, (agents, count), each of which counts once, and those of the others."""
+    ones = np.ones(rows.shape)
+    draws = {**dict(zip(agents.tolist(), zip(rows, ones, strict=True), strict=True)), **others}
+    return Draw(*zip(*(draws[i] for i in range(len(draws))), strict=True))
 
 
 class _Own(Sampler):

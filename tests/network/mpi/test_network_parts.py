@@ -143,6 +143,13 @@ def test_sums_keep_their_precision_and_shape():
     assert exact_sum(np.ones((5, 2), dtype=np.float32), 5, np.asarray, np.asarray).dtype == np.float32
     assert exact_sum(np.ones(5), 5, np.asarray, np.asarray).shape == ()
     assert exact_sum(np.zeros((5, 2)), 5, np.asarray, np.asarray).tolist() == [0.0, 0.0]
+    assert exact_sum(np.zeros((0, 3)), 5, np.asarray, np.asarray).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_sum_of_rows_without_columns_has_none():
+    for shape in [(5, 0), (5, 2, 0), (5, 0, 2)]:
+        found = exact_sum(np.ones(shape, dtype=np.float32), 5, np.asarray, np.asarray)
+        assert (found.shape, found.dtype) == (shape[1:], np.float32)
 
 
 # ---- checkpoints in parts

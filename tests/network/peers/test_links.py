@@ -1,5 +1,6 @@
 """Rounds of exchanges: what arrives, what is refused, and what an error says."""
 
+import functools
 import logging
 import os
 import signal
@@ -12,8 +13,9 @@ import pytest
 from peers_processes import Agents, closed, opened, together, undisturbed, wait_until
 
 from gradslide._support.errors import InputError
-from gradslide.network.peers.connection import Connection
+from gradslide.network.peers.connection import Connection, ConnectionLost
 from gradslide.network.peers.errors import LinksEnded, PeerError, SettingsDiffer
+from gradslide.network.peers.io_thread import IOThread
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.rejection_log import RejectionLog
@@ -199,6 +201,139 @@ def test_ctrl_c_ends_the_wait_and_the_round_can_be_tried_again(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             a.exchange({"a1": np.array([1.0])}, {"a1": ONE["a1"]})
         assert a.round == 0
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
+
+
+def test_ctrl_c_ends_the_wait_for_the_turn_and_the_thread_goes_on_to_serve(tmp_path):
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+        held, released = threading.Event(), threading.Event()
+
+        def hold():
+            with a._thread.lock:
+                held.set()
+                released.wait(30)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(30)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            a.cached()
+        served = a._thread._served
+        released.set()
+        holder.join(30)
+        # Once may be what it had begun before.
+        wait_until(lambda: a._thread._served >= served + 3, 10, "the thread to serve")
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
+
+
+def test_ctrl_c_amid_the_goodbye_ends_the_thread_all_the_same(tmp_path, monkeypatch):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+        monkeypatch.setattr(a, "_wait_quietly", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            a.close("test")
+        assert not a._thread._thread.is_alive()
+        b.close("test")
+
+
+@pytest.mark.parametrize("step", ["_try_later", "unregister", "close"])
+def test_ctrl_c_amid_the_loss_of_a_connection_leaves_nothing_of_it(tmp_path, monkeypatch, step):
+    """It is the only one: another is needed, and dialled."""
+    with Agents(tmp_path, PAIR) as agents:
+        agents.silent.add(0)
+        a, b = opened(agents)
+        sockets = a._thread._sockets
+
+        def interrupted(*given):
+            raise KeyboardInterrupt
+
+        with a._thread.turn():
+            (connection,) = sockets._masks
+            connection.broken = ConnectionLost()
+            owner = {"_try_later": sockets, "unregister": sockets._selector, "close": connection}[step]
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, step, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    a._thread.serve(0.0)
+            a._thread.serve(0.0)
+            assert connection not in sockets._masks
+            assert connection.fileno() == -1
+            assert connection not in [key.fileobj for key in sockets._selector.get_map().values()]
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
+
+
+class TookTooLong(TimeoutError):
+    """What a handler raises. The standard library has other uses for its base class."""
+
+
+def time_is_up(*given):
+    raise TookTooLong
+
+
+@pytest.fixture
+def alarm():
+    """SIGALRM raises an error, as programs do that bound a time; ring(seconds, handler) sends it."""
+    before = signal.signal(signal.SIGALRM, time_is_up)
+
+    def ring(seconds=0.0, handler=time_is_up):
+        signal.signal(signal.SIGALRM, handler)
+        if seconds:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        else:
+            signal.raise_signal(signal.SIGALRM)
+
+    yield ring
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("handler", [time_is_up, functools.partial(time_is_up)], ids=["function", "object"])
+def test_an_error_of_a_signal_handler_ends_the_wait_and_the_round_can_be_tried_again(tmp_path, alarm, handler):
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+        alarm(0.3, handler)
+        with pytest.raises(TookTooLong):
+            a.exchange({"a1": np.array([1.0])}, {"a1": ONE["a1"]})
+        assert one_round(a, b)[0]["a1"] == 2.0
+        closed(a, b)
+
+
+PLACES = [(IOThread, "_handle"), (IOThread, "_tick"), (Sockets, "_frames"), (Sockets, "_check")]
+PLACES += [(Connection, "_receive"), (Connection, "_next_part")]
+
+
+@pytest.mark.parametrize(("owner", "method"), PLACES)
+def test_an_error_of_a_signal_handler_amid_the_work_is_the_callers(tmp_path, monkeypatch, alarm, owner, method):
+    """Neither the links nor a connection take it for an error of their own."""
+    agent, plain, rung, raised = threading.current_thread(), getattr(owner, method), [], []
+
+    def interrupted(self, *given):
+        if threading.current_thread() is agent and not rung:
+            rung.append(method)
+            alarm()
+        return plain(self, *given)
+
+    with Agents(tmp_path, PAIR) as agents:
+        a, b = opened(agents)
+        monkeypatch.setattr(owner, method, interrupted)
+        other = threading.Timer(0.3, lambda: b.exchange({"a0": np.array([2.0])}, {"a0": ONE["a0"]}))
+        other.start()
+        while a.round == 0:
+            try:
+                assert a.exchange({"a1": np.array([1.0])}, {"a1": ONE["a1"]})["a1"] == 2.0
+            except TookTooLong as error:
+                raised.append(error)
+        assert len(raised) == len(rung) == 1
+        other.join(30)
+        assert not a._thread.rejections.last("neighbour a1")
         assert one_round(a, b)[0]["a1"] == 2.0
         closed(a, b)
 

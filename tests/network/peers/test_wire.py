@@ -275,6 +275,17 @@ def test_a_neighbour_that_is_behind_is_sent_one_round_more_than_its_own():
     assert [frame[-1] for frame in peer.due()] == [2, 3]
 
 
+def test_a_neighbour_that_says_it_lacks_much_is_sent_a_part_at_a_time():
+    peer, sent = Peer("b", EDGE, boxed(range(50))), []
+    peer.at = peer.cursor = 49
+    peer.note(Message(Kind.STATUS, SESSION, 49, 0, 2))
+    while due := peer.due():
+        sent.append([frame[-1] for frame in due])
+        peer.cursor += len(due)
+    rounds = list(range(50))
+    assert sent == [rounds[:16], rounds[16:32], rounds[32:48], rounds[48:]]
+
+
 def test_a_missing_array_is_asked_for_less_and_less_often():
     peer, asked = met(covered=4), []
     peer.wait_from(100.0)

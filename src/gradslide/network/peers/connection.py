@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gradslide.network.peers.errors import is_of_signal_handler
 from gradslide.network.peers.tls import public_key_of
 
 _LENGTH = 4
@@ -73,7 +74,8 @@ class Connection:
         self._frame, self._filled = memoryview(b""), 0
         self._queue: deque[memoryview] = deque()
         self._part = memoryview(b"")
-        # Still set afterwards if an exception, as of Ctrl-C, came between: what was read or sent is not known.
+        # Still set afterwards if a signal handler, as that of Ctrl-C, raised an error: what was read or sent is not
+        # known.
         self._is_reading = self._is_sending = False
 
     def fileno(self) -> int:
@@ -90,10 +92,14 @@ class Connection:
             self.wants_write = True
             return False
         except (OSError, ValueError) as error:
+            if is_of_signal_handler(error):
+                raise
             raise ConnectionLost(_handshake_reason(error)) from None
         try:
             self.key = public_key_of(self._tls.getpeercert(binary_form=True) or b"")
-        except Exception:
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
             # What OpenSSL has verified need not be strict DER; the parser raises errors of several kinds.
             raise ConnectionLost("its certificate cannot be read") from None
         self.heard = time.monotonic()
@@ -115,6 +121,8 @@ class Connection:
                 self.wants_write = True
                 break
             except (OSError, ValueError) as error:
+                if is_of_signal_handler(error):
+                    raise
                 raise ConnectionLost(_reason(error)) from None
             if not count:
                 raise ConnectionLost
@@ -187,6 +195,8 @@ class Connection:
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             self.wants_write = True
         except (OSError, ValueError) as error:
+            if is_of_signal_handler(error):
+                raise
             self.broken = ConnectionLost(_reason(error))
         self._is_sending = False
 

@@ -1,6 +1,8 @@
 """Errors about a neighbour: which one, in which round, and what to do."""
 
+import signal
 from collections.abc import Mapping
+from traceback import walk_tb
 from typing import Any, TypeAlias
 
 # Name -> (here, there); None where it is not set.
@@ -44,6 +46,15 @@ class SettingsDiffer(PeerError):
     def __reduce__(self) -> Any:
         """It travels between processes."""
         return type(self), (self.neighbour, self.round, self.differences)
+
+
+def is_of_signal_handler(error: BaseException) -> bool:
+    """Whether a handler of a signal raised an error: one is none of the code that it interrupted.
+
+    Handlers that are no Python functions are not found.
+    """
+    handlers = {getattr(signal.getsignal(each), "__code__", None) for each in signal.valid_signals()}
+    return any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__))
 
 
 def describe(differences: Differences) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from gradslide.network.peers.errors import Differences, describe, short
+from gradslide.network.peers.errors import Differences, describe, is_of_signal_handler, short
 from gradslide.network.peers.handshake import Handshake, read_handshake
 from gradslide.network.peers.peer import AGAIN, KNOWN, MUTUAL, UNKNOWN, WAITING, Peer
 from gradslide.network.peers.rejection_log import RejectionLog
@@ -91,29 +91,37 @@ class IOThread:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """The agent's turn with the neighbours and the sockets. Turns are not nested."""
-        self._is_claimed = True
-        # The thread says that it serves before it looks whether the turn is claimed: one of both sees the other.
-        if self._is_serving:
-            self._sockets.wake()
-        with self.lock:
-            try:
-                yield
-            finally:
-                self._is_claimed = False
-                if self._thread.is_alive() and self._sockets.has_unsent:
-                    self._is_needed.set()
+        try:
+            self._is_claimed = True
+            # The thread says that it serves before it looks whether the turn is claimed: one of both sees the other.
+            if self._is_serving:
+                self._sockets.wake()
+            with self.lock:
+                try:
+                    yield
+                finally:
+                    self._is_claimed = False
+                    if self._thread.is_alive() and self._sockets.has_unsent:
+                        self._is_needed.set()
+        finally:
+            # Ctrl-C may end the wait for the lock.
+            self._is_claimed = False
 
     def serve(self, seconds: float = _POLL) -> None:
-        """Wait until something arrives or can be sent, and do what follows from it. An error ends
-        the links.
+        """Wait until something arrives or can be sent, and do what follows from it.
+
+        An error ends the links. What a signal handler raises does not: it is the caller's.
         """
         self._served += 1
+        # Here the time passes: not in the try, so that handlers of any kind are heard.
+        self._sockets.wait(min(seconds, _POLL))
         try:
-            self._sockets.wait(min(seconds, _POLL))
             for arrival in self._sockets.receive():
                 self._handle(arrival)
             self._tick()
         except Exception as error:
+            if is_of_signal_handler(error):
+                raise
             self.error = error
             self._is_needed.set()
 

@@ -378,14 +378,15 @@ class Links:
                     self._log.warning("neighbours that may lack the last messages: %s", ", ".join(late))
         finally:
             self._opened = False
-            with self._thread.turn():
-                self._say_goodbye(reason)
-                # Neighbours with other settings are to know ours. A frame that was sent just before the end can be
-                # lost: closing a connection on which something arrives resets it.
-                self._wait_quietly(
-                    lambda: not any(peer.differences and not peer.echoes for peer in self._thread.peers.values()), _TELL
-                )
-            self._thread.stop()
+            try:
+                with self._thread.turn():
+                    self._say_goodbye(reason)
+                    # Neighbours with other settings are to know ours. A frame that was sent just before the end can
+                    # be lost: closing a connection on which something arrives resets it.
+                    peers = self._thread.peers.values()
+                    self._wait_quietly(lambda: not any(peer.differences and not peer.echoes for peer in peers), _TELL)
+            finally:
+                self._thread.stop()
 
     def _say_goodbye(self, reason: str) -> None:
         thread = self._thread

@@ -14,6 +14,8 @@ WAITING, AGAIN = 1, 2
 UNKNOWN, KNOWN, MUTUAL = 0, 1, 2
 
 _FIRST_ASK = 2.0
+# Frames sent in one go: a neighbour that claims to lack much does not get all that is cached for it at once.
+_AT_ONCE = 16
 
 
 class Outbox:
@@ -212,7 +214,8 @@ class Peer:
     def due(self) -> list[bytes]:
         """The next frames to send: it has room for the round it is in and the next."""
         self.cursor = max(self.cursor, self.outbox.first)
-        return [self.outbox[round] for round in range(self.cursor, min(self.outbox.end, self.at + 2))]
+        end = min(self.outbox.end, self.at + 2, self.cursor + _AT_ONCE)
+        return [self.outbox[round] for round in range(self.cursor, end)]
 
     def has_finished(self) -> bool:
         """Whether it will need nothing more: it has left, or has all, and could not be started again."""

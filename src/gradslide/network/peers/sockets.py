@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 
 from gradslide._support.errors import InputError
 from gradslide.network.peers.connection import Connection, ConnectionLost
+from gradslide.network.peers.errors import is_of_signal_handler
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.neighbour import Neighbour, host_and_port
 from gradslide.network.peers.tls import tls_context
@@ -120,7 +121,7 @@ class Sockets:
         for connection, mask in list(self._masks.items()):
             wanted = _READ | (_WRITE if connection.wants_write else 0)
             has_more |= connection.has_more or connection.broken is not None
-            if wanted != mask:
+            if wanted != mask and connection.broken is None:
                 self._selector.modify(connection, wanted)
                 self._masks[connection] = wanted
         self._events = self._selector.select(0.0 if has_more else seconds)
@@ -149,6 +150,8 @@ class Sockets:
             except ConnectionLost as lost:
                 self._lose(connection, str(lost))
             except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
                 # Whatever one connection does ends that connection, and nothing else.
                 self._lose(connection, f"its connection failed ({type(error).__name__}: {error})")
         now = time.monotonic()
@@ -239,7 +242,9 @@ class Sockets:
         for _ in range(_MOST_UNKNOWN):
             try:
                 connected, _ = server.accept()
-            except OSError:
+            except OSError as error:
+                if is_of_signal_handler(error):
+                    raise
                 return
             if len(self._unknown) >= _MOST_UNKNOWN:
                 # Whoever comes in a flood of others has a chance, too.
@@ -250,25 +255,32 @@ class Sockets:
         context = self._server_context if dialled is None else self._client_context
         try:
             connection = Connection(connected, context, dialled, self._size_limit)
-        except (OSError, ValueError):  # it broke at once
+        except (OSError, ValueError) as error:
             connected.close()
-            return []
+            if is_of_signal_handler(error):
+                raise
+            return []  # it broke at once
         self._selector.register(connection, _READ)
         self._masks[connection] = _READ
         return [connection]
 
     def _lose(self, connection: Connection, reason: str) -> None:
-        """Forget a connection, and say why, if there is something to say."""
+        """Forget a connection, and say why, if there is something to say.
+
+        If Ctrl-C comes between, it is still listed as broken, and lost again.
+        """
+        connection.broken = ConnectionLost(reason)
         name = connection.dialled or self._names.get(connection.key)
-        if self._masks.pop(connection, None) is not None:
-            self._selector.unregister(connection)
-        connection.close()
         for connections in (self._unknown, *self._known.values()):
             if connection in connections:
                 connections.remove(connection)
         for line in self._lines.values():
             if line.connection is connection:
                 self._try_later(line, None)
+        with suppress(KeyError, ValueError):  # it was lost before, but not in full
+            self._selector.unregister(connection)
+        connection.close()
+        self._masks.pop(connection, None)
         if reason:
             self._trouble(name, reason)
 
