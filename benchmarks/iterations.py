@@ -6,9 +6,10 @@ Logistic regression with random data, on random networks. Both methods take one 
 iteration, and the times are per gradient: the difference of two solves that differ in the number of
 iterations only, over the difference of their gradients. Each solve is the fastest of several, so
 that setup and the last check do not count. Compiled code is loaded in advance, and one solve of
-each method warms up each case. "Overhead" is what an iteration takes beside its gradient and
-values. "-": other programs disturbed the solves so much that the difference is not positive. CPU
-time, one thread, two minutes.
+each method warms up each case. "K exchanges": the K exchanges of an iteration of AutoPDS alone,
+with the step before them, dual and averages. "Overhead" is what an iteration takes beside its
+gradient and values, these exchanges included. "-": other programs disturbed the solves so much that
+the difference is not positive. CPU time, one thread, two minutes.
 """
 
 import math
@@ -16,9 +17,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import scipy.sparse as sp
 from timing import begin, load_compiled_exchanges, parser, show
 
 import gradslide as gs
+from gradslide.graphs.chebyshev import damped_coefficients
+from gradslide.kernels.mixing import MixingInput, MixingKernel
 
 # Agents, rows per agent, columns, maximum degree, and numbers of iterations of the two solves.
 CASES = {
@@ -47,6 +51,15 @@ def cpu_seconds(call: Callable[[], object], repeats: int) -> float:
     return min(found)
 
 
+def exchanges(graph: gs.Graph, d: int, K: int, repeats: int) -> float:
+    """Return seconds of K exchanges."""
+    D, least, most = graph.degree_weights
+    kernel = MixingKernel(sp.csr_array(sp.diags_array(1 / D) @ graph.laplacian), D[:, None])
+    at = MixingInput(*(np.ones((graph.m, d)) for _ in MixingInput._fields))
+    rounds = damped_coefficients(K, least=max(float(least), float(most) / K**2), most=float(most))
+    return cpu_seconds(lambda: kernel.run(at, 1.0, 0.5, rounds), repeats)
+
+
 def measure(problem: gs.Problem, graph: gs.Graph, counts: tuple[int, int], repeats: int) -> dict[str, float]:
     """Return seconds per gradient of the methods, of a gradient, and of a pass for gradient and values.
 
@@ -61,13 +74,14 @@ def measure(problem: gs.Problem, graph: gs.Graph, counts: tuple[int, int], repea
         solve(method, few)
     solves: dict[tuple[str, int], list[float]] = {(name, n): [] for name in METHODS for n in counts}
     gradients: dict[tuple[str, int], int] = {}
+    found: dict[str, float] = {"K": 1}
     for _ in range(repeats):
         for name, n in solves:
             started = time.process_time()
             solution = solve(METHODS[name], n)
             solves[name, n].append(time.process_time() - started)
             gradients[name, n] = solution.costs.gradients
-    found = {}
+            found["K"] = max(found["K"], int(solution.parameters.get("K", 1)))
     for name in METHODS:
         seconds = min(solves[name, many]) - min(solves[name, few])
         found[name] = seconds / (gradients[name, many] - gradients[name, few]) if seconds > 0 else math.nan
@@ -75,6 +89,7 @@ def measure(problem: gs.Problem, graph: gs.Graph, counts: tuple[int, int], repea
     scores = problem.loss.scores(x)
     found["gradient"] = cpu_seconds(lambda: problem.loss.gradient(x), 3 * repeats)
     found["values"] = cpu_seconds(lambda: problem.loss.extrapolation(x, scores, 0.5), 3 * repeats)
+    found["exchanges"] = exchanges(graph, problem.d, int(found["K"]), 3 * repeats)
     return found
 
 
@@ -82,9 +97,9 @@ def row(name: str, repeats: int) -> list[str]:
     *sizes, counts = CASES[name]
     found = measure(*make(*sizes), counts, repeats)
     ours, theirs = found["AutoPDS"], found["NIDS"]
-    figures = (found["gradient"], found["values"], theirs, ours, ours - found["values"])
+    figures = (found["gradient"], found["values"], found["exchanges"], theirs, ours, ours - found["values"])
     texts = [*(f"{1e3 * each:.3g}" for each in figures), f"{ours / theirs:.2f}"]
-    return [name, *("-" if text == "nan" else text for text in texts)]
+    return [name, f"{found['K']:.0f}", *("-" if text == "nan" else text for text in texts)]
 
 
 def main() -> None:
@@ -94,8 +109,10 @@ def main() -> None:
     load_compiled_exchanges()
     headings = [
         "agents x rows x columns",
+        "K",
         "gradient, ms",
         "with values",
+        "K exchanges",
         "NIDS",
         "AutoPDS",
         "overhead",

@@ -55,7 +55,7 @@ def test_whole_solves_are_compared(bench):
     assert not case.is_solved(plans["NIDS"].solve(case, plans["NIDS"].iterations - 1).x)
     rows = whole_solve.compare(case, plans, repeats=1, budget=0.01)
     ours = [row[0].split(",")[0] for row in rows if "decent" not in row[0]]
-    assert ours == ["AutoPDS"] * 2 + ["PDS"] * 2 + ["NIDS"] * 2
+    assert ours == ["AutoPDS"] * 2 + ["Newton"] + ["PDS"] * 2 + ["NIDS"] * 2
     assert all(float(row[-1]) < 1e-8 for row in rows if row[-1])
     longer = [gs.NIDS(step_size=step) for step in (2.0, 2.8, 100.0)]
     assert whole_solve.best(case, longer).method.step_size == 2.8
@@ -104,11 +104,11 @@ def test_times_of_iterations_are_per_gradient(seconds, expected, iterations, mon
         # The first ones, which warm up, and setup do not count.
         now[0] += 10.0 + seconds[name] * stop.iterations * (100 if len(solves) <= 2 else 1)
         gradients = {"AutoPDS": 1 + 2 * stop.iterations, "NIDS": stop.iterations}
-        return SimpleNamespace(costs=SimpleNamespace(gradients=gradients[name]))
+        return SimpleNamespace(costs=SimpleNamespace(gradients=gradients[name]), parameters={})
 
     monkeypatch.setattr(gs, "solve", solve)
     monkeypatch.setattr("time.process_time", lambda: now[0])
-    _, _, _, theirs, ours, _, ratio = iterations.row("tiny", 1)
+    *_, theirs, ours, _, ratio = iterations.row("tiny", 1)
     assert [theirs, ours, ratio] == expected
 
 
