@@ -5,9 +5,6 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-# What packages import for their public names, and is none.
-_HELPERS = {"TYPE_CHECKING", "lazy_names"}
-
 
 def lazy_names(
     package: str, homes: Mapping[str, str], needs: Mapping[str, str] | None = None
@@ -47,6 +44,6 @@ def lazy_names(
 
     def names() -> list[str]:
         missing = {name for name, needed in (needs or {}).items() if importlib.util.find_spec(needed) is None}
-        return sorted({*home_of, *vars(sys.modules[package])} - _HELPERS - missing)
+        return sorted(home_of.keys() - missing)
 
     return get, names, sorted(home_of)
