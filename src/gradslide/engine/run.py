@@ -740,7 +740,7 @@ class Run:
             with self._timed():
                 wait_for(x)
             return not float(array_namespace(x).max(abs(x))) < math.sqrt(float(np.finfo(dtype_of(x)).max))
-        # Numbers whose squares are not finite count as overflow.
+        # A sum of squares that is not finite counts as overflow.
         flat = x.reshape(-1)
         return not math.isfinite(np.vdot(flat, flat))
 
