@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from auto_twins import followed
 
 import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
@@ -98,8 +99,10 @@ def test_when_a_run_is_compiled_does_not_matter(d, domain, monkeypatch):
     found = []
     for is_compiled in (False, True):
         monkeypatch.setattr(startup_of("mixing-float64"), "is_over", is_compiled)
-        solution = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(iterations=60))
-        found.append((solution.x.tolist(), solution.dual.tolist(), solution.certificate.lower, solution.costs.rounds))
+        states, solution = followed(problem, graph, gs.AutoPDS(), 60)
+        # What decides about restarts and K, too: few iterations do not show it.
+        decisions = [repr((state.progress, state.smoothness, state.tuning)) for state in states]
+        found.append((solution.x.tolist(), solution.dual.tolist(), solution.certificate.lower, decisions))
     assert found[0] == found[1]
 
 

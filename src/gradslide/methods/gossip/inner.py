@@ -160,16 +160,18 @@ class Shared(Inner):
         self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
         (b, S, p, is_final), prev, (y_bar, _, dual_bar) = weights, s.iterate, s.iterate.averages[:3]
-        at = MixingInput(prev.x, gradient.y, g, *prev.dual, prev.x_bar, y_bar, dual_bar.w)
+        at, Q = MixingInput(prev.x, gradient.y, g, *prev.dual, prev.x_bar, y_bar, dual_bar.w), g[:0]
+        if not self.is_free:
+            # First: the step may overwrite w.
+            scale, x_under = p * mixer.D, gradient.x_under
+            Q = scale * (x_under - proximal(context, x_under - (g + prev.dual.w) / scale, 1 / scale))
         u, s_new, w, x_bar, y_bar, w_bar = mixer.step(
             context, at, s.tuning.K, p, b / S, _overwritable(context, s, at) if is_final else {}
         )
-        x, Q = u, g[:0]
+        x = u
         if not self.is_free:
             x_bar = proximal(context, x_bar, 1 / s.smoothness.L)
             x = prev.x_bar + (S / b) * (x_bar - prev.x_bar)
-            scale, x_under = p * mixer.D, gradient.x_under
-            Q = scale * (x_under - proximal(context, x_under - (g + prev.dual.w) / scale, 1 / scale))
         products, stationarity = mixer.products(DotsInput(prev.x, prev.x_bar, gradient.y, g, w, x_bar, Q), b / S, p)
         nothing = namespace(stationarity).zeros_like(stationarity)
         residuals = (stationarity, nothing, stationarity, nothing)
