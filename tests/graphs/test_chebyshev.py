@@ -7,7 +7,7 @@ import pytest
 from auto_twins import Net
 
 import gradslide as gs
-from gradslide.graphs.chebyshev import damped_chebyshev
+from gradslide.graphs.chebyshev import chebyshev, damped_chebyshev
 
 GRAPHS = {
     "ring": gs.Graph.ring(11),
@@ -172,3 +172,19 @@ def test_the_argument_is_not_changed():
     for K in (1, 2, 4):
         network.mix(v, K)
         np.testing.assert_array_equal(v, before)
+
+
+@pytest.mark.parametrize("K", [3, 12, 24, 60])
+def test_rounding_errors_are_those_of_v(K):
+    """q is thousands of times larger than v where weights differ much: its rounding errors must not show."""
+    weights = np.geomspace(1e-2, 1e2, 10)
+    graph = gs.Graph.from_edges(10, [(i, (i + 1) % 10) for i in range(10)], weights)
+    net, v = Network(graph), 1 + 0.1 * np.random.default_rng(K).normal(size=(10, 7))
+    bounds = {"least": net.narrowed(K), "most": net.most}
+    r, _ = damped_chebyshev(net.multiply, v, K, **bounds)
+    single, _ = damped_chebyshev(net.multiply, v.astype(np.float32), K, **bounds)
+    final = chebyshev(net.multiply, v, K, least=net.least, most=net.most)
+    final_single = chebyshev(net.multiply, v.astype(np.float32), K, least=net.least, most=net.most)
+    eps = np.finfo(np.float32).eps
+    for found, expected in ((single, r), (final_single, final)):
+        assert np.max(np.abs(found - expected)) < 20 * K * eps

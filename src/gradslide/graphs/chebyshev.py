@@ -78,7 +78,16 @@ def chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float
     Scaman et al., ICML 2017. C has the kernel of Lap. Its other eigenvalues lie between 11/15 and
     19/15 if K >= sqrt(most/least), and between 2/5 and 8/5 if K is that root rounded down.
     """
-    return 0 * v if most == 0 else _polynomial(multiply, v, _coefficients(K, least=least, most=most))[0]
+    if most == 0:
+        return 0 * v
+    rounds = _coefficients(K, least=least, most=most)
+    moved = -multiply(rounds.first * v)
+    u = v + moved
+    for a, b in rounds.steps:
+        moved *= a
+        moved -= b * multiply(u)
+        u = u + moved
+    return v - u
 
 
 def chebyshev_exchanges(condition: float) -> int:
@@ -98,7 +107,7 @@ def chebyshev_rounds(factor: float, *, least: float, most: float) -> int:
 def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most: float) -> tuple[Array, Array]:
     """Return (r, q) with r = N q and v - r a damped Chebyshev polynomial in N of v; K exchanges.
 
-    The damping keeps the eigenvalues of v -> r between 0 and 1.
+    r is more accurate than a product with q. The damping keeps the eigenvalues of v -> r between 0 and 1.
 
     Parameters
     ----------
@@ -115,14 +124,29 @@ def damped_chebyshev(multiply: Exchange, v: Array, K: int, *, least: float, most
     -------
     r, q : ndarray, shape (m, d)
     """
-    return _polynomial(multiply, v, damped_coefficients(K, least=least, most=most))
+    rounds = damped_coefficients(K, least=least, most=most)
+    q = rounds.first * v
+    step, moved = 1 * q, -multiply(q)
+    u = v + moved
+    for a, b in rounds.steps:
+        product = multiply(u)
+        step *= a
+        step += b * u
+        moved *= a
+        moved -= b * product
+        # New arrays: a network may still hold the old ones.
+        q, u = q + step, u + moved
+    r = v - u
+    return (r, q) if rounds.damping == 1 else (rounds.damping * r, rounds.damping * q)
 
 
 class Coefficients(NamedTuple):
     """The polynomial v - N q as rounds of exchanges.
 
-    q = step = first v; then for each (a, b) in `steps`: step = a step + b (v - N q), q = q + step;
-    at last r = damping N q, q = damping q.
+    q = step = first v, moved = -N q, u = v + moved; then for each (a, b) in `steps`:
+    step = a step + b u, moved = a moved - b N u, q = q + step, u = u + moved; at last
+    r = damping (v - u), q = damping q. u is v - N q without the rounding errors of q, which may be
+    far larger than v.
     """
 
     first: float
@@ -151,22 +175,6 @@ def _coefficients(K: int, *, least: float, most: float) -> Coefficients:
         ratio_before, ratio = ratio, 1 / (2 * c2 - ratio)
         steps.append((ratio * ratio_before, 2 * ratio / half))
     return Coefficients(1 / middle, tuple(steps))
-
-
-def _polynomial(multiply: Exchange, v: Array, rounds: Coefficients) -> tuple[Array, Array]:
-    """(r, q) with r = N q."""
-    q = rounds.first * v
-    step = 1 * q
-    for a, b in rounds.steps:
-        u = v - multiply(q)
-        u *= b
-        step *= a
-        step += u
-        del u
-        q = q + step
-    del step
-    r = multiply(q)
-    return (r, q) if rounds.damping == 1 else (rounds.damping * r, rounds.damping * q)
 
 
 def _inverse_cosh(a: float) -> float:

@@ -65,20 +65,24 @@ class DeviceMixingKernel:
             )
         )
         if self._buffers is None:
-            self._buffers = [torch.empty_like(at.x) for _ in range(4)]
-        v, step, q, q_next = self._buffers
+            self._buffers = [torch.empty_like(at.x) for _ in range(5)]
+        v, u, moved, step, q = self._buffers
         rows, columns = triton_mixing.BLOCK
         grid = (-(-m // rows) * -(-d // columns),)
         numbers, size = parts(p), (m, d, rows, columns)
         triton_mixing.start[grid](at.x, at.g, at.w, self._D, v, step, q, *numbers, *parts(rounds.first), *size)
+        triton_mixing.first_round[grid](v, moved, q, u, *self._graph, *size)
+        # The memory of v is free from now on.
+        u_next = v
         for a, b in rounds.steps:
-            triton_mixing.advance[grid](v, step, q, q_next, *self._graph, *parts(a), *parts(b), *size)
-            q, q_next = q_next, q
+            triton_mixing.advance[grid](u, moved, step, q, u_next, *self._graph, *parts(a), *parts(b), *size)
+            u, u_next = u_next, u
         triton_mixing.finish[grid](
-            *(v, q, at.y, at.s, at.w, at.x_bar, at.y_bar, at.w_bar),
+            u,
+            q,
+            *at,
             *found,
             self._D,
-            *self._graph,
             *numbers,
             *parts(share),
             *parts(rounds.damping),

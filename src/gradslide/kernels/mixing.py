@@ -65,7 +65,7 @@ class DotsInput(NamedTuple):
 
 
 class _Panels(NamedTuple):
-    """How columns are shared among threads: first and end, the width of a panel, and its four arrays."""
+    """How columns are shared among threads: first and end, the width of a panel, and its arrays."""
 
     ranges: list[tuple[int, int]]
     widths: list[int]
@@ -183,32 +183,34 @@ class MixingKernel:
         found = self._results(at, out)
         self._memory.release(_SPARE)
         scales = real(p) * self._D
-        v, step, q = (self._buffers.empty((m, d), dtype) for _ in range(3))
+        inverses = 1 / scales
+        v, u, moved, step, q, sent = (self._buffers.empty((m, d), dtype) for _ in range(6))
         given, results = (tuple(each.reshape(-1) for each in arrays) for arrays in (at, found))
-        flat_v, flat_step = v.reshape(-1), step.reshape(-1)
-        first = real(rounds.first)
-        mixing_rows.begin(d, 1 / scales, given[0], given[2], given[4], first, flat_v, flat_step, q.reshape(-1))
+        v, moved, step, q = (each.reshape(-1) for each in (v, moved, step, q))
+        mixing_rows.begin(d, inverses, given[0], given[2], given[4], real(rounds.first), v, step, q)
+        # A network may hold what it was given: q changes.
+        sent.reshape(-1)[:] = q
+        mixing_rows.opening(v, _writable(multiply(sent)).reshape(-1), moved, u.reshape(-1))
         for a, b in rounds.steps:
-            # New memory, unless nobody refers to an older q: a network may still hold it.
-            product, q_next = _writable(multiply(q)).reshape(-1), self._buffers.empty((m, d), dtype)
-            mixing_rows.between(flat_v, flat_step, q.reshape(-1), product, q_next.reshape(-1), real(a), real(b))
-            q = q_next
-        product = _writable(multiply(q)).reshape(-1)
+            # New memory, unless nobody refers to an older u.
+            product, u_next = _writable(multiply(u)).reshape(-1), self._buffers.empty((m, d), dtype)
+            mixing_rows.between(u.reshape(-1), product, moved, step, q, u_next.reshape(-1), real(a), real(b))
+            u = u_next
         numbers = real(p), real(share), real(rounds.damping)
-        mixing_rows.end(d, scales, given, results, numbers, flat_v, q.reshape(-1), product)
+        mixing_rows.end(d, scales, inverses, given, results, numbers, u.reshape(-1), q)
         code: Any = mixing_rows.end
         self._startup.mark(code.stats.cache_path)
         return found
 
     def _panels_of(self, m: int, d: int, dtype: DType) -> _Panels:
-        from gradslide.kernels.mixing_rows import LANES, panel_width
+        from gradslide.kernels.mixing_rows import ARRAYS, LANES, panel_width
 
         key = m, d, _threads(m * d)
         if key not in self._panels:
             parts = shares(-(-d // LANES), key[-1])
             ranges = [(first * LANES, min(d, end * LANES)) for first, end in parts]
             widths = [panel_width(m, end - first, dtype) for first, end in ranges]
-            buffers = [tuple(np.empty(m * width, dtype=dtype) for _ in range(4)) for width in widths]
+            buffers = [tuple(np.empty(m * width, dtype=dtype) for _ in range(ARRAYS)) for width in widths]
             self._panels = {key: _Panels(ranges, widths, buffers)}
         return self._panels[key]
 

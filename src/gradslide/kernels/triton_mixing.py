@@ -30,8 +30,8 @@ def _place(m, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _product(q, indptr, indices, data, rows, columns, m, d, KIND: tl.constexpr):
-    """sum_j N_ij q_j."""
+def _product(v, indptr, indices, data, rows, columns, m, d, KIND: tl.constexpr):
+    """sum_j N_ij v_j."""
     is_row, is_column = rows < m, columns < d
     first = tl.load(indptr + rows, mask=is_row, other=0)
     count = tl.load(indptr + rows + 1, mask=is_row, other=0) - first
@@ -40,23 +40,29 @@ def _product(q, indptr, indices, data, rows, columns, m, d, KIND: tl.constexpr):
         there = k < count
         j = tl.load(indices + first + k, mask=there, other=0).to(tl.int64)
         a = tl.load(data + first + k, mask=there, other=0.0)
-        near = q + j[:, None] * d + columns[None, :]
+        near = v + j[:, None] * d + columns[None, :]
         total += a[:, None] * tl.load(near, mask=there[:, None] & is_column[None, :], other=0.0)
     return total
+
+
+@triton.jit
+def _prepared(x, g, w, at, scale, inside):
+    """v = x - (g + w)/(p D)."""
+    pull = tl.load(g + at, mask=inside, other=0.0) + tl.load(w + at, mask=inside, other=0.0)
+    return tl.load(x + at, mask=inside, other=0.0) - (1.0 / scale)[:, None] * pull
 
 
 @triton.jit
 def start(
     x, g, w, D, v, step, q, p_high, p_low, first_high, first_low, m, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """v = x - (g + w)/(p D), step = q = first v."""
+    """v, and step = q = first v."""
     kind = x.dtype.element_ty
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
     scale = _number(p_high, p_low, kind) * tl.load(D + rows, mask=rows < m, other=1.0)
-    pull = tl.load(g + at, mask=inside, other=0.0) + tl.load(w + at, mask=inside, other=0.0)
-    here = tl.load(x + at, mask=inside, other=0.0) - (1.0 / scale)[:, None] * pull
+    here = _prepared(x, g, w, at, scale, inside)
     begun = _number(first_high, first_low, kind) * here
     tl.store(v + at, here, mask=inside)
     tl.store(step + at, begun, mask=inside)
@@ -64,11 +70,23 @@ def start(
 
 
 @triton.jit
+def first_round(v, moved, q, u, indptr, indices, data, m, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """moved = -N q, u = v + moved."""
+    rows, columns = _place(m, d, ROWS, COLUMNS)
+    inside = (rows < m)[:, None] & (columns < d)[None, :]
+    at = rows.to(tl.int64)[:, None] * d + columns[None, :]
+    change = -_product(q, indptr, indices, data, rows, columns, m, d, v.dtype.element_ty)
+    tl.store(moved + at, change, mask=inside)
+    tl.store(u + at, tl.load(v + at, mask=inside, other=0.0) + change, mask=inside)
+
+
+@triton.jit
 def advance(
-    v,
+    u,
+    moved,
     step,
     q,
-    q_next,
+    u_next,
     indptr,
     indices,
     data,
@@ -81,16 +99,19 @@ def advance(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """step = a step + b (v - N q), q_next = q + step."""
-    kind = v.dtype.element_ty
+    """step = a step + b u, moved = a moved - b N u, q = q + step, u_next = u + moved."""
+    kind = u.dtype.element_ty
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
-    u = tl.load(v + at, mask=inside, other=0.0) - _product(q, indptr, indices, data, rows, columns, m, d, kind)
-    moved = _number(a_high, a_low, kind) * tl.load(step + at, mask=inside, other=0.0)
-    moved += _number(b_high, b_low, kind) * u
-    tl.store(step + at, moved, mask=inside)
-    tl.store(q_next + at, tl.load(q + at, mask=inside, other=0.0) + moved, mask=inside)
+    a, b, here = _number(a_high, a_low, kind), _number(b_high, b_low, kind), tl.load(u + at, mask=inside, other=0.0)
+    stepped = a * tl.load(step + at, mask=inside, other=0.0) + b * here
+    change = a * tl.load(moved + at, mask=inside, other=0.0)
+    change -= b * _product(u, indptr, indices, data, rows, columns, m, d, kind)
+    tl.store(step + at, stepped, mask=inside)
+    tl.store(moved + at, change, mask=inside)
+    tl.store(q + at, tl.load(q + at, mask=inside, other=0.0) + stepped, mask=inside)
+    tl.store(u_next + at, here + change, mask=inside)
 
 
 @triton.jit
@@ -101,9 +122,11 @@ def _average(bar, at, new, part, inside):
 
 @triton.jit
 def finish(
-    v,
+    u,
     q,
+    x,
     y,
+    g,
     s,
     w,
     x_bar,
@@ -116,9 +139,6 @@ def finish(
     y_bar_new,
     w_bar_new,
     D,
-    indptr,
-    indices,
-    data,
     p_high,
     p_low,
     share_high,
@@ -130,29 +150,30 @@ def finish(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """r = damping N q, u = v - r, s + p damping q, w + p D r, and the averages of u, y and w."""
-    kind = v.dtype.element_ty
+    """r = damping (v - u), u = v - r, s + p damping q, w + p D r, and the averages of u, y and w."""
+    kind = u.dtype.element_ty
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
     p, part = _number(p_high, p_low, kind), _number(share_high, share_low, kind)
     damping = _number(damping_high, damping_low, kind)
     scale = p * tl.load(D + rows, mask=rows < m, other=1.0)
-    r = damping * _product(q, indptr, indices, data, rows, columns, m, d, kind)
+    v = _prepared(x, g, w, at, scale, inside)
+    r = damping * (v - tl.load(u + at, mask=inside, other=0.0))
     sums = p * (damping * tl.load(q + at, mask=inside, other=0.0))
-    u = tl.load(v + at, mask=inside, other=0.0) - r
+    new = v - r
     dual = tl.load(w + at, mask=inside, other=0.0) + scale[:, None] * r
     slope = tl.load(y + at, mask=inside, other=0.0)
     tl.store(s_new + at, tl.load(s + at, mask=inside, other=0.0) + sums.to(s.dtype.element_ty), mask=inside)
     if share_high == 1.0:
-        tl.store(x_bar_new + at, u, mask=inside)
+        tl.store(x_bar_new + at, new, mask=inside)
         tl.store(y_bar_new + at, slope, mask=inside)
         tl.store(w_bar_new + at, dual, mask=inside)
     else:
-        tl.store(x_bar_new + at, _average(x_bar, at, u, part, inside), mask=inside)
+        tl.store(x_bar_new + at, _average(x_bar, at, new, part, inside), mask=inside)
         tl.store(y_bar_new + at, _average(y_bar, at, slope, part, inside), mask=inside)
         tl.store(w_bar_new + at, _average(w_bar, at, dual, part, inside), mask=inside)
-    tl.store(u_new + at, u, mask=inside)
+    tl.store(u_new + at, new, mask=inside)
     tl.store(w_new + at, dual, mask=inside)
 
 
