@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import gradslide as gs
 from gradslide.losses import linear_model
 from gradslide.losses import rows as blocks
+from gradslide.losses.linear_model import LinearModel
 
 RNG = np.random.default_rng(5)
 ROWS, SIGNS, CLASSES = RNG.normal(size=(30, 4)), np.where(RNG.random(30) < 0.5, 1.0, -1.0), RNG.integers(3, size=30)
@@ -84,6 +85,23 @@ def test_all_derivatives_at_once(name):
     np.testing.assert_allclose(values, loss.value(x), rtol=1e-13)
     np.testing.assert_allclose(gradients, loss.gradient(x), rtol=1e-13, atol=1e-13)
     np.testing.assert_array_equal(hessians, loss.hessian(x))
+
+
+@pytest.mark.parametrize("name", ["logistic", "weighted"])
+def test_compiled_code_takes_one_pass_for_all_derivatives(name, monkeypatch):
+    plain = LOSSES[name]
+    loss, calls = plain.take(range(plain.m)), []
+    loss.compiled = True
+    products, passes = LinearModel._scores, LinearModel._in_compiled_pass
+    monkeypatch.setattr(LinearModel, "_scores", lambda *given: calls.append("product") or products(*given))
+    monkeypatch.setattr(
+        LinearModel, "_in_compiled_pass", lambda *given, **more: calls.append("pass") or passes(*given, **more)
+    )
+    x = np.random.default_rng(2).normal(size=(loss.m, loss.d))
+    found = loss.derivatives(x)
+    assert calls == ["pass"]
+    for one, other in zip(found, plain.derivatives(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["logistic", "weighted", "softmax", "stacked"])

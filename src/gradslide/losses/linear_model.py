@@ -265,10 +265,11 @@ class LinearModel(Loss):
         if not self.has_hessian:
             return super().derivatives(x)
         x, blocks = self._checked(x), self._blocks
-        scores = self._scores(x, blocks)
         if self._compiled:
-            values, gradients = self.value_and_gradient(x)
+            found = self._in_compiled_pass(x, value=True, gradient=True, keep=True)
+            values, gradients, scores = found.values, found.gradients, found.scores
         else:
+            scores = self._scores(x, blocks)
             values = blocks.operator.sums(self._row_values(scores))
             gradients = self._pulled(self._row_slopes(scores), blocks)
         # On a device the sum is one product.
