@@ -15,7 +15,7 @@ from gradslide.graphs import mixing
 from gradslide.network import Counted
 from gradslide.network.central import Central
 from gradslide.network.clock import Timeline
-from gradslide.network.piggyback import Arriving
+from gradslide.network.piggyback import CopyToHost
 from gradslide.results.costs import Costs
 
 
@@ -478,6 +478,6 @@ def test_a_sum_is_waited_for_on_its_own_device_though_another_one_is_current(mon
     host = SimpleNamespace(copy_=lambda values, non_blocking: None, numpy=lambda: np.ones(3))
     cuda = SimpleNamespace(Event=Event, current_stream=lambda device=None: ("stream of", device or "cuda:0"))
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, empty=lambda *given, **how: host))
-    arriving = Arriving(SimpleNamespace(shape=(3,), dtype=None, device="cuda:1"))
-    assert arriving.wait().tolist() == [1.0, 1.0, 1.0]
+    copy = CopyToHost(SimpleNamespace(shape=(3,), dtype=None, device="cuda:1"))
+    assert copy.wait().tolist() == [1.0, 1.0, 1.0]
     assert done == [("stream of", "cuda:1")]

@@ -36,12 +36,12 @@ def _compiled(stamp: int) -> Callable[..., None]:
         gradients: Any,
         values: Any,
         ahead: Any,
-        kept: Any,
+        stored: Any,
     ) -> None:
         """Add the gradients (segments, p) and values (segments,) of segments first, ..., last - 1.
 
-        want: a sum of GRADIENT; VALUE; KEEP, the scores of x are written to kept; GIVEN, they are
-        read from kept, and x is not used; AHEAD, the gradient is the one where the scores are scores
+        want: a sum of GRADIENT; VALUE; KEEP, the scores of x are written to stored; GIVEN, they are
+        read from stored, and x is not used; AHEAD, the gradient is the one where the scores are scores
         + theta (scores - before), and ahead gets the value there.
 
         data, indices, indptr: CSR; or dense rows one after the other, with an empty indptr.
@@ -62,7 +62,7 @@ def _compiled(stamp: int) -> Callable[..., None]:
                 end = min(ends[t], begin + block)
                 if want & GIVEN:
                     for r in range(row, end):
-                        scores[r - begin] = kept[r]
+                        scores[r - begin] = stored[r]
                 elif sparse:
                     _sparse_scores(data, indices, indptr, row, end, x, owners[t], scores, row - begin)
                 else:
@@ -74,7 +74,7 @@ def _compiled(stamp: int) -> Callable[..., None]:
             n = row - begin
             if want & KEEP:
                 for r in range(n):
-                    kept[begin + r] = scores[r]
+                    stored[begin + r] = scores[r]
             if want & AHEAD:
                 for r in range(n):
                     here[r] = scores[r]

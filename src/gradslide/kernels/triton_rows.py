@@ -60,7 +60,7 @@ def rows_pass(
     bounds,
     x,
     before,
-    kept,
+    stored,
     slopes,
     gradients,
     values,
@@ -96,7 +96,7 @@ def rows_pass(
             there = rows < end
             at = rows.to(tl.int64)[:, None] * p + columns[None, :]
             tile = tl.load(features + at, mask=there[:, None] & is_column[None, :], other=0.0)
-            tl.store(kept + rows, tl.sum(tile.to(tl.float64) * point[None, :], axis=1), mask=there)
+            tl.store(stored + rows, tl.sum(tile.to(tl.float64) * point[None, :], axis=1), mask=there)
         tl.debug_barrier()
     if VALUE or GRADIENT:
         theta = tl.full((), theta_high, tl.float64) + tl.full((), theta_low, tl.float64)
@@ -105,7 +105,7 @@ def rows_pass(
         for row in range(first, end, LONG):
             rows = row + tl.arange(0, LONG)
             there = rows < end
-            scores = tl.load(kept + rows, mask=there, other=0.0)
+            scores = tl.load(stored + rows, mask=there, other=0.0)
             target = tl.load(targets + rows, mask=there, other=1.0).to(tl.float64)
             weight = tl.where(there, 1.0, 0.0).to(tl.float64)
             if HAS_WEIGHTS:

@@ -19,7 +19,7 @@ from gradslide.network.renamed import RenamedMembers
 _FINAL = ("combine", "batch", "total", "start_reduce", "completed")
 
 
-class Arriving:
+class CopyToHost:
     """A result on its way from a device to the host."""
 
     def __init__(self, values: Tensor) -> None:
@@ -39,9 +39,9 @@ class Arriving:
         return result
 
 
-def arrived(result: "Array | Arriving") -> Array:
+def on_host(result: "Array | CopyToHost") -> Array:
     """Return a result once it is on the host."""
-    return result.wait() if isinstance(result, Arriving) else result
+    return result.wait() if isinstance(result, CopyToHost) else result
 
 
 class _Pending(NamedTuple):
@@ -49,7 +49,7 @@ class _Pending(NamedTuple):
 
     due: int
     reduction: Reduction
-    result: "Array | Arriving"
+    result: "Array | CopyToHost"
     channel: str = ""
 
 
@@ -99,10 +99,10 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
         return solve(self.total(values))
 
     def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
-        result: Array | Arriving
+        result: Array | CopyToHost
         if reduction == "sum" and self.is_local and is_cuda(values):
             # No decision waits for it yet, and neither does the host.
-            result = Arriving(cast(Any, values).sum(dim=0))
+            result = CopyToHost(cast(Any, values).sum(dim=0))
         else:
             values = to_numpy(values)
             values = values.astype(np.float64, copy=False) if reduction == "sum" else values
@@ -117,7 +117,7 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
         pending: list[_Pending] = []
         for each in self._pending:
             if each.due <= self._exchanges and reduction in (None, each.reduction) and channel == each.channel:
-                results.append(arrived(each.result))
+                results.append(on_host(each.result))
             else:
                 pending.append(each)
         self._pending = tuple(pending)
@@ -147,7 +147,7 @@ class LocalSession:
         self._network._exchanges, self._network._pending = 0, ()
 
     def checkpoint(self) -> Storable:
-        pending = [each._replace(result=arrived(each.result)) for each in self._network._pending]
+        pending = [each._replace(result=on_host(each.result)) for each in self._network._pending]
         return self._network._exchanges, pending
 
     def resume(self, state: Storable) -> None:
