@@ -10,7 +10,8 @@ from auto_twins import followed
 import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
 from gradslide.kernels import mixing
-from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, MixingOutput, ProxInput, ProxKernel
+from gradslide.kernels.sets import sets_of
 from gradslide.kernels.startup import startup_of
 from gradslide.methods.gossip.inner import Mixer
 
@@ -76,21 +77,51 @@ def test_what_is_done_between_the_exchanges_of_others_has_the_bits_of_the_plain_
             np.testing.assert_array_equal(each, expected)
 
 
-@pytest.mark.parametrize("is_free", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("d", [1, 7, 8, 130, 300, 1001, 5000])
-def test_inner_products_have_the_bits_of_the_plain_ones(d, dtype, is_free):
+def test_inner_products_have_the_bits_of_the_plain_ones(d, dtype):
     mixer, rng = mixer_of(GRAPHS["ring"], dtype), np.random.default_rng(d)
-    arrays = [(10.0 ** rng.integers(-3, 3) * rng.normal(size=(9, d))).astype(dtype) for _ in DotsInput._fields]
-    at = DotsInput(*arrays)
-    at = at._replace(Q=at.g[:0]) if is_free else at
+    at = DotsInput(*((10.0 ** rng.integers(-3, 3) * rng.normal(size=(9, d))).astype(dtype) for _ in DotsInput._fields))
     products, stationarity = mixer.products(at, 0.3, 2.5)
     *found, last, conjugate, reach = MixingKernel(mixer.N, mixer.D).dots(at, 0.3, 2.5)
     for expected, each in zip((*products[:6], stationarity), (*found, conjugate, reach, last), strict=True):
         np.testing.assert_array_equal(each, expected)
 
 
-@pytest.mark.parametrize("domain", [None, gs.domains.L2Ball(1.0), gs.domains.Box(-0.1, 0.2)])
+SETS = {
+    "l1": lambda rng, d: gs.domains.Free(penalty=gs.L1(0.3), center=rng.normal(size=d)),
+    "box": lambda rng, d: gs.domains.Box(-rng.random(d), 0.5, penalty=gs.L1(rng.random(d))),
+    "nonnegative": lambda rng, d: gs.domains.NonNegative(),
+    "l2 ball": lambda rng, d: gs.domains.L2Ball(1.0, origin=rng.normal(size=d)),
+    "l1 ball": lambda rng, d: gs.domains.L1Ball(0.7, center=rng.normal(size=d)),
+    "l1 ball and penalty": lambda rng, d: gs.domains.L1Ball(2.0, penalty=gs.L1(0.1)),
+    "simplex": lambda rng, d: gs.domains.Simplex(2.0),
+    "of each agent": lambda rng, d: gs.domains.L2Ball(rng.uniform(0.1, 3.0, 9), origin=rng.normal(size=(9, d))),
+}
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 7, 8, 130, 1001])
+@pytest.mark.parametrize("name", SETS)
+def test_prox_steps_have_the_bits_of_the_plain_ones(name, d, dtype, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setattr(mixing, "_NUMBERS_PER_THREAD", 1)
+    rng, mixer = np.random.default_rng(d), mixer_of(GRAPHS["ring"], dtype)
+    domain = SETS[name](rng, d).bind(m=9, d=d, dtype=dtype)
+    context, kernel = SimpleNamespace(domain=domain), ProxKernel(sets_of(domain), mixer.D)
+    at = ProxInput(*(rng.normal(size=(9, d)).astype(dtype) for _ in ProxInput._fields))
+    np.testing.assert_array_equal(kernel.stationarity(at, 2.5, 0.3), mixer.stationarity(context, at, 0.3, 2.5))
+    found = MixingOutput(*(rng.normal(size=(9, d)).astype(dtype) for _ in MixingOutput._fields))
+    expected = mixer.prox_step(context, found, at.x_bar, 1 / 37.3, 1.7)
+    kernel.step(found.x_bar, at.x_bar, found.u, 1 / 37.3, 1.7)
+    np.testing.assert_array_equal(found.x_bar, expected[0])
+    np.testing.assert_array_equal(found.u, expected[1])
+
+
+@pytest.mark.parametrize(
+    "domain", [None, gs.domains.L2Ball(1.0), gs.domains.Box(-0.1, 0.2), gs.domains.Free(penalty=gs.L1(1.0))]
+)
 @pytest.mark.parametrize("d", [5, 37])
 def test_when_a_run_is_compiled_does_not_matter(d, domain, monkeypatch):
     rng, graph = np.random.default_rng(d), GRAPHS["random"]
@@ -98,7 +129,8 @@ def test_when_a_run_is_compiled_does_not_matter(d, domain, monkeypatch):
     problem = gs.Problem(gs.losses.Logistic(features, labels, agents=graph.m), domain, mu=0.01)
     found = []
     for is_compiled in (False, True):
-        monkeypatch.setattr(startup_of("mixing-float64"), "is_over", is_compiled)
+        for name in ("mixing-float64", "prox-float64"):
+            monkeypatch.setattr(startup_of(name), "is_over", is_compiled)
         states, solution = followed(problem, graph, gs.AutoPDS(), 60)
         # What decides about restarts and K, too: few iterations do not show it.
         decisions = [repr((state.progress, state.smoothness, state.tuning)) for state in states]
@@ -135,19 +167,22 @@ def test_gradients_of_users_are_not_overwritten(form, monkeypatch):
     assert solution.certificate.lower <= np.sum(scales * (best - centres) ** 2) / 2
 
 
+@pytest.mark.parametrize("domain", [None, gs.domains.L2Ball(1.0)], ids=["free", "ball"])
 @pytest.mark.parametrize("agreement", ["late", "exact", "none"])
-def test_a_run_that_is_compiled_halfway_has_the_same_bits(agreement, monkeypatch):
+def test_a_run_that_is_compiled_halfway_has_the_same_bits(agreement, domain, monkeypatch):
     """Plain steps leave no array in two places of which compiled ones overwrite one."""
-    rng, graph, startup = np.random.default_rng(3), GRAPHS["random"], startup_of("mixing-float64")
-    problem = gs.Problem(
-        gs.losses.LeastSquares(rng.normal(size=(graph.m * 9, 20)), rng.normal(size=graph.m * 9), agents=graph.m)
-    )
+    rng, graph = np.random.default_rng(3), GRAPHS["random"]
+    startups = [startup_of(name) for name in ("mixing-float64", "prox-float64")]
+    features, targets = rng.normal(size=(graph.m * 9, 20)), rng.normal(size=graph.m * 9)
+    problem = gs.Problem(gs.losses.LeastSquares(features, targets, agents=graph.m), domain)
     found = []
     for first in (0, 1, 2, 3, 30, 1000):
-        monkeypatch.setattr(startup, "is_over", first == 0)
+        for startup in startups:
+            monkeypatch.setattr(startup, "is_over", first == 0)
 
         def compile_now(record, x, first=first):
-            startup.is_over = record.iteration >= first
+            for startup in startups:
+                startup.is_over = record.iteration >= first
 
         method, stop = gs.AutoPDS(agreement=agreement), gs.Stop(iterations=60)
         solution = gs.solve(problem, graph, method, stop=stop, callback=compile_now)

@@ -107,6 +107,6 @@ class DeviceMixingKernel:
         found = torch.empty((triton_mixing.COUNT, m), dtype=torch.float64, device=at.x.device)
         columns = min(triton_mixing.DOTS_COLUMNS, 1 << max(0, d - 1).bit_length())
         rows = triton_mixing.DOTS // columns
-        size = (m, d, len(at.Q) > 0, rows, columns)
+        size = (m, d, rows, columns)
         triton_mixing.inner_products[(-(-m // rows),)](*at, self._D, found, *parts(share), *parts(p), *size)
         return found

@@ -1,6 +1,7 @@
-"""The exchanges of the gossip mode on a CPU: `mixing_rows`, in threads.
+"""An outer iteration of the gossip mode on a CPU: `mixing_rows`, `row_dots` and `prox_rows`, in threads.
 
-`MixingKernel` is the counterpart of `gradslide.methods.gossip.inner.Mixer` and gives the same bits.
+`MixingKernel` and `ProxKernel` are the counterparts of `gradslide.methods.gossip.inner.Mixer` and
+give the same bits.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ import numpy as np
 from gradslide._support.arrays import RecycledMemory
 from gradslide._support.types import Array, DType, Sparse
 from gradslide.graphs.chebyshev import Coefficients
+from gradslide.kernels.sets import Sets
 from gradslide.kernels.startup import startup_of
 from gradslide.kernels.threads import run_in_threads, shares, thread_count
 
@@ -18,6 +20,8 @@ _Result = TypeVar("_Result")
 
 # Seconds that NumPy takes for an exchange, and for each number in it.
 _PLAIN, _PLAIN_NUMBER = 3e-5, 1e-9
+# And for each number in a prox step.
+_PLAIN_PROX_NUMBER = 1e-8
 
 # Results of which nobody uses the memory, and which are kept for the next ones.
 _SPARE = 1
@@ -50,10 +54,7 @@ class MixingOutput(NamedTuple):
 
 
 class DotsInput(NamedTuple):
-    """Arrays whose inner products an outer iteration needs.
-
-    Q has no rows where it is g + w.
-    """
+    """Arrays whose inner products an outer iteration needs."""
 
     x: Array
     x_bar_before: Array
@@ -61,7 +62,15 @@ class DotsInput(NamedTuple):
     g: Array
     w: Array
     x_bar: Array
-    Q: Array
+
+
+class ProxInput(NamedTuple):
+    """Arrays that the stationarity of x_under depends on: x, the average, g and w."""
+
+    x: Array
+    x_bar: Array
+    g: Array
+    w: Array
 
 
 class _Panels(NamedTuple):
@@ -259,6 +268,88 @@ class MixingKernel:
 
         run_in_threads(work, shares(m, _threads(m * d)))
         return found.T
+
+
+class ProxKernel:
+    """The compiled prox steps onto one Euclidean set, of all agents.
+
+    Parameters
+    ----------
+    sets : Sets
+        The set and its penalty.
+    D : Array
+        The weights of the agents, a column.
+    """
+
+    def __init__(self, sets: Sets, D: Array) -> None:
+        self._sets = (*sets.intervals, sets.origin), sets.kind, sets.radius
+        self._D, self._inverse_D = np.array(D[:, 0]), 1 / D[:, 0]
+        self._startup = startup_of(f"prox-{D.dtype}")
+
+    def is_worthwhile(self, numbers: int) -> bool:
+        """Return whether a prox step of arrays of so many numbers should use compiled code."""
+        return self._startup.is_over or self._startup.is_worthwhile(_PLAIN + _PLAIN_PROX_NUMBER * numbers)
+
+    def time_plain(self, work: Callable[[], _Result]) -> _Result:
+        """Run the plain code, and count its time towards compiling."""
+        return self._startup.time_plain(work)
+
+    def stationarity(self, at: ProxInput, p: float, share: float) -> Array:
+        """Return <Q, Q/D> of each agent, with Q = p D (x_under - prox(x_under - (g + w)/(p D))).
+
+        Parameters
+        ----------
+        at : ProxInput
+            The arrays, with x_under = x_bar + share (x - x_bar).
+        p, share : float
+            As in `MixingKernel.run`.
+        """
+        from gradslide.kernels import prox_rows
+
+        (m, d), real = at.x.shape, at.x.dtype.type
+        scales, found = real(p) * self._D, np.empty(m)
+        arrays, steps = tuple(_writable(each).reshape(-1) for each in at), _rounded(1 / scales)
+
+        def work(k: int, first: int, end: int) -> None:
+            prox_rows.stationarity(
+                first, end, d, arrays, real(share), scales, self._inverse_D, *self._sets, steps, found
+            )
+
+        run_in_threads(work, shares(m, _threads(m * d)))
+        return found
+
+    def step(self, x_bar: Array, before: Array, u: Array, step: float, ratio: float) -> None:
+        """Replace x_bar by its prox step, and u by before + ratio (x_bar - before).
+
+        Parameters
+        ----------
+        x_bar, u : Array
+            Arrays in C order, which are overwritten.
+        before : Array
+            The average before.
+        step : float
+            The step of the prox.
+        ratio : float
+            Of x - before to x_bar - before.
+        """
+        from gradslide.kernels import prox_rows
+
+        (m, d), real = x_bar.shape, x_bar.dtype.type
+        steps = _rounded(np.array([step])).astype(x_bar.dtype, copy=False)
+        arrays = x_bar.reshape(-1), _writable(before).reshape(-1), u.reshape(-1)
+
+        def work(k: int, first: int, end: int) -> None:
+            prox_rows.prox(first, end, d, *arrays, real(ratio), *self._sets, steps)
+
+        run_in_threads(work, shares(m, _threads(m * d)))
+        code: Any = prox_rows.prox
+        self._startup.mark(code.stats.cache_path)
+
+
+def _rounded(step: Array) -> Array:
+    """Return rows of step, 1/step and 1 over that, which plain prox steps use."""
+    inverse = 1 / step
+    return np.array([step, inverse, 1 / inverse])
 
 
 def _threads(numbers: int) -> int:

@@ -61,6 +61,18 @@ def _block_sum(v: Any, first: Any, n: Any) -> Any:
 
 
 @njit(**_options)
+def places(sets: Any, i: Any, d: Any) -> Any:
+    """Return where center, weight, lo, hi and origin of agent i's set begin; all agents may share them."""
+    return (
+        i * d if len(sets[0]) > d else 0,
+        i * d if len(sets[1]) > d else 0,
+        i * d if len(sets[2]) > d else 0,
+        i * d if len(sets[3]) > d else 0,
+        i * d if len(sets[4]) > d else 0,
+    )
+
+
+@njit(**_options)
 def project(v: Any, kind: Any, origin: Any, at: Any, radius: Any, work: Any, largest: Any) -> None:
     """v <- its projection, in place.
 

@@ -28,11 +28,11 @@ def _products(n: int) -> Callable[..., Any]:
 
     @njit(**_options, forceinline=True)
     def products(arrays: Any, at: Any, share: Any, inverse: Any) -> Any:
-        x, x_bar_before, y, g, w, x_bar, Q = arrays
+        x, x_bar_before, y, g, w, x_bar = arrays
         before, new, dual = load(x_bar_before, at, n), load(x_bar, at, n), load(w, at, n)
         under = before + splat(share, n) * (load(x, at, n) - before)
         slope = load(g, at, n)
-        step = load(Q, at, n) if len(Q) > 0 else slope + dual
+        step = slope + dual
         e, wide, point = widened(new - under), widened(dual), widened(under)
         return (
             widened(slope) * e,
@@ -110,10 +110,10 @@ def _add_row(arrays: Any, at: Any, n: Any, share: Any, inverse: Any, out: Any, r
 def _compiled(stamp: int) -> Callable[..., None]:
     """Compile the loop over agents first, ..., end - 1.
 
-    The compiled function takes flat arrays (m, d): x, x_bar_before, y, g, w, x_bar and Q, which is
-    g + w if it has no entries. With x_under = x_bar_before + share (x - x_bar_before) and
-    e = x_bar - x_under, it sets the rows of found, (m, COUNT), to <g, e>, |e|^2, <w, x_bar>,
-    <w, x_bar_before>, <Q, Q/D>, <x_under, y> and |x_under|^2.
+    The compiled function takes flat arrays (m, d): x, x_bar_before, y, g, w and x_bar. With
+    x_under = x_bar_before + share (x - x_bar_before) and e = x_bar - x_under, it sets the rows of
+    found, (m, COUNT), to <g, e>, |e|^2, <w, x_bar>, <w, x_bar_before>, <g + w, (g + w)/D>,
+    <x_under, y> and |x_under|^2.
     """
 
     @cached

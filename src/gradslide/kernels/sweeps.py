@@ -11,7 +11,7 @@ from typing import Any
 from numba import njit
 
 from gradslide.kernels.cached import cached
-from gradslide.kernels.projections import project
+from gradslide.kernels.projections import places, project
 from gradslide.kernels.sets import INTERVALS
 from gradslide.kernels.stamp import STAMP
 from gradslide.kernels.tiles import LANES
@@ -148,7 +148,7 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
             is_last = t + 1 == len(etas)
             alpha, eta, scale, inverse = alphas[t if is_last else t + 1], etas[t], scales[t], inverses[t]
             for i in range(first, end if phase != 1 else first):
-                own = _places(sets, i, d)
+                own = places(sets, i, d)
                 for c in range(0, whole, LANES):
                     if is_incidence:
                         new = _incidence(i, c, d, graph, u, s, s_sum, w, w_sum, up)
@@ -172,18 +172,6 @@ def _compiled(stamp: int, is_incidence: bool) -> Callable[..., None]:
                 u, u_next = u_next, u
 
     return sweeps
-
-
-@njit(**_options)
-def _places(sets: Any, i: Any, d: Any) -> Any:
-    """Return where each parameter of an agent's set begins; all agents may share it."""
-    return (
-        i * d if len(sets[0]) > d else 0,
-        i * d if len(sets[1]) > d else 0,
-        i * d if len(sets[2]) > d else 0,
-        i * d if len(sets[3]) > d else 0,
-        i * d if len(sets[4]) > d else 0,
-    )
 
 
 incidence, laplacian = _compiled(STAMP, True), _compiled(STAMP, False)

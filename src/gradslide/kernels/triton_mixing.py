@@ -185,7 +185,6 @@ def inner_products(
     g,
     w,
     x_bar,
-    Q,
     D,
     found,
     share_high,
@@ -194,7 +193,6 @@ def inner_products(
     p_low,
     m,
     d,
-    HAS_Q: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -223,7 +221,7 @@ def inner_products(
         dual = tl.load(w + at, mask=inside, other=0.0)
         slope = tl.load(g + at, mask=inside, other=0.0)
         under = before + share * (tl.load(x + at, mask=inside, other=0.0) - before)
-        moved = tl.load(Q + at, mask=inside, other=0.0) if HAS_Q else slope + dual
+        moved = slope + dual
         e, wide, point = (new - under).to(tl.float64), dual.to(tl.float64), under.to(tl.float64)
         linear += slope.to(tl.float64) * e
         squared += e * e

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar,
 
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import BLOCK, doubles, is_numpy, row_wise
+from gradslide._support.arrays import BLOCK, doubles, is_numpy, lengths, row_wise
 from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, unknown_name
 from gradslide._support.keywords import CheckedArguments
@@ -676,7 +676,7 @@ def gradient_and_conjugate(context: Context, x: Array, y: Array | None = None) -
     """
     if not context.problem.has_lower_bound:
         return without_conjugate(context.oracle.gradient(x) if y is None else y)
-    context.oracle.extend_reach(x)
+    context.oracle.extend_reach(lengths(x))
     if y is None:
         value, y = context.oracle.value_and_gradient(x)
     else:

@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import lengths
 from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded
 from gradslide._support.types import Array
 from gradslide.losses import Loss
@@ -45,7 +44,7 @@ class Oracle:
     first_values : ndarray or None
         The first values that were computed together with gradients.
     reach : ndarray, shape (agents,), or None
-        The largest |x_i| of all points passed to `extend_reach`.
+        The largest |x_i| passed to `extend_reach`.
     """
 
     loss: Loss
@@ -103,18 +102,17 @@ class Oracle:
         """
         return self._timed(self.loss.steps, start, anchor, pulls, scales, shares, count=len(pulls))
 
-    def extend_reach(self, x: Array) -> None:
+    def extend_reach(self, sizes: Array) -> None:
         """Remember how far away from 0 a gradient for a lower bound was computed.
 
         Its rounding errors are relative to that, also once the run has come closer.
 
         Parameters
         ----------
-        x : ndarray, shape (m, d)
-            One point per agent.
+        sizes : ndarray, shape (m,)
+            |x_i| of each agent.
         """
-        size = lengths(x)
-        self.reach = size if self.reach is None else array_namespace(x).maximum(self.reach, size)
+        self.reach = sizes if self.reach is None else array_namespace(sizes).maximum(self.reach, sizes)
 
     def value(self, x: Array) -> Array:
         """Return ft_i(x_i); counts one value.

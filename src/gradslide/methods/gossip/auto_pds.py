@@ -379,8 +379,6 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
     elif setup.has_scores:
-        if context.problem.has_lower_bound:
-            oracle.extend_reach(x_under)
         theta = share * (S / prev.b - 1) if prev.k > 1 else 0.0
         before = prev.scores_before if theta != 0 else None
         if scores is None:
@@ -405,6 +403,8 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     x_bar, w, is_free = found.x_bar, found.dual.w, isinstance(inner, Shared) and inner.is_free
     linear, d_squared, at_bar, at_bar_before, at_under, under_squared, drift, y_squared = found.products
     gradient = gradient._replace(conjugate=at_under - gradient.value, reach=under_squared**0.5)
+    if setup.has_scores and context.problem.has_lower_bound:
+        oracle.extend_reach(gradient.reach)
 
     value_bar, scores_bar, is_single, scale, noise = None, None, context.problem.dtype == np.float32, 1.0, None
     value_under = gradient.value

@@ -11,7 +11,7 @@ from gradslide._support.arrays import dot, is_writable_in_c_order, namespace
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import damped_chebyshev, damped_coefficients
 from gradslide.kernels.device_mixing import DeviceMixingKernel
-from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, MixingOutput
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, MixingOutput, ProxInput, ProxKernel
 from gradslide.methods.base import Context, average
 from gradslide.methods.compiled import InnerLoop
 from gradslide.methods.gossip.state import Gradient, InnerOutput, Iterate, Products, State, StepWeights
@@ -41,7 +41,9 @@ class Mixer:
     reach
         sqrt(most/least): about the number of exchanges after which every agent's value has reached all others.
     kernel
-        Compiled code for `step`, where there is any.
+        Compiled code for `step` and `products`, where there is any.
+    prox_kernel
+        Compiled code for `prox_step` and `stationarity`, where there is any.
     """
 
     D: Array
@@ -50,6 +52,7 @@ class Mixer:
     most: float
     reach: float
     kernel: MixingKernel | DeviceMixingKernel | None = None
+    prox_kernel: ProxKernel | None = None
 
     def step(
         self, context: Context, at: MixingInput, K: int, p: float, share: float, out: Mapping[str, Array]
@@ -80,14 +83,50 @@ class Mixer:
         bars = average(at.x_bar, u, share), average(at.y_bar, at.y, share), average(at.w_bar, w, share)
         return MixingOutput(u, at.s + p * q, w, *bars)
 
+    def stationarity(self, context: Context, at: ProxInput, share: float, p: float) -> Array:
+        """Return <Q, Q/D> with Q = p D (x_under - prox(x_under - (g + w)/(p D)))."""
+        kernel = self.prox_kernel
+        if kernel is None:
+            return self._plain_stationarity(context, at, share, p)
+        if not kernel.is_worthwhile(at.x.size):
+            return kernel.time_plain(lambda: self._plain_stationarity(context, at, share, p))
+        return kernel.stationarity(at, p, share)
+
+    def _plain_stationarity(self, context: Context, at: ProxInput, share: float, p: float) -> Array:
+        scale, x_under = p * self.D, average(at.x_bar, at.x, share)
+        Q = scale * (x_under - proximal(context, x_under - (at.g + at.w) / scale, 1 / scale))
+        return dot(Q, (1 / self.D) * Q)
+
+    def prox_step(
+        self, context: Context, found: MixingOutput, before: Array, step: float, ratio: float
+    ) -> tuple[Array, Array]:
+        """Return the prox step of the new average, and x = x_bar_before + ratio (x_bar - x_bar_before)."""
+        kernel, x_bar, u = self.prox_kernel, found.x_bar, found.u
+        if kernel is None or x_bar is u or not (is_writable_in_c_order(x_bar) and is_writable_in_c_order(u)):
+            return self._plain_prox_step(context, x_bar, before, step, ratio)
+        if not kernel.is_worthwhile(x_bar.size):
+            return kernel.time_plain(lambda: self._plain_prox_step(context, x_bar, before, step, ratio))
+        # Nobody else has these arrays.
+        kernel.step(x_bar, before, u, step, ratio)
+        return x_bar, u
+
+    def _plain_prox_step(
+        self, context: Context, x_bar: Array, before: Array, step: float, ratio: float
+    ) -> tuple[Array, Array]:
+        x_bar = proximal(context, x_bar, step)
+        return x_bar, before + ratio * (x_bar - before)
+
     def products(self, at: DotsInput, share: float, p: float) -> tuple[Products, Array]:
-        """Return the inner products at x_under = x_bar_before + share (x - x_bar_before), and <Q, Q/D>."""
+        """Return the inner products at x_under = x_bar_before + share (x - x_bar_before).
+
+        Also <Q, Q/D> with Q = g + w, the stationarity where X = R^d.
+        """
         if self.kernel is not None and self.kernel.is_over:
             first, second, third, fourth, stationarity, *rest = self.kernel.dots(at, share, p)
             return Products(first, second, third, fourth, *rest), stationarity
-        x, before, y, g, w, x_bar, Q = at
-        x_under, Q = average(before, x, share), Q if len(Q) > 0 else g + w
-        return _products(x_under, y, g, w, x_bar, before), dot(Q, (1 / self.D) * Q)
+        x, before, y, g, w, x_bar = at
+        Q = g + w
+        return _products(average(before, x, share), y, g, w, x_bar, before), dot(Q, (1 / self.D) * Q)
 
     def _from(self, K: int) -> float:
         """The smallest eigenvalue that K exchanges can serve."""
@@ -160,19 +199,17 @@ class Shared(Inner):
         self, context: Context, mixer: Mixer, s: State, weights: StepWeights, gradient: Gradient, g: Array
     ) -> InnerOutput:
         (b, S, p, is_final), prev, (y_bar, _, dual_bar) = weights, s.iterate, s.iterate.averages[:3]
-        at, Q = MixingInput(prev.x, gradient.y, g, *prev.dual, prev.x_bar, y_bar, dual_bar.w), g[:0]
+        at = MixingInput(prev.x, gradient.y, g, *prev.dual, prev.x_bar, y_bar, dual_bar.w)
+        # First: the step may overwrite w.
+        of_prox = None
         if not self.is_free:
-            # First: the step may overwrite w.
-            scale, x_under = p * mixer.D, gradient.x_under
-            Q = scale * (x_under - proximal(context, x_under - (g + prev.dual.w) / scale, 1 / scale))
-        u, s_new, w, x_bar, y_bar, w_bar = mixer.step(
-            context, at, s.tuning.K, p, b / S, _overwritable(context, s, at) if is_final else {}
-        )
-        x = u
+            of_prox = mixer.stationarity(context, ProxInput(prev.x, prev.x_bar, g, prev.dual.w), b / S, p)
+        found = mixer.step(context, at, s.tuning.K, p, b / S, _overwritable(context, s, at) if is_final else {})
+        x, s_new, w, x_bar, y_bar, w_bar = found
         if not self.is_free:
-            x_bar = proximal(context, x_bar, 1 / s.smoothness.L)
-            x = prev.x_bar + (S / b) * (x_bar - prev.x_bar)
-        products, stationarity = mixer.products(DotsInput(prev.x, prev.x_bar, gradient.y, g, w, x_bar, Q), b / S, p)
+            x_bar, x = mixer.prox_step(context, found, prev.x_bar, 1 / s.smoothness.L, S / b)
+        products, stationarity = mixer.products(DotsInput(prev.x, prev.x_bar, gradient.y, g, w, x_bar), b / S, p)
+        stationarity = stationarity if of_prox is None else of_prox
         nothing = namespace(stationarity).zeros_like(stationarity)
         residuals = (stationarity, nothing, stationarity, nothing)
         # A lower bound needs the average of w only.

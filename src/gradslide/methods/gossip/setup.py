@@ -1,7 +1,7 @@
 """The setup of `AutoPDS`: agents learn weights, eigenvalues and a first L in one survey."""
 
 import math
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,8 @@ from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.kernels.device import has_kernels
 from gradslide.kernels.device_mixing import DeviceMixingKernel
-from gradslide.kernels.mixing import MixingKernel
+from gradslide.kernels.mixing import MixingKernel, ProxKernel
+from gradslide.kernels.sets import sets_of
 from gradslide.losses.base import Evaluation
 from gradslide.methods.base import Context, without_conjugate
 from gradslide.methods.gossip.inner import Inner, Mixer, Shared, SlidingLoop, squares
@@ -82,7 +83,7 @@ def set_up(
     """
     network, m, loss = context.network, context.network.m, context.problem.loss
     scores, is_shared = None, isinstance(inner, Shared) and loss.has_value
-    skips_points = is_shared and cast(Shared, inner).is_free and context.problem.mu == 0
+    skips_points = is_shared and context.problem.mu == 0
     has_scores = is_shared and loss.has_scores
     if network.session.sees_all:
         # Parts of a checkpoint have the same arrays in all processes.
@@ -90,7 +91,7 @@ def set_up(
         has_scores = not reduce_constant(network, lacking, "max")
     if has_scores:
         if context.problem.has_lower_bound:
-            context.oracle.extend_reach(context.x0)
+            context.oracle.extend_reach(lengths(context.x0))
         scores, value, _, y = context.oracle.extrapolation(context.x0, None, 0.0)
     else:
         value, y = value_and_gradient_at(context, context.x0)
@@ -117,12 +118,15 @@ def set_up(
     N = network.laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ network.laplacian)
     column = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
     kernel: MixingKernel | DeviceMixingKernel | None = None
+    prox_kernel = None
     if isinstance(inner, Shared):
         if is_numpy(context.x0):
             kernel = MixingKernel(N, column, is_local=network.is_local)
+            sets = None if inner.is_free else sets_of(context.domain)
+            prox_kernel = None if sets is None else ProxKernel(sets, column)
         elif network.is_local and has_kernels(context.x0):
             kernel = DeviceMixingKernel(N, column)
-    mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel)
+    mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel, prox_kernel)
     return Setup(inner, mixer, Start(gradient, scores), L, has_scores, skips_points)
 
 
@@ -143,7 +147,7 @@ def value_and_gradient_at(context: Context, x: Array) -> tuple[Array, Array]:
         y, unknown = without_conjugate(context.oracle.gradient(x))
         return unknown, y
     if context.problem.has_lower_bound:
-        context.oracle.extend_reach(x)
+        context.oracle.extend_reach(lengths(x))
     return context.oracle.value_and_gradient(x)
 
 
