@@ -24,21 +24,22 @@ import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
 from gradslide.kernels.mixing import MixingInput, MixingKernel
 
-# Agents, rows per agent, columns, maximum degree, and numbers of iterations of the two solves.
+# Agents, rows per agent, columns, maximum degree, the set, and numbers of iterations of the two solves.
 CASES = {
-    "100 x 200 x 22": (100, 200, 22, 4, (60, 460)),
-    "1,000 x 20 x 50": (1000, 20, 50, 6, (60, 260)),
-    "1,000 x 200 x 300": (1000, 200, 300, 6, (10, 60)),
+    "100 x 200 x 22": (100, 200, 22, 4, None, (60, 460)),
+    "1,000 x 20 x 50": (1000, 20, 50, 6, None, (60, 260)),
+    "1,000 x 200 x 300": (1000, 200, 300, 6, None, (10, 60)),
+    "1,000 x 200 x 300, l2 ball": (1000, 200, 300, 6, gs.domains.L2Ball(1.0), (10, 60)),
 }
 METHODS = {"AutoPDS": gs.AutoPDS(), "NIDS": gs.NIDS(L=50.0)}
 
 
-def make(m: int, rows: int, d: int, degree: int) -> tuple[gs.Problem, gs.Graph]:
+def make(m: int, rows: int, d: int, degree: int, domain: gs.domains.Domain | None) -> tuple[gs.Problem, gs.Graph]:
     """Return a logistic regression with random data, and a random network."""
     rng = np.random.default_rng(0)
     features, truth = rng.normal(size=(m * rows, d)), rng.normal(size=d) / np.sqrt(d)
     labels = np.where(features @ truth + rng.normal(size=m * rows) > 0, 1, -1)
-    return gs.Problem(gs.losses.Logistic(features, labels, agents=m)), gs.Graph.random(m, degree, seed=1)
+    return gs.Problem(gs.losses.Logistic(features, labels, agents=m), domain), gs.Graph.random(m, degree, seed=1)
 
 
 def cpu_seconds(call: Callable[[], object], repeats: int) -> float:

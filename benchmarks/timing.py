@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import gradslide as gs
+from gradslide.kernels.startup import startup_of
 
 
 def one_thread() -> None:
@@ -30,9 +31,12 @@ def load_compiled(coupling: str, domain: gs.domains.Domain) -> None:
 
 
 def load_compiled_exchanges() -> None:
-    """Load the compiled exchanges of the gossip mode by a run that is long enough."""
+    """Load the compiled exchanges and prox steps of the gossip mode by a run that is long enough."""
     loss = gs.losses.LeastSquares(np.eye(40), np.ones(40), agents=40)
-    gs.solve(gs.Problem(loss), gs.Graph.ring(40), gs.AutoPDS(K=10**5), stop=gs.Stop(iterations=2))
+    # What a short run would wait for.
+    startup_of("prox-float64").is_over = True
+    problem = gs.Problem(loss, gs.domains.L2Ball(1.0))
+    gs.solve(problem, gs.Graph.ring(40), gs.AutoPDS(K=10**5), stop=gs.Stop(iterations=2))
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
