@@ -74,7 +74,7 @@ def test_memory_counts_arrays(bench):
 def iterations(bench, monkeypatch):
     """The benchmark of iterations, with one small case."""
     module = bench("iterations")
-    monkeypatch.setattr(module, "CASES", {"tiny": (6, 8, 5, 2, (2, 6))})
+    monkeypatch.setattr(module, "CASES", {"tiny": (6, 8, 5, 2, None, (2, 6))})
     return module
 
 
