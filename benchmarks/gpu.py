@@ -47,7 +47,7 @@ OUTER_METHODS = {
     "NIDS": gs.NIDS(),
 }
 # Iterations of the two solves whose difference is measured, and the ridge (0 for the others).
-_COUNTS = {"AutoPDS": (20, 120), "NIDS": (20, 120)}
+_COUNTS = {"AutoPDS": (20, 220), "NIDS": (20, 220), "PDS": (5, 25)}
 _FEW, _MANY = 2, 6
 _MU = {"LBFGS": 1e-3, "Newton": 1e-3, "Auto": 1e-3}
 

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel
+from gradslide.methods.gossip.inner import Mixer
+from gradslide.methods.gossip.sums import EPS_SINGLE, Known, Products, Sums, Unfinished, rows, tally
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("triton", reason="needs Triton")
@@ -72,6 +74,47 @@ def test_inner_products_are_those_of_numpy(d, dtype):
     drift = np.sum((np.abs(at.w) + 2.5 * D * np.abs(at.x_bar)) * np.abs(at.x_bar), axis=1)
     expected = [*host.dots(at, 0.3, 2.5), drift, np.sum(at.y**2, axis=1)]
     np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=DIGITS[dtype], atol=scale)
+
+
+@pytest.mark.parametrize("is_single", [True, False])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_follows_from_inner_products_is_that_of_numpy(is_first, is_single):
+    rng, m = np.random.default_rng(5), GRAPH.m
+    D, y = GRAPH.degree_weights[0], rng.normal(size=(m, 6)).astype(np.float32 if is_single else np.float64)
+    products = Products(*rng.uniform(0.1, 1.0, size=(7, m)), np.sum(y.astype(np.float64) ** 2, axis=1))
+    residuals = tuple(rng.uniform(size=(4, m)))
+    under, before, bar, value, r, r_before = rng.normal(size=(6, m))
+    known = Known(under, before, bar, 0.3, r, r_before, y if is_single else None)
+    if is_first:
+        known = known._replace(conjugate_bar=None, r_bar=None, r_before=None)
+
+    def there(each):
+        return torch.as_tensor(each, device=DEVICE) if isinstance(each, np.ndarray) else each
+
+    _, kernel = kernels(y.dtype.type)
+    mixer = Mixer(D[:, None], None, 1.0, 1.0, 1.0, kernel)
+    found = mixer.tally(Products(*map(there, products)), tuple(map(there, residuals)), Known(*map(there, known)))
+    expected = tally(products, residuals, D, known)
+    for name, one in found.sums._asdict().items():
+        other = getattr(expected.sums, name)
+        if name == "drift" and is_single:
+            other = EPS_SINGLE * products.drift
+        assert (one is None) == (other is None), name
+        if one is not None:
+            np.testing.assert_allclose(one.cpu(), other, rtol=1e-6 if is_single else 1e-14, err_msg=name)
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        np.testing.assert_allclose(one.cpu(), other, rtol=1e-14)
+
+    # One value has overflowed: that is not lost.
+    value[3] = np.nan
+    sums = expected.sums._replace(drift=products.drift) if is_single else expected.sums
+    unfinished = Unfinished(0, 1, under, sums)
+    rows_there = mixer.completed(
+        unfinished._replace(value_under=there(under), sums=Sums(*map(there, sums))), there(value)
+    )
+    rows_here = rows(unfinished.completed(value))
+    assert np.isnan(rows_here[3, :4]).tolist() == [True, False, True, True]
+    np.testing.assert_allclose(rows_there.cpu(), rows_here, rtol=1e-14)
 
 
 LOSSES = {

@@ -3,7 +3,7 @@
 Launches are asynchronous: the host never waits for the device.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ from gradslide.kernels.device import parts
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingOutput
 
 _Result = TypeVar("_Result")
+_EPS_SINGLE = float(np.finfo(np.float32).eps)
 
 
 class DeviceMixingKernel:
@@ -110,3 +111,68 @@ class DeviceMixingKernel:
         size = (m, d, rows, columns)
         triton_mixing.inner_products[(-(-m // rows),)](*at, self._D, found, *parts(share), *parts(p), *size)
         return found
+
+    def tally(
+        self,
+        products: "Sequence[Array | None]",
+        residuals: Sequence[Array],
+        known: "tuple[Array, Array, Array | None, float, Array | None, Array | None, Array | None]",
+        gradient_rounding: float,
+        rounding: float,
+    ) -> tuple[list[Array], Array, Array, Array]:
+        """Return the fields of `sums.Tally`, as `sums.tally` does.
+
+        Parameters
+        ----------
+        products, residuals, known
+            As of `sums.tally`; all products are known.
+        gradient_rounding, rounding : float
+            Of gradients in single precision, and of sums.
+        """
+        from gradslide.kernels import triton_mixing
+
+        value_under, value_before, conjugate_bar, share, r_bar, r_before, y = known
+        m, is_single = len(self._D), y is not None
+        found = self._torch.empty((triton_mixing.TALLIED, m), dtype=self._torch.float64, device=self._D.device)
+        # Kernels do not read what is unknown.
+        optional = (value_under if each is None else each for each in (conjugate_bar, r_bar, r_before))
+        triton_mixing.tally[(-(-m // triton_mixing.AGENTS),)](
+            *products,
+            *residuals,
+            self._D,
+            *(cast(Any, each).contiguous() for each in (value_under, value_before, *optional)),
+            found,
+            *parts(share),
+            _EPS_SINGLE,
+            gradient_rounding,
+            *parts(rounding),
+            m,
+            conjugate_bar is not None,
+            r_bar is not None,
+            is_single,
+            triton_mixing.AGENTS,
+        )
+        *sums, conjugate, reach, bar = cast(Any, found).unbind()
+        return sums[: triton_mixing.SUMS[is_single]], conjugate, reach, bar
+
+    def completed(self, sums: "Sequence[Array | None]", value_under: Array, value_bar: Array) -> Array:
+        """Return one row of sums per agent, as `Unfinished.completed` does.
+
+        Parameters
+        ----------
+        sums, value_under, value_bar
+            As of `Unfinished`.
+        """
+        from gradslide.kernels import triton_mixing
+
+        m, is_single = len(self._D), sums[-1] is not None
+        found = self._torch.empty((triton_mixing.SUMS[is_single], m), dtype=self._torch.float64, device=self._D.device)
+        triton_mixing.completed[(-(-m // triton_mixing.AGENTS),)](
+            *(value_under if each is None else each for each in sums),
+            *(cast(Any, each).contiguous() for each in (value_under, value_bar)),
+            found,
+            m,
+            is_single,
+            triton_mixing.AGENTS,
+        )
+        return found.T

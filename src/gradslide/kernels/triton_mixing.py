@@ -1,7 +1,8 @@
-"""Triton kernels: the exchanges of the gossip mode, and the inner products that follow them.
+"""Triton kernels: the exchanges of the gossip mode, inner products, and what follows from them.
 
-They are the counterparts of `mixing_rows` and `row_dots`. Numbers that Triton would round to single
-precision are passed as two parts, `_high` and `_low`, whose sum they are.
+They are the counterparts of `mixing_rows` and `row_dots`, and of `gradslide.methods.gossip.sums`.
+Numbers that Triton would round to single precision are passed as two parts, `_high` and `_low`,
+whose sum they are.
 """
 
 import triton
@@ -13,6 +14,10 @@ BLOCK = (16, 64)
 DOTS, DOTS_COLUMNS = 2048, 256
 # The inner products, in the order of the results.
 COUNT = 9
+# What `tally` finds, and how much of it is sums, in double and in single precision.
+TALLIED, SUMS = 14, (9, 11)
+# Agents of a block of `tally` and `completed`.
+AGENTS = 128
 
 
 @triton.jit
@@ -242,3 +247,111 @@ def inner_products(
     tl.store(found + 6 * m + rows, tl.sum(reach, axis=1), mask=is_row)
     tl.store(found + 7 * m + rows, tl.sum(drift, axis=1), mask=is_row)
     tl.store(found + 8 * m + rows, tl.sum(steep, axis=1), mask=is_row)
+
+
+@triton.jit
+def tally(
+    linear,
+    d_squared,
+    at_bar,
+    at_before,
+    at_under,
+    under_squared,
+    drift,
+    y_squared,
+    stationarity,
+    coupling,
+    stationarity_last,
+    coupling_last,
+    D,
+    value_under,
+    value_before,
+    conjugate_bar,
+    r_bar,
+    r_before,
+    found,
+    share_high,
+    share_low,
+    eps,
+    gradient_rounding,
+    rounding_high,
+    rounding_low,
+    m,
+    HAS_BAR: tl.constexpr,
+    HAS_PENALTY: tl.constexpr,
+    IS_SINGLE: tl.constexpr,
+    AGENTS: tl.constexpr,
+):
+    """The fields of `sums.Sums`, and conjugates, reach and the average of conjugates: (TALLIED, m)."""
+    i = tl.program_id(0) * AGENTS + tl.arange(0, AGENTS)
+    there = i < m
+    to = found + i
+    steep, squared = tl.load(linear + i, mask=there), tl.load(d_squared + i, mask=there)
+    lagrangian, before = tl.load(at_bar + i, mask=there), tl.load(at_before + i, mask=there)
+    if HAS_PENALTY:
+        lagrangian += tl.load(r_bar + i, mask=there)
+        before += tl.load(r_before + i, mask=there)
+    magnitude = tl.abs(steep)
+    if IS_SINGLE:
+        rounding = tl.full((), rounding_high, tl.float64) + tl.full((), rounding_low, tl.float64)
+        length = tl.sqrt(tl.load(y_squared + i, mask=there)) * tl.sqrt(squared)
+        magnitude += tl.full((), gradient_rounding, tl.float64) * length / rounding
+        tl.store(to + 9 * m, tl.full((), eps, tl.float64) * tl.load(drift + i, mask=there), mask=there)
+        tl.store(to + 10 * m, 0.0 * length, mask=there)
+    tl.store(to, -steep, mask=there)
+    tl.store(to + m, tl.load(D + i, mask=there).to(tl.float64) * squared, mask=there)
+    tl.store(to + 2 * m, magnitude, mask=there)
+    tl.store(to + 3 * m, lagrangian, mask=there)
+    tl.store(to + 4 * m, tl.load(value_before + i, mask=there) + before, mask=there)
+    tl.store(to + 5 * m, tl.load(stationarity + i, mask=there), mask=there)
+    tl.store(to + 6 * m, tl.load(coupling + i, mask=there), mask=there)
+    tl.store(to + 7 * m, tl.load(stationarity_last + i, mask=there), mask=there)
+    tl.store(to + 8 * m, tl.load(coupling_last + i, mask=there), mask=there)
+    conjugate = tl.load(at_under + i, mask=there) - tl.load(value_under + i, mask=there)
+    tl.store(to + 11 * m, conjugate, mask=there)
+    tl.store(to + 12 * m, tl.sqrt(tl.load(under_squared + i, mask=there)), mask=there)
+    if HAS_BAR:
+        share = _number(share_high, share_low, tl.float64)
+        bar = tl.load(conjugate_bar + i, mask=there)
+        conjugate = bar + share * (conjugate - bar)
+    tl.store(to + 13 * m, conjugate, mask=there)
+
+
+@triton.jit
+def completed(
+    bregman,
+    d_squared,
+    magnitude,
+    lagrangian,
+    lagrangian_before,
+    stationarity,
+    coupling,
+    stationarity_last,
+    coupling_last,
+    drift,
+    noise,
+    value_under,
+    value_bar,
+    found,
+    m,
+    IS_SINGLE: tl.constexpr,
+    AGENTS: tl.constexpr,
+):
+    """The fields of `sums.Sums` once f(x_bar) is known, (SUMS, m), the last ones in single precision only."""
+    i = tl.program_id(0) * AGENTS + tl.arange(0, AGENTS)
+    there = i < m
+    to = found + i
+    under, value = tl.load(value_under + i, mask=there), tl.load(value_bar + i, mask=there)
+    size = tl.maximum(tl.abs(under), tl.abs(value), propagate_nan=tl.PropagateNan.ALL)
+    tl.store(to, value - under + tl.load(bregman + i, mask=there), mask=there)
+    tl.store(to + m, tl.load(d_squared + i, mask=there), mask=there)
+    tl.store(to + 2 * m, size + tl.load(magnitude + i, mask=there), mask=there)
+    tl.store(to + 3 * m, value + tl.load(lagrangian + i, mask=there), mask=there)
+    tl.store(to + 4 * m, tl.load(lagrangian_before + i, mask=there), mask=there)
+    tl.store(to + 5 * m, tl.load(stationarity + i, mask=there), mask=there)
+    tl.store(to + 6 * m, tl.load(coupling + i, mask=there), mask=there)
+    tl.store(to + 7 * m, tl.load(stationarity_last + i, mask=there), mask=there)
+    tl.store(to + 8 * m, tl.load(coupling_last + i, mask=there), mask=there)
+    if IS_SINGLE:
+        tl.store(to + 9 * m, tl.load(drift + i, mask=there), mask=there)
+        tl.store(to + 10 * m, tl.load(noise + i, mask=there), mask=there)

@@ -12,7 +12,8 @@ from problems import least_squares, logistic
 import gradslide as gs
 from gradslide.methods.gossip.inner import Shared
 from gradslide.methods.gossip.rules import Findings, Rules, late_L, learn, restart
-from gradslide.methods.gossip.state import Progress, Smoothness, Sums
+from gradslide.methods.gossip.state import Progress, Smoothness
+from gradslide.methods.gossip.sums import Sums
 from gradslide.network.wrapper import Wrapper
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar, cast
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import dot, doubles, lengths, without_columns
+from gradslide._support.arrays import dot, doubles, without_columns
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
@@ -35,11 +35,9 @@ from gradslide.methods.gossip.state import (
     Smoothness,
     State,
     StepWeights,
-    Sums,
     Tuning,
-    Unfinished,
-    rows,
 )
+from gradslide.methods.gossip.sums import EPS, EPS_SINGLE, ROUNDING, Known, Sums, Unfinished, rows
 from gradslide.methods.pds import inner_loop
 from gradslide.methods.steps import check_positive, is_common, is_free
 from gradslide.network.coupling import Dual
@@ -54,12 +52,6 @@ _EXPENSIVE, _BOLD = 5.0, 0.5
 _CHEAP = 1 / 3
 # Prox sliding with restarts starts with this multiple of theory's R.
 _PRACTICE = 2.0
-# Rounding may change a difference of sums by this many eps, relative to the size of its terms. Losses of up to some
-# 100,000 rows stay within it. Sums are double.
-_ROUNDING = 450.0
-# The same of gradients in single precision: their errors do not all have the same sign.
-_ROUNDINGS = 8
-_EPS, _EPS_SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
 # balance="measure" measures after this many outer iterations.
 _MEASURED_AFTER = 3
 # At the end answers are mixed with this many times the mixer's reach, or until they are closer by the factor asked for,
@@ -339,7 +331,7 @@ class AutoPDS(Method[State]):
             restarts=self.restarts,
             is_guess=self.first_L is not None,
             is_expensive=tuning.balance >= _EXPENSIVE and self.L is None and self.first_L is None,
-            rounding=_ROUNDING * _EPS,
+            rounding=ROUNDING,
         )
         return "exact" if is_cheap else self.agreement, rules
 
@@ -395,54 +387,53 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         x_under, gradient = nowhere, gradient._replace(x_under=nowhere)
     assert value_before is not None
     if s.unfinished is not None:
-        context.network.start_reduce(rows(s.unfinished.completed(value_before)), "sum")
+        context.network.start_reduce(mixer.completed(s.unfinished, value_before), "sum")
         late = late._replace(outstanding=(*late.outstanding, (s.unfinished.generation, s.unfinished.k)))
     y = gradient.y
     g = y + mu * domain.grad_nu(x_under) if mu > 0 else y
     found = inner.run(context, mixer, s, weights, gradient, g)  # (b)
     x_bar, w, is_free = found.x_bar, found.dual.w, isinstance(inner, Shared) and inner.is_free
-    linear, d_squared, at_bar, at_bar_before, at_under, under_squared, drift, y_squared = found.products
-    gradient = gradient._replace(conjugate=at_under - gradient.value, reach=under_squared**0.5)
+    is_single = context.problem.dtype == np.float32
+    known = Known(
+        gradient.value,
+        value_before,
+        prev.averages.conjugate_bar if prev.k > 0 else None,
+        share,
+        None if is_free else domain.r(x_bar),
+        None if is_free else domain.r(prev.x_bar),
+        y if setup.has_scores and is_single else None,
+    )
+    sums, conjugate, reach, conjugate_bar = mixer.tally(found.products, found.residuals, known)
+    gradient = gradient._replace(conjugate=conjugate, reach=reach)
     if setup.has_scores and context.problem.has_lower_bound:
         oracle.extend_reach(gradient.reach)
 
-    value_bar, scores_bar, is_single, scale, noise = None, None, context.problem.dtype == np.float32, 1.0, None
+    value_bar, scores_bar, scale, noise = None, None, 1.0, sums.noise
     value_under = gradient.value
-    sums = Sums[Array](
-        -linear,
-        mixer.D[:, 0] * d_squared,
-        abs(linear),
-        at_bar if is_free else domain.r(x_bar) + at_bar,
-        value_before + (at_bar_before if is_free else domain.r(prev.x_bar) + at_bar_before),
-        *found.residuals,
-    )
     if evaluation is not None:
         change, error = oracle.change(evaluation, x_bar)
         value_bar, noise = value_under + change, evaluation.rounding() ** 2
-        sums = sums._replace(magnitude=sums.magnitude + error / (_ROUNDING * _EPS))
+        sums = sums._replace(magnitude=sums.magnitude + error / ROUNDING)
     elif setup.has_scores:
         if not is_late:
             scores_bar, value_bar = oracle.scores(x_bar)
-        if is_single:
-            # Scores and values are double, gradients are not.
-            error = _ROUNDINGS * _EPS_SINGLE * (lengths(y) if y_squared is None else y_squared**0.5) * d_squared**0.5
-            noise, sums = 0 * error, sums._replace(magnitude=sums.magnitude + error / (_ROUNDING * _EPS))
     else:
-        scale = _EPS_SINGLE / _EPS if is_single else 1.0
+        scale = EPS_SINGLE / EPS if is_single else 1.0
         if context.problem.loss.has_value:
             value_bar = doubles(oracle.value(x_bar))
         else:
             # Gradients estimate the change of the value.
             value_bar = value_before + dot(g, x_bar - prev.x_bar)
-        noise = (_EPS_SINGLE * abs(value_bar)) ** 2
+        noise = (EPS_SINGLE * abs(value_bar)) ** 2
     if mu > 0 and context.problem.loss.has_value:
         value_under = value_under + mu * domain.nu(x_under)
         value_bar = None if value_bar is None else value_bar + mu * domain.nu(x_bar)
     if is_single and inner.follows_lagrangian:
         # w sums to 0 over the agents, and its rounding errors do not: they multiply what all x_bar have in common.
+        drift = sums.drift
         if drift is None:
-            drift = dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar))
-        sums = sums._replace(drift=_EPS_SINGLE * drift, noise=noise)
+            drift = EPS_SINGLE * dot(abs(w) + weights.p * mixer.D * abs(x_bar), abs(x_bar))
+        sums = sums._replace(drift=drift, noise=noise)
     unfinished = Unfinished(late.generation, prev.k + 1, value_under, sums)
     if value_bar is not None:
         finished = unfinished.completed(value_bar, scale)
@@ -450,9 +441,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
             finished = _with_secant(context, mixer, finished, x_under, g, s.gradient, mu, scale)
         unfinished = unfinished._replace(sums=finished, is_complete=True)
 
-    conjugate_bar, count = gradient.conjugate, 1
-    if prev.k > 0:
-        conjugate_bar, count = average(prev.averages.conjugate_bar, conjugate_bar, share), prev.averages.iterations + 1
+    count = prev.averages.iterations + 1 if prev.k > 0 else 1
     iterate = Iterate(
         k=prev.k + 1,
         P=prev.P,

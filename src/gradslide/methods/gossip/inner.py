@@ -14,7 +14,18 @@ from gradslide.kernels.device_mixing import DeviceMixingKernel
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, MixingOutput, ProxInput, ProxKernel
 from gradslide.methods.base import Context, average
 from gradslide.methods.compiled import InnerLoop
-from gradslide.methods.gossip.state import Gradient, InnerOutput, Iterate, Products, State, StepWeights
+from gradslide.methods.gossip.state import Gradient, InnerOutput, Iterate, State, StepWeights
+from gradslide.methods.gossip.sums import (
+    GRADIENT_ROUNDING,
+    ROUNDING,
+    Known,
+    Products,
+    Sums,
+    Tally,
+    Unfinished,
+    rows,
+    tally,
+)
 from gradslide.methods.steps import proximal
 from gradslide.network.coupling import Dual
 
@@ -127,6 +138,19 @@ class Mixer:
         x, before, y, g, w, x_bar = at
         Q = g + w
         return _products(average(before, x, share), y, g, w, x_bar, before), dot(Q, (1 / self.D) * Q)
+
+    def tally(self, products: Products, residuals: tuple[Array, Array, Array, Array], known: Known) -> Tally:
+        """Return what follows from the inner products."""
+        if isinstance(self.kernel, DeviceMixingKernel):
+            sums, *rest = self.kernel.tally(products, residuals, known, GRADIENT_ROUNDING, ROUNDING)
+            return Tally(Sums[Array](*sums), *rest)
+        return tally(products, residuals, self.D[:, 0], known)
+
+    def completed(self, unfinished: Unfinished, value_bar: Array) -> Array:
+        """Return one row of sums per agent, now that f(x_bar) is known."""
+        if isinstance(self.kernel, DeviceMixingKernel) and not unfinished.is_complete:
+            return self.kernel.completed(unfinished.sums, unfinished.value_under, value_bar)
+        return rows(unfinished.completed(value_bar))
 
     def _from(self, K: int) -> float:
         """The smallest eigenvalue that K exchanges can serve."""

@@ -15,7 +15,8 @@ from gradslide._support.types import Array
 from gradslide.methods.base import Context
 from gradslide.methods.gossip.inner import Inner, Mixer
 from gradslide.methods.gossip.setup import Setup
-from gradslide.methods.gossip.state import Attempt, Iterate, Progress, Sliding, Smoothness, State, Sums
+from gradslide.methods.gossip.state import Attempt, Iterate, Progress, Sliding, Smoothness, State
+from gradslide.methods.gossip.sums import Sums
 
 # A curvature is visible unless rounding may be more than this share of it.
 _NOISE = 0.05

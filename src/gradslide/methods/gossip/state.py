@@ -3,13 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
-import numpy as np
-
-from gradslide._support.arrays import doubles, is_numpy, namespace, without_columns
+from gradslide._support.arrays import without_columns
 from gradslide._support.types import Array
 from gradslide.methods.base import Copied
+from gradslide.methods.gossip.sums import Products, Unfinished
 from gradslide.network.coupling import Dual
 
 
@@ -259,7 +258,7 @@ class State(Copied):
     late: LateSums
     tuning: Tuning
     sliding: Sliding
-    unfinished: "Unfinished | None" = None
+    unfinished: Unfinished | None = None
 
 
 class StepWeights(NamedTuple):
@@ -277,31 +276,6 @@ class StepWeights(NamedTuple):
     S: float
     p: float
     is_final: bool = False
-
-
-class Products(NamedTuple):
-    """Inner products per agent, in double precision, with d = x_bar - x_under.
-
-    Attributes
-    ----------
-    linear, d_squared
-        <g, d> and |d|^2 in nu's norm.
-    at_bar, at_bar_before
-        <w, x_bar> with the new w at the new average and at the one before.
-    at_under, under_squared
-        <x_under, y> and |x_under|^2.
-    drift, y_squared
-        <|w| + p D |x_bar|, |x_bar|> and |y|^2, where kernels compute them.
-    """
-
-    linear: Array
-    d_squared: Array
-    at_bar: Array
-    at_bar_before: Array
-    at_under: Array
-    under_squared: Array
-    drift: Array | None = None
-    y_squared: Array | None = None
 
 
 class InnerOutput(NamedTuple):
@@ -335,94 +309,6 @@ class InnerOutput(NamedTuple):
     products: Products
     residuals: tuple[Array, Array, Array, Array]
     T: int = 1
-
-
-# A number once it is summed, one per agent before.
-Summed = TypeVar("Summed", float, Array)
-
-
-class Sums(NamedTuple, Generic[Summed]):
-    """Quantities of one outer iteration that are summed over all agents.
-
-    Attributes
-    ----------
-    bregman
-        f(x_bar) - f(x_under) - <y, d> with d = x_bar - x_under and f the smooth part.
-    d_squared
-        |d|_D^2.
-    magnitude
-        The size of the terms of `bregman`, which rounding errors are proportional to.
-    lagrangian
-        Lam_k = f + r + <w, .> at x_bar.
-    lagrangian_before
-        The same, with the new w, at the x_bar before.
-    stationarity, coupling_residual
-        Squares of the residuals of the averages; of the coupling, <x_bar, C x_bar>.
-    stationarity_last, coupling_residual_last
-        Of the last point.
-    drift
-        How much rounding of w may change the Lagrangian from one iteration to the next: in single precision,
-        where restarts follow the Lagrangian. None elsewhere.
-    noise
-        The square of what rounding may change f by, there.
-    """
-
-    bregman: Summed
-    d_squared: Summed
-    magnitude: Summed
-    lagrangian: Summed
-    lagrangian_before: Summed
-    stationarity: Summed
-    coupling_residual: Summed
-    stationarity_last: Summed
-    coupling_residual_last: Summed
-    drift: Summed | None = None
-    noise: Summed | None = None
-
-
-class Unfinished(NamedTuple):
-    """The sums of an outer iteration that the next one starts, per agent.
-
-    Attributes
-    ----------
-    generation, k
-        The iteration that they describe, as in `LateSums.outstanding`.
-    value_under
-        f(x_under), of the smooth part.
-    sums
-        `Sums`, or what in them does not depend on f(x_bar).
-    is_complete
-        True if f(x_bar) was known.
-    """
-
-    generation: int
-    k: int
-    value_under: Array
-    sums: Sums[Array]
-    is_complete: bool = False
-
-    def completed(self, value_bar: Array, scale: float = 1.0) -> Sums[Array]:
-        """Return the sums once f(x_bar) is known; scale: of the rounding of values, relative to doubles."""
-        if self.is_complete:
-            return self.sums
-        size = namespace(value_bar).maximum(abs(value_bar), abs(self.value_under))
-        return self.sums._replace(
-            bregman=value_bar - self.value_under + self.sums.bregman,
-            magnitude=scale * (size + self.sums.magnitude),
-            lagrangian=value_bar + self.sums.lagrangian,
-        )
-
-
-def rows(sums: Sums[Array]) -> Array:
-    """Return one row per agent with the fields that are known, on the device."""
-    known = [doubles(each) for each in sums if each is not None]
-    if not is_numpy(known[0]):
-        return namespace(known[0]).stack(known, axis=1)
-    # Takes half the time of `stack`.
-    table = np.empty((len(known), len(known[0])))
-    for row, each in zip(table, known, strict=True):
-        row[:] = each
-    return table.T
 
 
 class Attempt(NamedTuple):
