@@ -101,9 +101,9 @@ def test_what_follows_from_inner_products_is_that_of_numpy(is_first, is_single):
             other = EPS_SINGLE * products.drift
         assert (one is None) == (other is None), name
         if one is not None:
-            np.testing.assert_allclose(one.cpu(), other, rtol=1e-6 if is_single else 1e-14, err_msg=name)
+            np.testing.assert_allclose(one.cpu(), other, rtol=1e-6 if is_single else 1e-14, atol=1e-14, err_msg=name)
     for one, other in zip(found[1:], expected[1:], strict=True):
-        np.testing.assert_allclose(one.cpu(), other, rtol=1e-14)
+        np.testing.assert_allclose(one.cpu(), other, rtol=1e-14, atol=1e-14)
 
     # One value has overflowed: that is not lost.
     value[3] = np.nan
@@ -114,7 +114,7 @@ def test_what_follows_from_inner_products_is_that_of_numpy(is_first, is_single):
     )
     rows_here = rows(unfinished.completed(value))
     assert np.isnan(rows_here[3, :4]).tolist() == [True, False, True, True]
-    np.testing.assert_allclose(rows_there.cpu(), rows_here, rtol=1e-14)
+    np.testing.assert_allclose(rows_there.cpu(), rows_here, rtol=1e-14, atol=1e-14)
 
 
 LOSSES = {
