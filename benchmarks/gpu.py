@@ -14,6 +14,7 @@ problem is known; PDS and NIDS find L in it.
 --outer leaves the inner loops out.
 """
 
+import math
 from functools import partial
 
 import numpy as np
@@ -157,7 +158,7 @@ def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> lis
     evaluations = {
         "AutoPDS": best_of(5, done(lambda: (loss.extrapolation(x, scores, 0.5).gradient,)))
         if scores is not None
-        else float("nan"),
+        else math.nan,
         "gradient": best_of(5, done(lambda: loss.gradient(x))),
         "LBFGS": best_of(5, done(lambda: loss.value_and_gradient(x))),
         "Newton": best_of(5, done(lambda: loss.derivatives(x)[2])),
@@ -172,7 +173,9 @@ def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> lis
         chosen = first.parameters.get("method", name)
         few, many = (best_of(3, partial(solve, n, problem)) for n in counts)
         iteration = (many - few) / (last.costs.gradients - first.costs.gradients)
-        setup = setup_seconds(partial(new, mu), partial(solve, 1), iteration)
+        setup = setup_seconds(partial(new, mu), partial(solve, 1), max(0.0, iteration))
+        # Not a number where the longer solve took no longer.
+        iteration = iteration if iteration > 0 else math.nan
         share = evaluations[chosen] / iteration
         label = name if chosen == name else f"{name}: {chosen}"
         figures = (smoothness, setup, evaluations["gradient"], evaluations[chosen], iteration)
