@@ -8,8 +8,8 @@ iterations only, over the difference of their gradients. Each solve is the faste
 that setup and the last check do not count. Compiled code is loaded in advance, and one solve of
 each method warms up each case. "Compiled": the compiled part of an iteration of AutoPDS alone,
 which is the step before the K exchanges, these, dual, averages and inner products. "Overhead" is
-what an iteration takes beside its gradient and values, this part included. "-": other programs disturbed the solves so much that
-the difference is not positive. CPU time, one thread, two minutes.
+what an iteration takes beside its gradient and values, this part included. "-": other programs
+disturbed the solves so much that the difference is not positive. CPU time, one thread, a minute.
 """
 
 import math
