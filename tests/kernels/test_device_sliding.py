@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradslide as gs
-from gradslide.kernels import device_sliding
+from gradslide.kernels import device_sets, device_sliding
 from gradslide.kernels.sets import sets_of
 from gradslide.kernels.sliding import InnerStart, InnerSteps
 
@@ -88,7 +88,7 @@ def test_runs_over_sets_that_couple_columns_are_those_of_numpy(d, name, dtype, l
 
 @pytest.mark.parametrize("name", ["l2 balls", "l1 ball", "simplex"])
 def test_rows_that_are_too_long_take_the_plain_path(name, launches, monkeypatch):
-    monkeypatch.setattr(device_sliding, "_MOST_COLUMNS", D - 1)
+    monkeypatch.setattr(device_sets, "MOST_COLUMNS", D - 1)
     assert_runs_agree(problem_of(COUPLED[name]), 4)
     assert not launches
 
@@ -152,11 +152,11 @@ def test_projections_are_those_of_a_naive_twin(name, d, dtype):
 
 
 def test_rows_at_the_limit_are_projected():
-    d = device_sliding._MOST_COLUMNS
+    d = device_sets.MOST_COLUMNS
     v = np.random.default_rng(4).normal(size=(3, d))
     for domain, twin in PROJECTIONS.values():
-        assert device_sliding.DeviceInnerLoopKernel.serves(sets_of(domain(2.0).bind(3, d, v.dtype)), d)
-        assert not device_sliding.DeviceInnerLoopKernel.serves(sets_of(domain(2.0).bind(3, d + 1, v.dtype)), d + 1)
+        assert device_sets.serves(sets_of(domain(2.0).bind(3, d, v.dtype)), d)
+        assert not device_sets.serves(sets_of(domain(2.0).bind(3, d + 1, v.dtype)), d + 1)
         for row, given in zip(projected(domain(2.0), v), v, strict=True):
             np.testing.assert_allclose(row, twin(given, 2.0), rtol=0, atol=1e-12)
 

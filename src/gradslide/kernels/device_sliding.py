@@ -11,13 +11,12 @@ import numpy as np
 
 from gradslide._support.arrays import sparse_like
 from gradslide._support.types import Array, Sparse, Tensor
+from gradslide.kernels.device_sets import device_sets, whole_rows
 from gradslide.kernels.sets import INTERVALS, Sets
 from gradslide.kernels.sliding import Buffers, InnerStart, InnerSteps, KernelResult
 
 # Iterations that are recorded as one CUDA graph. Buffers alternate and sums are updated with period two, so it is even.
 _TURN = 8
-# The most columns of a set that couples them: a program holds whole rows.
-_MOST_COLUMNS = 4096
 # Up to this many entries a kernel takes less time than its launch: launches are recorded and replayed.
 _SMALL = 1 << 21
 
@@ -30,7 +29,7 @@ class DeviceInnerLoopKernel:
     laplacian : Sparse
         The Laplacian of the graph.
     sets : Sets
-        The domain, one that has a kernel (`serves`).
+        The domain, one that has a kernel (`device_sets.serves`).
     like : Tensor
         An array with the shape, precision and device of x.
     """
@@ -44,23 +43,11 @@ class DeviceInnerLoopKernel:
         self._torch, (self._m, self._d) = torch, like.shape
         self._graph = (there(laplacian.indptr), there(laplacian.indices), there(laplacian.data, like.dtype))
         self._matrix = sparse_like(laplacian, like.double())
-        self._kind, rows = sets.common_kind, (*sets.intervals, sets.origin)
-        self._sets = [there(each, like.dtype) for each in (*rows, np.resize(sets.radius, self._m))]
-        # The values with which center, weight, lo, hi and origin have no effect.
-        nothing = (0.0, 0.0, -np.inf, np.inf, 0.0)
-        self._kinds = [
-            0 if np.all(each == none) else 2 if len(each) > self._d else 1
-            for each, none in zip(rows, nothing, strict=True)
-        ]
+        self._sets, self._kinds, self._kind = device_sets(sets, like)
         self._base = torch.zeros(1, dtype=torch.int64, device=like.device)
         self._recorded: Any = None
         self._fixed: Any = None
         self._rows: Any = None
-
-    @staticmethod
-    def serves(sets: Sets, d: int) -> bool:
-        """Return whether there is a kernel: all agents need the same kind of set."""
-        return sets.are_separable or (sets.common_kind is not None and d <= _MOST_COLUMNS)
 
     def is_worthwhile(self, T: int) -> bool:
         """Return True: on a GPU the kernel is always used."""
@@ -142,15 +129,11 @@ class DeviceInnerLoopKernel:
     ) -> None:
         from gradslide.kernels import triton_step
 
-        warps = 4
         if self._kind != INTERVALS:
-            columns = 1 << (self._d - 1).bit_length()
-            rows = min(triton_step.MOST_ROWS, max(1, triton_step.WHOLE_ROWS // columns))
-            # More values per thread would not fit into registers.
-            warps = max(warps, rows * columns // 256)
+            rows, columns, warps = whole_rows(self._d)
         else:
             is_wide = self._d >= triton_step.WIDE_BLOCK[1] and self._m <= triton_step.WIDE_AGENTS
-            rows, columns = triton_step.WIDE_BLOCK if is_wide else triton_step.BLOCK
+            (rows, columns), warps = triton_step.WIDE_BLOCK if is_wide else triton_step.BLOCK, 4
         blocks = -(-self._m // rows) * -(-self._d // columns)
         triton_step.inner_iteration[(blocks,)](
             ahead[offset % 2],

@@ -11,6 +11,7 @@ import numpy as np
 from gradslide._support.arrays import is_numpy
 from gradslide._support.types import Array
 from gradslide.kernels.device import has_kernels
+from gradslide.kernels.device_sets import serves
 from gradslide.kernels.device_sliding import DeviceInnerLoopKernel
 from gradslide.kernels.sets import sets_of
 from gradslide.kernels.sliding import Buffers, InnerLoopKernel, InnerStart, InnerSteps
@@ -91,7 +92,7 @@ def accelerated(inner_loop: InnerLoop, context: Context) -> InnerLoop:
             inner_loop,
             InnerLoopKernel(network.laplacian, coupling.name, sets, context.problem.d, context.problem.dtype),
         )
-    if coupling.name == "incidence" and DeviceInnerLoopKernel.serves(sets, context.problem.d) and has_kernels(x):
+    if coupling.name == "incidence" and serves(sets, context.problem.d) and has_kernels(x):
         return _Compiled(inner_loop, DeviceInnerLoopKernel(network.laplacian, sets, x))
     return inner_loop
 
