@@ -4,8 +4,8 @@ The inner loop of primal-dual sliding, relative to copying eight arrays. An iter
 nine arrays: it reads u, x, w and the fixed part of the prox step, writes u, x and w, and reads and
 writes two sums every second time.
 
-Outer iterations of AutoPDS, LBFGS, Newton, Auto, PDS and NIDS on a logistic regression: "L" is the
-time to find the smoothness constants, and "share" that of values, gradient (and Hessian) in an
+Outer iterations of AutoPDS (also in an l2 ball), LBFGS, Newton, Auto, PDS and NIDS on a logistic
+regression: "L" is the time to find the smoothness constants, and "share" that of values, gradient (and Hessian) in an
 iteration. "Set-up" is what a solve of one iteration takes beside the iteration if nothing about the
 problem is known; PDS and NIDS find L in it.
 
@@ -41,6 +41,7 @@ _ARRAYS = 8
 OUTER_CASES = [(1000, 200, 1000), (10_000, 50, 200), (100_000, 10, 64)]
 OUTER_METHODS = {
     "AutoPDS": gs.AutoPDS(),
+    "AutoPDS, ball": gs.AutoPDS(),
     "LBFGS": gs.LBFGS(),
     "Newton": gs.Newton(),
     "Auto": gs.Auto(),
@@ -48,9 +49,10 @@ OUTER_METHODS = {
     "NIDS": gs.NIDS(),
 }
 # Iterations of the two solves whose difference is measured, and the ridge (0 for the others).
-_COUNTS = {"AutoPDS": (20, 220), "NIDS": (20, 220), "PDS": (5, 25)}
+_COUNTS = {"AutoPDS": (20, 220), "AutoPDS, ball": (20, 220), "NIDS": (20, 220), "PDS": (5, 25)}
 _FEW, _MANY = 2, 6
 _MU = {"LBFGS": 1e-3, "Newton": 1e-3, "Auto": 1e-3}
+_DOMAINS = {"AutoPDS, ball": gs.domains.L2Ball(1.0)}
 
 
 def graph_of(m: int, degree: int) -> gs.Graph:
@@ -143,12 +145,12 @@ def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> lis
     labels = np.where((features[:, 0] - features[:, 1] + noise > 0).cpu().numpy(), 1, -1)
     graph = graph_of(m, 6)
 
-    def new(mu: float) -> gs.Problem:
-        made = gs.Problem(gs.losses.Logistic(features, labels, agents=m, reduction="mean"), mu=mu)
+    def new(domain: gs.domains.Domain | None, mu: float) -> gs.Problem:
+        made = gs.Problem(gs.losses.Logistic(features, labels, agents=m, reduction="mean"), domain, mu)
         torch.cuda.synchronize()
         return made
 
-    loss = new(0.0).loss
+    loss = new(None, 0.0).loss
     x = gs.Problem(loss).start()
     scores = loss.scores(x) if loss.has_scores else None
 
@@ -164,16 +166,17 @@ def outer_case(torch, m: int, rows: int, d: int, dtype: str, device: str) -> lis
         "Newton": best_of(5, done(lambda: loss.derivatives(x)[2])),
     }
     evaluations |= dict.fromkeys(("PDS", "NIDS"), evaluations["gradient"])
+    evaluations["AutoPDS, ball"] = evaluations["AutoPDS"]
     smoothness = best_of(3, lambda: loss.compute_smoothness(2))
     found = []
     for name, method in OUTER_METHODS.items():
-        mu, counts = _MU.get(name, 0.0), _COUNTS.get(name, (_FEW, _MANY))
-        problem, solve = gs.Problem(loss, mu=mu), partial(outer_solve, graph, method)
+        (domain, mu), counts = (_DOMAINS.get(name), _MU.get(name, 0.0)), _COUNTS.get(name, (_FEW, _MANY))
+        problem, solve = gs.Problem(loss, domain, mu), partial(outer_solve, graph, method)
         first, last = (solve(n, problem) for n in counts)
         chosen = first.parameters.get("method", name)
         few, many = (best_of(3, partial(solve, n, problem)) for n in counts)
         iteration = (many - few) / (last.costs.gradients - first.costs.gradients)
-        setup = setup_seconds(partial(new, mu), partial(solve, 1), max(0.0, iteration))
+        setup = setup_seconds(partial(new, domain, mu), partial(solve, 1), max(0.0, iteration))
         # Not a number where the longer solve took no longer.
         iteration = iteration if iteration > 0 else math.nan
         share = evaluations[chosen] / iteration

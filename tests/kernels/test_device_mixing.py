@@ -1,6 +1,7 @@
 """Kernels of the gossip mode on a GPU: the results of NumPy, to rounding. TRITON_INTERPRET=1 runs them without one."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import scipy.sparse as sp
 
 import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
-from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, ProxInput
+from gradslide.kernels.sets import sets_of
 from gradslide.methods.gossip.inner import Mixer
 from gradslide.methods.gossip.sums import EPS_SINGLE, Known, Products, Sums, Unfinished, rows, tally
 
@@ -18,7 +20,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (INTERPRETED or torch.cuda.is_available()):
     pytest.skip("needs a GPU that PyTorch can use, or TRITON_INTERPRET=1", allow_module_level=True)
 
-from gradslide.kernels.device_mixing import DeviceMixingKernel  # noqa: E402
+from gradslide.kernels.device_mixing import DeviceMixingKernel, DeviceProxKernel  # noqa: E402
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
 GRAPH = gs.Graph.random(23, 5, seed=2)
@@ -117,6 +119,38 @@ def test_what_follows_from_inner_products_is_that_of_numpy(is_first, is_single):
     np.testing.assert_allclose(rows_there.cpu(), rows_here, rtol=1e-14, atol=1e-14)
 
 
+RADII = np.random.default_rng(2).uniform(0.1, 3.0, GRAPH.m)
+SETS = {
+    "l1": lambda rng, d: gs.domains.Free(penalty=gs.L1(0.3), center=rng.normal(size=d)),
+    "box": lambda rng, d: gs.domains.Box(-rng.random(d), 0.5, penalty=gs.L1(rng.random(d))),
+    "boxes": lambda rng, d: gs.domains.Box(-rng.random((GRAPH.m, d)), 0.5),
+    "nonnegative": lambda rng, d: gs.domains.NonNegative(),
+    "l2 ball": lambda rng, d: gs.domains.L2Ball(1.0, origin=rng.normal(size=d)),
+    "l2 balls": lambda rng, d: gs.domains.L2Ball(RADII, origin=rng.normal(size=(GRAPH.m, d))),
+    "l1 ball": lambda rng, d: gs.domains.L1Ball(2.0, center=rng.normal(size=d), penalty=gs.L1(0.1)),
+    "simplex": lambda rng, d: gs.domains.Simplex(2.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 21, 300])
+@pytest.mark.parametrize("name", SETS)
+def test_prox_steps_are_those_of_numpy(name, d, dtype):
+    rng, (D, *_) = np.random.default_rng(d), GRAPH.degree_weights
+    domain, column = SETS[name](rng, d).bind(m=GRAPH.m, d=d, dtype=dtype), D[:, None].astype(dtype)
+    context, mixer = SimpleNamespace(domain=domain), Mixer(column, None, 1.0, 1.0, 1.0)
+    kernel = DeviceProxKernel(sets_of(domain), torch.as_tensor(column, device=DEVICE), d)
+    at = ProxInput(*(rng.normal(size=(GRAPH.m, d)).astype(dtype) for _ in ProxInput._fields))
+    there = ProxInput(*(torch.tensor(each, device=DEVICE) for each in at))
+    digits = DIGITS[dtype] * np.sqrt(d)
+    expected = mixer.stationarity(context, at, 0.3, 2.5)
+    np.testing.assert_allclose(kernel.stationarity(there, 2.5, 0.3).cpu(), expected, rtol=10 * digits, atol=10 * digits)
+    x_bar, u = mixer.prox_step(context, SimpleNamespace(x_bar=at.x, u=at.w), at.x_bar, 1 / 7.3, 1.7)
+    kernel.step(there.x, there.x_bar, there.w, 1 / 7.3, 1.7)
+    np.testing.assert_allclose(there.x.cpu(), x_bar, rtol=digits, atol=digits)
+    np.testing.assert_allclose(there.w.cpu(), u, rtol=digits, atol=2 * digits)
+
+
 LOSSES = {
     "logistic": gs.losses.Logistic,
     "least squares": gs.losses.LeastSquares,
@@ -155,9 +189,20 @@ def test_losses_are_those_of_numpy(name, is_weighted, dtype):
     same(device.extrapolation(x_there, None, 0.0), loss.extrapolation(x, None, 0.0))
 
 
-@pytest.mark.parametrize("domain", [None, gs.domains.L2Ball(1.0)], ids=["free", "ball"])
+DOMAINS = {
+    "free": None,
+    "ball": gs.domains.L2Ball(1.0),
+    "l1 ball": gs.domains.L1Ball(0.8),
+    "penalty": gs.domains.Box(-0.5, 0.4, penalty=gs.L1(1.0)),
+    "simplex": gs.domains.Simplex(1.0),
+}
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_runs_are_those_of_numpy(dtype, domain):
+def test_runs_are_those_of_numpy(dtype, domain, monkeypatch):
+    prox, taken = DeviceProxKernel.step, []
+    monkeypatch.setattr(DeviceProxKernel, "step", lambda *given: (taken.append(1), prox(*given)))
     rng, d = np.random.default_rng(1), 9
     features = rng.normal(size=(GRAPH.m * 12, d)).astype(dtype)
     labels = np.where(features[:, 0] + rng.normal(size=len(features)) > 0, 1, -1)
@@ -167,6 +212,7 @@ def test_runs_are_those_of_numpy(dtype, domain):
     stop = gs.Stop(iterations=12)
     host = gs.solve(gs.Problem(loss, domain), GRAPH, gs.AutoPDS(), stop=stop)
     there = gs.solve(gs.Problem(device, domain), GRAPH, gs.AutoPDS(), stop=stop)
+    assert (len(taken) == 12) == (domain is not None)
     assert there.costs.rounds == host.costs.rounds
     assert there.costs.gradients == host.costs.gradients
     digits = 1e-9 if dtype == np.float64 else 1e-3

@@ -1,4 +1,4 @@
-"""The exchanges of the gossip mode on a GPU, by the Triton kernels in `triton_mixing`.
+"""An outer iteration of the gossip mode on a GPU, by the Triton kernels in `triton_mixing` and `triton_prox`.
 
 Launches are asynchronous: the host never waits for the device.
 """
@@ -11,7 +11,9 @@ import numpy as np
 from gradslide._support.types import Array, Sparse, Tensor
 from gradslide.graphs.chebyshev import Coefficients
 from gradslide.kernels.device import parts
-from gradslide.kernels.mixing import DotsInput, MixingInput, MixingOutput
+from gradslide.kernels.device_sets import device_sets, whole_rows
+from gradslide.kernels.mixing import DotsInput, MixingInput, MixingOutput, ProxInput
+from gradslide.kernels.sets import Sets
 
 _Result = TypeVar("_Result")
 _EPS_SINGLE = float(np.finfo(np.float32).eps)
@@ -176,3 +178,66 @@ class DeviceMixingKernel:
             triton_mixing.AGENTS,
         )
         return found.T
+
+
+class DeviceProxKernel:
+    """The counterpart of `ProxKernel`; results are the same to rounding.
+
+    Parameters
+    ----------
+    sets : Sets
+        The set and its penalty, of one kind and with at most `MOST_COLUMNS` columns.
+    D : Tensor
+        The weights of the agents, a column, on the device.
+    d : int
+        The number of columns.
+    """
+
+    def __init__(self, sets: Sets, D: Tensor, d: int) -> None:
+        import torch
+
+        self._torch, self._D, self._d = torch, D[:, 0].contiguous(), d
+        arrays, kinds, kind = device_sets(sets, D.expand(-1, d))
+        *block, self._warps = whole_rows(d)
+        self._arrays, self._constants = arrays, (len(D), d, *block, *kinds, kind)
+        self._grid = (-(-len(D) // block[0]),)
+
+    def is_worthwhile(self, numbers: int) -> bool:
+        """Return True: on a GPU the kernels are always used."""
+        return True
+
+    def time_plain(self, work: Callable[[], _Result]) -> _Result:
+        """Run the plain code."""
+        return work()
+
+    def stationarity(self, at: ProxInput, p: float, share: float) -> Array:
+        """Return <Q, Q/D> of each agent, as `ProxKernel.stationarity` does."""
+        from gradslide.kernels import triton_prox
+
+        found = self._torch.empty_like(self._D, dtype=self._torch.float64)
+        triton_prox.stationarity[self._grid](
+            *(cast(Any, each).contiguous() for each in at),
+            self._D,
+            *self._arrays,
+            found,
+            *parts(share),
+            *parts(p),
+            *self._constants,
+            num_warps=self._warps,
+        )
+        return found
+
+    def step(self, x_bar: Array, before: Array, u: Array, step: float, ratio: float) -> None:
+        """Replace x_bar by its prox step, and u, as `ProxKernel.step` does."""
+        from gradslide.kernels import triton_prox
+
+        triton_prox.step[self._grid](
+            x_bar,
+            cast(Any, before).contiguous(),
+            u,
+            *self._arrays,
+            *parts(step),
+            *parts(ratio),
+            *self._constants,
+            num_warps=self._warps,
+        )

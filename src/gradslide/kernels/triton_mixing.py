@@ -21,7 +21,7 @@ AGENTS = 128
 
 
 @triton.jit
-def _number(high, low, KIND: tl.constexpr):
+def number(high, low, KIND: tl.constexpr):
     return (tl.full((), high, tl.float64) + tl.full((), low, tl.float64)).to(KIND)
 
 
@@ -66,9 +66,9 @@ def start(
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
-    scale = _number(p_high, p_low, kind) * tl.load(D + rows, mask=rows < m, other=1.0)
+    scale = number(p_high, p_low, kind) * tl.load(D + rows, mask=rows < m, other=1.0)
     here = _prepared(x, g, w, at, scale, inside)
-    begun = _number(first_high, first_low, kind) * here
+    begun = number(first_high, first_low, kind) * here
     tl.store(v + at, here, mask=inside)
     tl.store(step + at, begun, mask=inside)
     tl.store(q + at, begun, mask=inside)
@@ -109,7 +109,7 @@ def advance(
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
-    a, b, here = _number(a_high, a_low, kind), _number(b_high, b_low, kind), tl.load(u + at, mask=inside, other=0.0)
+    a, b, here = number(a_high, a_low, kind), number(b_high, b_low, kind), tl.load(u + at, mask=inside, other=0.0)
     stepped = a * tl.load(step + at, mask=inside, other=0.0) + b * here
     change = a * tl.load(moved + at, mask=inside, other=0.0)
     change -= b * _product(u, indptr, indices, data, rows, columns, m, d, kind)
@@ -160,8 +160,8 @@ def finish(
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
-    p, part = _number(p_high, p_low, kind), _number(share_high, share_low, kind)
-    damping = _number(damping_high, damping_low, kind)
+    p, part = number(p_high, p_low, kind), number(share_high, share_low, kind)
+    damping = number(damping_high, damping_low, kind)
     scale = p * tl.load(D + rows, mask=rows < m, other=1.0)
     v = _prepared(x, g, w, at, scale, inside)
     r = damping * (v - tl.load(u + at, mask=inside, other=0.0))
@@ -205,9 +205,9 @@ def inner_products(
     kind = x.dtype.element_ty
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     is_row = rows < m
-    share = _number(share_high, share_low, kind)
+    share = number(share_high, share_low, kind)
     own = tl.load(D + rows, mask=is_row, other=1.0)
-    inverse, scale = 1.0 / own, _number(p_high, p_low, kind) * own
+    inverse, scale = 1.0 / own, number(p_high, p_low, kind) * own
     linear = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     squared = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     at_bar = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
@@ -311,7 +311,7 @@ def tally(
     tl.store(to + 11 * m, conjugate, mask=there)
     tl.store(to + 12 * m, tl.sqrt(tl.load(under_squared + i, mask=there)), mask=there)
     if HAS_BAR:
-        share = _number(share_high, share_low, tl.float64)
+        share = number(share_high, share_low, tl.float64)
         bar = tl.load(conjugate_bar + i, mask=there)
         conjugate = bar + share * (conjugate - bar)
     tl.store(to + 13 * m, conjugate, mask=there)

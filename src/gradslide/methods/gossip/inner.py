@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 from gradslide._support.arrays import dot, is_writable_in_c_order, namespace
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import damped_chebyshev, damped_coefficients
-from gradslide.kernels.device_mixing import DeviceMixingKernel
+from gradslide.kernels.device_mixing import DeviceMixingKernel, DeviceProxKernel
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, MixingOutput, ProxInput, ProxKernel
 from gradslide.methods.base import Context, average
 from gradslide.methods.compiled import InnerLoop
@@ -63,7 +63,7 @@ class Mixer:
     most: float
     reach: float
     kernel: MixingKernel | DeviceMixingKernel | None = None
-    prox_kernel: ProxKernel | None = None
+    prox_kernel: ProxKernel | DeviceProxKernel | None = None
 
     def step(
         self, context: Context, at: MixingInput, K: int, p: float, share: float, out: Mapping[str, Array]

@@ -12,7 +12,8 @@ from gradslide._support.errors import require
 from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.kernels.device import has_kernels
-from gradslide.kernels.device_mixing import DeviceMixingKernel
+from gradslide.kernels.device_mixing import DeviceMixingKernel, DeviceProxKernel
+from gradslide.kernels.device_sets import MOST_COLUMNS
 from gradslide.kernels.mixing import MixingKernel, ProxKernel
 from gradslide.kernels.sets import sets_of
 from gradslide.losses.base import Evaluation
@@ -118,14 +119,16 @@ def set_up(
     N = network.laplacian if np.all(D == 1) else sp.csr_array(sp.diags_array(1 / D) @ network.laplacian)
     column = like(D[list(network.agents), None].astype(context.problem.dtype), context.x0)
     kernel: MixingKernel | DeviceMixingKernel | None = None
-    prox_kernel = None
+    prox_kernel: ProxKernel | DeviceProxKernel | None = None
     if isinstance(inner, Shared):
+        sets, d = None if inner.is_free else sets_of(context.domain), context.problem.d
         if is_numpy(context.x0):
             kernel = MixingKernel(N, column, is_local=network.is_local)
-            sets = None if inner.is_free else sets_of(context.domain)
             prox_kernel = None if sets is None else ProxKernel(sets, column)
-        elif network.is_local and has_kernels(context.x0):
-            kernel = DeviceMixingKernel(N, column)
+        elif has_kernels(context.x0):
+            kernel = DeviceMixingKernel(N, column) if network.is_local else None
+            fits = sets is not None and sets.common_kind is not None and d <= MOST_COLUMNS
+            prox_kernel = DeviceProxKernel(sets, column, d) if sets is not None and fits else None
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel, prox_kernel)
     return Setup(inner, mixer, Start(gradient, scores), L, has_scores, skips_points)
 
