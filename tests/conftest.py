@@ -1,7 +1,8 @@
-"""What all tests share: which cases of a parametrized test the fast suite takes, and Ctrl-C."""
+"""What all tests share: which cases of a parametrized test the fast suite takes, figures, and Ctrl-C."""
 
 import os
 import signal
+import sys
 from collections import defaultdict
 from itertools import combinations
 
@@ -15,6 +16,14 @@ startup._COMPILE = 60.0
 # A shell lets what it starts in the background ignore Ctrl-C; its tests need it there, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    """Matplotlib keeps figures until they are closed, and warns when there are many."""
+    yield
+    if (plt := sys.modules.get("matplotlib.pyplot")) is not None:
+        plt.close("all")
 
 
 def covering(cases: list[frozenset], strength: int) -> set[int]:
