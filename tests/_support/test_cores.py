@@ -30,6 +30,8 @@ def write(folder, files):
         ("2:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1\n"}, math.inf),
         ("2:cpuset:/\n", {"cpu/cpu.cfs_quota_us": "100000\n"}, math.inf),
         ("0::/\n", {"cpu.max": "nonsense"}, math.inf),
+        ("0::/\n", {"cpu.max": "some 100000"}, math.inf),
+        ("0::/\n", {"cpu.max": "100000 0"}, math.inf),
     ],
 )
 def test_quotas_are_read_from_control_groups(own, files, expected, tmp_path):

@@ -60,6 +60,16 @@ def test_a_run_that_ends_far_above_its_start_has_diverged():
     assert solution.status is gs.Status.DIVERGED
 
 
+def test_points_of_which_the_sum_of_squares_overflows_are_no_divergence():
+    """In single precision. How many agents there are does not matter."""
+    loss = gs.losses.LeastSquares(np.ones((600, 1), np.float32), np.full(600, 1e18, np.float32), agents=600)
+    problem, stop = gs.Problem(loss), gs.Stop(iterations=20)
+    solution = gs.solve(problem, gs.Graph.complete(600), gs.NIDS(step_size=1.0), stop=stop, check_loss=False)
+    assert not np.isfinite(np.vdot(solution.x, solution.x))
+    assert solution.status is gs.Status.ITERATION_LIMIT
+    np.testing.assert_allclose(solution.x, 1e18, rtol=1e-5)
+
+
 def test_a_start_at_the_optimum_is_no_divergence():
     """The objective there is 0: any rounding is above it."""
     loss = gs.losses.LeastSquares(np.eye(4), np.zeros(4), agents=4)

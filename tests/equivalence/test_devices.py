@@ -293,6 +293,16 @@ def test_runs_start_from_arrays_of_either_kind(device):
     check_message(lambda: gs.solve(problem, net, x0=on_device(np.full(D, np.nan), device)), ["x0", "finite"])
 
 
+def test_checkpoints_in_single_precision_go_from_the_host_to_a_device(device, tmp_path):
+    problem, net = problem_of(dtype=np.float32), network.Local(GRAPH, device=device)
+    places = (GRAPH, net, GRAPH)
+    for iterations, place in zip((5, 9, 14), places, strict=True):
+        options = {"stop": gs.Stop(iterations=iterations), "checkpoint": tmp_path / "run.npz"}
+        part = gs.solve(problem, place, gs.AutoPDS(), **options)
+    whole = gs.solve(problem, GRAPH, gs.AutoPDS(), stop=gs.Stop(iterations=14))
+    assert_close(part.x, whole.x, 1e-3)
+
+
 @pytest.mark.parametrize("name", ["PDS", "AutoPDS", "ADMM", "DualAveraging", "LBFGS"])
 def test_checkpoints_go_back_to_the_device(name, device, tmp_path):
     """AutoPDS keeps a trail of points, which no fresh state has room for."""

@@ -70,12 +70,12 @@ def cpu_quota(groups: Path, own: Path) -> float:
 
 
 def _granted(group: Path) -> float:
-    """Return the quota of one control group: "max" or -1 means none."""
+    """Return the quota of one control group: "max" or -1 means none, and so does what cannot be read."""
     try:
         if (group / "cpu.max").exists():
             quota, period = (group / "cpu.max").read_text().split()
         else:
             quota, period = ((group / f"cpu.cfs_{each}_us").read_text().strip() for each in ("quota", "period"))
-    except (OSError, ValueError):
+        return math.inf if quota in ("max", "-1") else int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
         return math.inf
-    return math.inf if quota in ("max", "-1") else int(quota) / int(period)

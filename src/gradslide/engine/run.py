@@ -739,10 +739,11 @@ class Run:
         if not is_numpy(x):
             with self._timed():
                 wait_for(x)
-            return not float(array_namespace(x).max(abs(x))) < math.sqrt(float(np.finfo(dtype_of(x)).max))
-        # A sum of squares that is not finite counts as overflow.
-        flat = x.reshape(-1)
-        return not math.isfinite(np.vdot(flat, flat))
+        elif math.isfinite(np.vdot(flat := x.reshape(-1), flat)):
+            # Takes a third of the time of the maximum.
+            return False
+        # Beyond the square root of the largest number not even |x|^2 is finite.
+        return not float(array_namespace(x).max(abs(x))) < math.sqrt(float(np.finfo(dtype_of(x)).max))
 
     def _record(self, x: Array, is_observed: bool) -> Record | None:
         """The record of this iteration; None if the run has diverged."""

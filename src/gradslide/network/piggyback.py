@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from gradslide._support.arrays import is_cuda, to_numpy
+from gradslide._support.arrays import doubles, is_cuda, to_numpy
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Sparse, Storable, Tensor
 from gradslide.network.collectives import reduced
@@ -102,7 +102,7 @@ class Piggybacking(CheckedArguments, RenamedMembers, ABC):
         result: Array | CopyToHost
         if reduction == "sum" and self.is_local and is_cuda(values):
             # No decision waits for it yet, and neither does the host.
-            result = CopyToHost(cast(Any, values).sum(dim=0))
+            result = CopyToHost(cast(Any, doubles(values)).sum(dim=0))
         else:
             values = to_numpy(values)
             values = values.astype(np.float64, copy=False) if reduction == "sum" else values

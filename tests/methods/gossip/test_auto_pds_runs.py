@@ -52,6 +52,37 @@ def test_a_rollback_survives_a_checkpoint(tmp_path):
     np.testing.assert_array_equal(part.x, whole.x)
 
 
+def test_sums_may_be_waited_for_from_a_restart_on():
+    """K grew, so that waiting costs little: what the last late iteration left to the next one is still missing."""
+    m, rng = 8, np.random.default_rng(34)
+    features = rng.normal(size=(6 * m, 4)) * np.logspace(0, 1, 4) + 3 * np.repeat(rng.normal(size=(m, 4)), 6, axis=0)
+    problem = gs.Problem(gs.losses.Huber(features, 10 * rng.normal(size=6 * m), agents=m))
+    states, solution = followed(problem, gs.Graph.star(m), gs.AutoPDS(balance=3), 100)
+    last = max(n for n, state in enumerate(states) if state.iterate.value_bar is None)
+    assert states[last].iterate.k == 0
+    # The first test failed.
+    assert states[last + 1].smoothness.L > states[last].smoothness.L
+    # The repetition took the gradient at hand.
+    assert solution.costs.gradients < len(states) + 10
+    optimum = reference(problem).objective
+    assert problem.objective(solution.x).sum() - optimum < 1e-6 * optimum
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_run_in_single_precision_goes_on_where_scores_are_unknown(is_compiled, tmp_path):
+    """Compiled losses have scores there, others do not: which they are may depend on the processes."""
+    rng, graph = np.random.default_rng(1), gs.Graph.path(20)
+    features, targets = rng.normal(size=(200, 5)).astype(np.float32), rng.normal(size=200).astype(np.float32)
+    problem = gs.Problem(gs.losses.LeastSquares(features, targets, agents=20))
+    for iterations in (10, 300):
+        problem.loss.compiled = is_compiled == (iterations == 10)
+        stop = gs.Stop(iterations=iterations)
+        part = gs.solve(problem, graph, gs.AutoPDS(), stop=stop, checkpoint=tmp_path / "run.npz")
+    problem.loss.compiled = is_compiled
+    whole = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(iterations=300))
+    np.testing.assert_allclose(part.x, whole.x, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize(

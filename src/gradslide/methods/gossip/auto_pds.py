@@ -381,6 +381,10 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
             value_under, y = oracle.value_and_gradient_of_scores(ahead)
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     else:
+        if value_before is None:
+            # A run that is resumed where the loss has no scores.
+            value_before = doubles(oracle.value(prev.x_bar))
+            value_before = value_before + mu * domain.nu(prev.x_bar) if mu > 0 else value_before
         value_under, y, evaluation = evaluation_at(context, x_under)
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
     if setup.skips_points:
@@ -469,7 +473,8 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         sliding=Sliding(found.x_before, b, found.T),
         unfinished=unfinished if is_late else None,
     )
-    return Attempt(after, None if is_late else rows(unfinished.sums))
+    started_from = prev._replace(value_bar=value_before, scores=scores)
+    return Attempt(after, None if is_late else rows(unfinished.sums), started_from)
 
 
 def _with_secant(

@@ -237,9 +237,12 @@ def judge_exact(context: Context, setup: Setup, rules: Rules, s: State, attempt:
         # Late sums that a switch from them left behind were started by this attempt.
         s = replace(s, late=after.late, unfinished=None)
         if s.iterate.k > 0:
-            return replace(s, smoothness=found)
+            return replace(s, smoothness=found, iterate=attempt.started_from)
         # The first iteration of an epoch needs no new gradient.
-        iterate, gradient = s.iterate._replace(P=max(L, s.iterate.P)), after.gradient._replace(is_current=True)
+        iterate, gradient = (
+            attempt.started_from._replace(P=max(L, s.iterate.P)),
+            after.gradient._replace(is_current=True),
+        )
         return replace(s, smoothness=found, iterate=iterate, gradient=gradient)
     found = found._replace(slack=found.slack + violation if tests else 0.0)
     if tolerance < _NOISE * L * sums.d_squared:  # (e)

@@ -320,7 +320,10 @@ class Attempt(NamedTuple):
         The state once it is accepted.
     sums
         One row per agent here, with the fields of `Sums`; None where the next iteration starts them.
+    started_from
+        The iterate that it started from, with the value and the scores of x_bar.
     """
 
     after: State
     sums: Array | None
+    started_from: Iterate

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import doubles, dtype_of, is_numpy, sparse_like, to_numpy
+from gradslide._support.cores import usable_cores
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array, Device, DType, Sparse
 from gradslide.graphs.graph import GraphLike
@@ -219,11 +220,11 @@ class MPI(OnGraph):
 
     def _place_on_host(self) -> tuple[int, bool]:
         """The number of this process among those of this machine, and whether those are more than
-        its cores.
+        can run at a time.
         """
         host = self._comm.Split_type(self._library.COMM_TYPE_SHARED)
         rank = int(host.rank)
-        crowded = host.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else True
+        crowded = host.size > usable_cores() if hasattr(os, "sched_getaffinity") else True
         host.Free()
         return rank, crowded
 
