@@ -1,5 +1,6 @@
 """Kernels of the gossip mode on a GPU: the results of NumPy, to rounding. TRITON_INTERPRET=1 runs them without one."""
 
+import contextlib
 import os
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import gradslide as gs
 from gradslide.graphs.chebyshev import damped_coefficients
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingKernel, ProxInput
 from gradslide.kernels.sets import sets_of
+from gradslide.losses import compiled
 from gradslide.methods.gossip.inner import Mixer
 from gradslide.methods.gossip.sums import EPS_SINGLE, Known, Products, Sums, Unfinished, rows, tally
 
@@ -20,6 +22,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (INTERPRETED or torch.cuda.is_available()):
     pytest.skip("needs a GPU that PyTorch can use, or TRITON_INTERPRET=1", allow_module_level=True)
 
+from gradslide.kernels import device_mixing, device_sliding, triton_mixing  # noqa: E402
 from gradslide.kernels.device_mixing import DeviceMixingKernel, DeviceProxKernel  # noqa: E402
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -218,3 +221,43 @@ def test_runs_are_those_of_numpy(dtype, domain, monkeypatch):
     digits = 1e-9 if dtype == np.float64 else 1e-3
     np.testing.assert_allclose(there.x, host.x, rtol=digits, atol=digits)
     np.testing.assert_allclose(there.dual, host.dual, rtol=digits, atol=digits * np.abs(host.dual).max())
+
+
+@pytest.mark.parametrize("scale", [1e18, 1e20, 1e-21])
+def test_units_beyond_single_precision_do_not_matter(scale):
+    """L is up to 1e40 then, and in double precision there is nothing wrong with that."""
+    rng = np.random.default_rng(0)
+    features, noise = rng.normal(size=(5 * GRAPH.m, 3)), rng.normal(size=5 * GRAPH.m)
+    loss = gs.losses.LeastSquares(scale * features, features @ np.ones(3) + noise, agents=GRAPH.m)
+    host, there = (
+        gs.solve(gs.Problem(each), GRAPH, gs.AutoPDS(), stop=gs.Stop(iterations=40)) for each in (loss, loss.to(DEVICE))
+    )
+    assert there.status is host.status
+    np.testing.assert_allclose(scale * there.x, scale * host.x, rtol=1e-6, atol=1e-6 * np.abs(scale * host.x).max())
+
+
+@pytest.mark.parametrize("method", [gs.AutoPDS(), gs.PDS()])
+def test_kernels_are_launched_on_the_device_of_their_arrays(method, monkeypatch):
+    """Triton takes the current one, which may be another."""
+    entered, launched = [], []
+
+    @contextlib.contextmanager
+    def on_device_of(x):
+        entered.append(x.device)
+        yield
+        entered.pop()
+
+    for module in (device_mixing, device_sliding, compiled):
+        monkeypatch.setattr(module, "on_device_of", on_device_of)
+    kind = type(triton_mixing.start)
+    launch = kind.__getitem__
+    monkeypatch.setattr(
+        kind, "__getitem__", lambda kernel, grid: (launched.append(list(entered)), launch(kernel, grid))[1]
+    )
+    rng = np.random.default_rng(1)
+    features, labels = rng.normal(size=(GRAPH.m * 12, 9)), rng.choice([-1, 1], size=GRAPH.m * 12)
+    loss = gs.losses.Logistic(features, labels, agents=GRAPH.m).to(DEVICE)
+    loss.compiled = True
+    gs.solve(gs.Problem(loss, gs.domains.L2Ball(1.0)), GRAPH, method, stop=gs.Stop(iterations=3))
+    assert len(launched) > 10
+    assert all(len(each) == 1 for each in launched)

@@ -10,13 +10,14 @@ import numpy as np
 
 from gradslide._support.types import Array, Sparse, Tensor
 from gradslide.graphs.chebyshev import Coefficients
-from gradslide.kernels.device import parts
+from gradslide.kernels.device import on_device_of, parts
 from gradslide.kernels.device_sets import device_sets, whole_rows
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingOutput, ProxInput
 from gradslide.kernels.sets import Sets
 
 _Result = TypeVar("_Result")
-_EPS_SINGLE = float(np.finfo(np.float32).eps)
+# Numbers per agent that `tally` finds, and how many of them are sums, in double and in single precision.
+_TALLIED, SUMS = 14, (9, 11)
 
 
 class DeviceMixingKernel:
@@ -73,29 +74,26 @@ class DeviceMixingKernel:
         rows, columns = triton_mixing.BLOCK
         grid = (-(-m // rows) * -(-d // columns),)
         numbers, size = parts(p), (m, d, rows, columns)
-        triton_mixing.start[grid](at.x, at.g, at.w, self._D, v, step, q, *numbers, *parts(rounds.first), *size)
-        triton_mixing.first_round[grid](v, moved, q, u, *self._graph, *size)
-        # The memory of v is free from now on.
-        u_next = v
-        for a, b in rounds.steps:
-            triton_mixing.advance[grid](u, moved, step, q, u_next, *self._graph, *parts(a), *parts(b), *size)
-            u, u_next = u_next, u
-        triton_mixing.finish[grid](
-            u,
-            q,
-            *at,
-            *found,
-            self._D,
-            *numbers,
-            *parts(share),
-            *parts(rounds.damping),
-            *size,
-        )
+        with on_device_of(self._D):
+            triton_mixing.start[grid](at.x, at.g, at.w, self._D, v, step, q, *numbers, *parts(rounds.first), *size)
+            triton_mixing.first_round[grid](v, moved, q, u, *self._graph, *size)
+            # The memory of v is free from now on.
+            u_next = v
+            for a, b in rounds.steps:
+                triton_mixing.advance[grid](u, moved, step, q, u_next, *self._graph, *parts(a), *parts(b), *size)
+                u, u_next = u_next, u
+            triton_mixing.finish[grid](
+                u,
+                q,
+                *at,
+                *found,
+                self._D,
+                *numbers,
+                *parts(share),
+                *parts(rounds.damping),
+                *size,
+            )
         return found
-
-    def run_between(self, *given: object) -> MixingOutput:
-        """Is for networks of several processes, which do without this kernel."""
-        raise NotImplementedError
 
     def release(self) -> None:
         """Free memory that was kept for further steps."""
@@ -111,7 +109,8 @@ class DeviceMixingKernel:
         columns = min(triton_mixing.DOTS_COLUMNS, 1 << max(0, d - 1).bit_length())
         rows = triton_mixing.DOTS // columns
         size = (m, d, rows, columns)
-        triton_mixing.inner_products[(-(-m // rows),)](*at, self._D, found, *parts(share), *parts(p), *size)
+        with on_device_of(self._D):
+            triton_mixing.inner_products[(-(-m // rows),)](*at, self._D, found, *parts(share), *parts(p), *size)
         return found
 
     def tally(
@@ -119,8 +118,7 @@ class DeviceMixingKernel:
         products: "Sequence[Array | None]",
         residuals: Sequence[Array],
         known: "tuple[Array, Array, Array | None, float, Array | None, Array | None, Array | None]",
-        gradient_rounding: float,
-        rounding: float,
+        roundings: tuple[float, float, float],
     ) -> tuple[list[Array], Array, Array, Array]:
         """Return the fields of `sums.Tally`, as `sums.tally` does.
 
@@ -128,34 +126,41 @@ class DeviceMixingKernel:
         ----------
         products, residuals, known
             As of `sums.tally`; all products are known.
-        gradient_rounding, rounding : float
-            Of gradients in single precision, and of sums.
+        roundings : tuple of float
+            The precision of gradients in single precision, what rounding does to them, and to sums.
+
+        Returns
+        -------
+        sums : list of Array
+            In the order of `Sums`; without the last two fields in double precision.
+        conjugate, reach, conjugate_bar : Array
+            One number per agent.
         """
         from gradslide.kernels import triton_mixing
 
         value_under, value_before, conjugate_bar, share, r_bar, r_before, y = known
         m, is_single = len(self._D), y is not None
-        found = self._torch.empty((triton_mixing.TALLIED, m), dtype=self._torch.float64, device=self._D.device)
+        found = self._torch.empty((_TALLIED, m), dtype=self._torch.float64, device=self._D.device)
         # Kernels do not read what is unknown.
         optional = (value_under if each is None else each for each in (conjugate_bar, r_bar, r_before))
-        triton_mixing.tally[(-(-m // triton_mixing.AGENTS),)](
-            *products,
-            *residuals,
-            self._D,
-            *(cast(Any, each).contiguous() for each in (value_under, value_before, *optional)),
-            found,
-            *parts(share),
-            _EPS_SINGLE,
-            gradient_rounding,
-            *parts(rounding),
-            m,
-            conjugate_bar is not None,
-            r_bar is not None,
-            is_single,
-            triton_mixing.AGENTS,
-        )
+        with on_device_of(self._D):
+            triton_mixing.tally[(-(-m // triton_mixing.AGENTS),)](
+                *products,
+                *residuals,
+                self._D,
+                *(cast(Any, each).contiguous() for each in (value_under, value_before, *optional)),
+                found,
+                *parts(share),
+                *roundings[:2],
+                *parts(roundings[2]),
+                m,
+                conjugate_bar is not None,
+                r_bar is not None,
+                is_single,
+                triton_mixing.AGENTS,
+            )
         *sums, conjugate, reach, bar = cast(Any, found).unbind()
-        return sums[: triton_mixing.SUMS[is_single]], conjugate, reach, bar
+        return sums[: SUMS[is_single]], conjugate, reach, bar
 
     def completed(self, sums: "Sequence[Array | None]", value_under: Array, value_bar: Array) -> Array:
         """Return one row of sums per agent, as `Unfinished.completed` does.
@@ -168,15 +173,16 @@ class DeviceMixingKernel:
         from gradslide.kernels import triton_mixing
 
         m, is_single = len(self._D), sums[-1] is not None
-        found = self._torch.empty((triton_mixing.SUMS[is_single], m), dtype=self._torch.float64, device=self._D.device)
-        triton_mixing.completed[(-(-m // triton_mixing.AGENTS),)](
-            *(value_under if each is None else each for each in sums),
-            *(cast(Any, each).contiguous() for each in (value_under, value_bar)),
-            found,
-            m,
-            is_single,
-            triton_mixing.AGENTS,
-        )
+        found = self._torch.empty((SUMS[is_single], m), dtype=self._torch.float64, device=self._D.device)
+        with on_device_of(self._D):
+            triton_mixing.completed[(-(-m // triton_mixing.AGENTS),)](
+                *(value_under if each is None else each for each in sums),
+                *(cast(Any, each).contiguous() for each in (value_under, value_bar)),
+                found,
+                m,
+                is_single,
+                triton_mixing.AGENTS,
+            )
         return found.T
 
 
@@ -199,7 +205,8 @@ class DeviceProxKernel:
         self._torch, self._D, self._d = torch, D[:, 0].contiguous(), d
         arrays, kinds, kind = device_sets(sets, D.expand(-1, d))
         *block, self._warps = whole_rows(d)
-        self._arrays, self._constants = arrays, (len(D), d, *block, *kinds, kind)
+        # Euclidean prox steps do not depend on the center.
+        self._arrays, self._constants = arrays[1:], (len(D), d, *block, *kinds[1:], kind)
         self._grid = (-(-len(D) // block[0]),)
 
     def is_worthwhile(self, numbers: int) -> bool:
@@ -215,29 +222,31 @@ class DeviceProxKernel:
         from gradslide.kernels import triton_prox
 
         found = self._torch.empty_like(self._D, dtype=self._torch.float64)
-        triton_prox.stationarity[self._grid](
-            *(cast(Any, each).contiguous() for each in at),
-            self._D,
-            *self._arrays,
-            found,
-            *parts(share),
-            *parts(p),
-            *self._constants,
-            num_warps=self._warps,
-        )
+        with on_device_of(self._D):
+            triton_prox.stationarity[self._grid](
+                *(cast(Any, each).contiguous() for each in at),
+                self._D,
+                *self._arrays,
+                found,
+                *parts(share),
+                *parts(p),
+                *self._constants,
+                num_warps=self._warps,
+            )
         return found
 
     def step(self, x_bar: Array, before: Array, u: Array, step: float, ratio: float) -> None:
         """Replace x_bar by its prox step, and u, as `ProxKernel.step` does."""
         from gradslide.kernels import triton_prox
 
-        triton_prox.step[self._grid](
-            x_bar,
-            cast(Any, before).contiguous(),
-            u,
-            *self._arrays,
-            *parts(step),
-            *parts(ratio),
-            *self._constants,
-            num_warps=self._warps,
-        )
+        with on_device_of(self._D):
+            triton_prox.step[self._grid](
+                x_bar,
+                cast(Any, before).contiguous(),
+                u,
+                *self._arrays,
+                *parts(step),
+                *parts(ratio),
+                *self._constants,
+                num_warps=self._warps,
+            )

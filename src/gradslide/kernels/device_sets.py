@@ -60,6 +60,11 @@ def whole_rows(d: int) -> WholeRows:
     return WholeRows(rows, columns, max(4, rows * columns // 256))
 
 
+def fits_whole_rows(sets: Sets, d: int) -> bool:
+    """Return whether kernels that take whole rows know the sets: all agents need the same kind of set."""
+    return sets.common_kind is not None and d <= MOST_COLUMNS
+
+
 def serves(sets: Sets, d: int) -> bool:
-    """Return whether kernels know sets with so many columns: all agents need the same kind of set."""
-    return sets.are_separable or (sets.common_kind is not None and d <= MOST_COLUMNS)
+    """Return whether the kernel of the inner loop knows the sets: intervals need no whole rows."""
+    return sets.are_separable or fits_whole_rows(sets, d)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradslide._support.arrays import sparse_like
 from gradslide._support.types import Array, Sparse, Tensor
+from gradslide.kernels.device import on_device_of
 from gradslide.kernels.device_sets import device_sets, whole_rows
 from gradslide.kernels.sets import INTERVALS, Sets
 from gradslide.kernels.sliding import Buffers, InnerStart, InnerSteps, KernelResult
@@ -59,6 +60,10 @@ class DeviceInnerLoopKernel:
 
     def run(self, at: InnerStart, steps: InnerSteps, buffers: Buffers | None = None) -> KernelResult:
         """Run all T inner iterations, as `InnerLoopKernel.run` does; nothing is overwritten."""
+        with on_device_of(at.x):
+            return self._run_on_device(at, steps, buffers)
+
+    def _run_on_device(self, at: InnerStart, steps: InnerSteps, buffers: Buffers | None) -> KernelResult:
         x, x_before, _, w, y = at
         T, alpha_1 = len(steps.etas), float(steps.alphas[0])
         ahead, last, w_new, anchor, sums = self._buffers(x, w)

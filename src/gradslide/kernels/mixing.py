@@ -199,11 +199,11 @@ class MixingKernel:
         mixing_rows.begin(d, inverses, given[0], given[2], given[4], real(rounds.first), v, step, q)
         # A network may hold what it was given: q changes.
         sent.reshape(-1)[:] = q
-        mixing_rows.opening(v, _writable(multiply(sent)).reshape(-1), moved, u.reshape(-1))
+        mixing_rows.after_first(v, _writable(multiply(sent)).reshape(-1), moved, u.reshape(-1))
         for a, b in rounds.steps:
             # New memory, unless nobody refers to an older u.
             product, u_next = _writable(multiply(u)).reshape(-1), self._buffers.empty((m, d), dtype)
-            mixing_rows.between(u.reshape(-1), product, moved, step, q, u_next.reshape(-1), real(a), real(b))
+            mixing_rows.after_next(u.reshape(-1), product, moved, step, q, u_next.reshape(-1), real(a), real(b))
             u = u_next
         numbers = real(p), real(share), real(rounds.damping)
         mixing_rows.end(d, scales, inverses, given, results, numbers, u.reshape(-1), q)
@@ -241,7 +241,7 @@ class MixingKernel:
         )
 
     def dots(self, at: DotsInput, share: float, p: float) -> Array:
-        """Return the inner products of `Mixer.dots` per agent.
+        """Return the inner products of `Mixer.products` per agent.
 
         Parameters
         ----------

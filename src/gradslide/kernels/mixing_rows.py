@@ -62,14 +62,14 @@ def _bodies(n: int) -> tuple[Callable[..., Any], ...]:
         return total
 
     @njit(**_inline)
-    def apart(v: Any, product: Any, moved: Any, u: Any, at: Any) -> None:
+    def move_first(v: Any, product: Any, moved: Any, u: Any, at: Any) -> None:
         """moved = -N q, u = v + moved."""
         change = splat(v.dtype.type(-1.0), n) * product
         store(moved, at, change)
         store(u, at, load(v, at, n) + change)
 
     @njit(**_inline)
-    def onward(u: Any, product: Any, moved: Any, step: Any, q: Any, u_next: Any, at: Any, a: Any, b: Any) -> None:
+    def move(u: Any, product: Any, moved: Any, step: Any, q: Any, u_next: Any, at: Any, a: Any, b: Any) -> None:
         """step = a step + b u, moved = a moved - b N u, q = q + step, u = u + moved."""
         here = load(u, at, n)
         stepped = splat(a, n) * load(step, at, n) + splat(b, n) * here
@@ -82,14 +82,14 @@ def _bodies(n: int) -> tuple[Callable[..., Any], ...]:
     @njit(**_inline)
     def first_round(graph: Any, i: Any, width: Any, c: Any, v: Any, moved: Any, q: Any, u: Any) -> None:
         """The first exchange, of q."""
-        apart(v, product(q, graph, i, width, c), moved, u, i * width + c)
+        move_first(v, product(q, graph, i, width, c), moved, u, i * width + c)
 
     @njit(**_inline)
     def advance(
         graph: Any, i: Any, width: Any, c: Any, a: Any, b: Any, u: Any, moved: Any, step: Any, q: Any, u_next: Any
     ) -> None:
         """An exchange of u."""
-        onward(u, product(u, graph, i, width, c), moved, step, q, u_next, i * width + c, a, b)
+        move(u, product(u, graph, i, width, c), moved, step, q, u_next, i * width + c, a, b)
 
     @njit(**_inline)
     def finish(
@@ -118,21 +118,23 @@ def _bodies(n: int) -> tuple[Callable[..., Any], ...]:
         store(results[2], at, dual)
 
     @njit(**_inline)
-    def separate(v: Any, product: Any, moved: Any, u: Any, at: Any) -> None:
+    def first_round_given(v: Any, product: Any, moved: Any, u: Any, at: Any) -> None:
         """As `first_round`, with N q given."""
-        apart(v, load(product, at, n), moved, u, at)
+        move_first(v, load(product, at, n), moved, u, at)
 
     @njit(**_inline)
-    def proceed(u: Any, product: Any, moved: Any, step: Any, q: Any, u_next: Any, at: Any, a: Any, b: Any) -> None:
+    def advance_given(
+        u: Any, product: Any, moved: Any, step: Any, q: Any, u_next: Any, at: Any, a: Any, b: Any
+    ) -> None:
         """As `advance`, with N u given."""
-        onward(u, load(product, at, n), moved, step, q, u_next, at, a, b)
+        move(u, load(product, at, n), moved, step, q, u_next, at, a, b)
 
-    return start, first_round, advance, finish, separate, proceed
+    return start, first_round, advance, finish, first_round_given, advance_given
 
 
-_start, _first, _advance, _finish, _separate, _proceed = _bodies(LANES)
+_start, _first, _advance, _finish, _first_round_given, _advance_given = _bodies(LANES)
 _, _first_half, _advance_half, _, _, _ = _bodies(_HALF)
-_start_one, _, _, _finish_one, _separate_one, _proceed_one = _bodies(1)
+_start_one, _, _, _finish_one, _first_round_given_one, _advance_given_one = _bodies(1)
 
 
 @njit(**_options)
@@ -240,22 +242,22 @@ def _compiled_parts(stamp: int) -> tuple[Callable[..., None], ...]:
                 _start_one(x, g, w, c, inverses[i], part, v, step, q, c)
 
     @cached
-    def opening(v: Any, product: Any, moved: Any, u: Any) -> None:
+    def after_first(v: Any, product: Any, moved: Any, u: Any) -> None:
         count = len(v) if stamp else 0
         whole = count - count % LANES
         for c in range(0, whole, LANES):
-            _separate(v, product, moved, u, c)
+            _first_round_given(v, product, moved, u, c)
         for c in range(whole, count):
-            _separate_one(v, product, moved, u, c)
+            _first_round_given_one(v, product, moved, u, c)
 
     @cached
-    def between(u: Any, product: Any, moved: Any, step: Any, q: Any, u_next: Any, a: Any, b: Any) -> None:
+    def after_next(u: Any, product: Any, moved: Any, step: Any, q: Any, u_next: Any, a: Any, b: Any) -> None:
         count = len(u) if stamp else 0
         whole = count - count % LANES
         for c in range(0, whole, LANES):
-            _proceed(u, product, moved, step, q, u_next, c, a, b)
+            _advance_given(u, product, moved, step, q, u_next, c, a, b)
         for c in range(whole, count):
-            _proceed_one(u, product, moved, step, q, u_next, c, a, b)
+            _advance_given_one(u, product, moved, step, q, u_next, c, a, b)
 
     @cached
     def end(d: Any, scales: Any, inverses: Any, given: Any, results: Any, numbers: Any, u: Any, q: Any) -> None:
@@ -266,7 +268,7 @@ def _compiled_parts(stamp: int) -> tuple[Callable[..., None], ...]:
             for c in range(i * d + whole, (i + 1) * d):
                 _finish_one(given, results, c, scales[i], inverses[i], numbers, u, q, c)
 
-    return begin, opening, between, end
+    return begin, after_first, after_next, end
 
 
-begin, opening, between, end = _compiled_parts(STAMP)
+begin, after_first, after_next, end = _compiled_parts(STAMP)

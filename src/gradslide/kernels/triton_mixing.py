@@ -1,8 +1,7 @@
 """Triton kernels: the exchanges of the gossip mode, inner products, and what follows from them.
 
 They are the counterparts of `mixing_rows` and `row_dots`, and of `gradslide.methods.gossip.sums`.
-Numbers that Triton would round to single precision are passed as two parts, `_high` and `_low`,
-whose sum they are.
+Numbers that Triton would round to single precision are passed in `parts`.
 """
 
 import triton
@@ -14,15 +13,15 @@ BLOCK = (16, 64)
 DOTS, DOTS_COLUMNS = 2048, 256
 # The inner products, in the order of the results.
 COUNT = 9
-# What `tally` finds, and how much of it is sums, in double and in single precision.
-TALLIED, SUMS = 14, (9, 11)
 # Agents of a block of `tally` and `completed`.
 AGENTS = 128
 
 
 @triton.jit
-def number(high, low, KIND: tl.constexpr):
-    return (tl.full((), high, tl.float64) + tl.full((), low, tl.float64)).to(KIND)
+def number(high, low, exponent, KIND: tl.constexpr):
+    """A number that was passed in `device.parts`."""
+    mantissa = tl.full((), high, tl.float64) + tl.full((), low, tl.float64)
+    return (mantissa * tl.exp2(tl.full((), exponent, tl.float64))).to(KIND)
 
 
 @triton.jit
@@ -59,16 +58,32 @@ def _prepared(x, g, w, at, scale, inside):
 
 @triton.jit
 def start(
-    x, g, w, D, v, step, q, p_high, p_low, first_high, first_low, m, d, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    x,
+    g,
+    w,
+    D,
+    v,
+    step,
+    q,
+    p_high,
+    p_low,
+    p_exponent,
+    first_high,
+    first_low,
+    first_exponent,
+    m,
+    d,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     """v, and step = q = first v."""
     kind = x.dtype.element_ty
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
-    scale = number(p_high, p_low, kind) * tl.load(D + rows, mask=rows < m, other=1.0)
+    scale = number(p_high, p_low, p_exponent, kind) * tl.load(D + rows, mask=rows < m, other=1.0)
     here = _prepared(x, g, w, at, scale, inside)
-    begun = number(first_high, first_low, kind) * here
+    begun = number(first_high, first_low, first_exponent, kind) * here
     tl.store(v + at, here, mask=inside)
     tl.store(step + at, begun, mask=inside)
     tl.store(q + at, begun, mask=inside)
@@ -97,8 +112,10 @@ def advance(
     data,
     a_high,
     a_low,
+    a_exponent,
     b_high,
     b_low,
+    b_exponent,
     m,
     d,
     ROWS: tl.constexpr,
@@ -109,7 +126,8 @@ def advance(
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
-    a, b, here = number(a_high, a_low, kind), number(b_high, b_low, kind), tl.load(u + at, mask=inside, other=0.0)
+    a, b = number(a_high, a_low, a_exponent, kind), number(b_high, b_low, b_exponent, kind)
+    here = tl.load(u + at, mask=inside, other=0.0)
     stepped = a * tl.load(step + at, mask=inside, other=0.0) + b * here
     change = a * tl.load(moved + at, mask=inside, other=0.0)
     change -= b * _product(u, indptr, indices, data, rows, columns, m, d, kind)
@@ -146,10 +164,13 @@ def finish(
     D,
     p_high,
     p_low,
+    p_exponent,
     share_high,
     share_low,
+    share_exponent,
     damping_high,
     damping_low,
+    damping_exponent,
     m,
     d,
     ROWS: tl.constexpr,
@@ -160,8 +181,8 @@ def finish(
     rows, columns = _place(m, d, ROWS, COLUMNS)
     inside = (rows < m)[:, None] & (columns < d)[None, :]
     at = rows.to(tl.int64)[:, None] * d + columns[None, :]
-    p, part = number(p_high, p_low, kind), number(share_high, share_low, kind)
-    damping = number(damping_high, damping_low, kind)
+    p, part = number(p_high, p_low, p_exponent, kind), number(share_high, share_low, share_exponent, kind)
+    damping = number(damping_high, damping_low, damping_exponent, kind)
     scale = p * tl.load(D + rows, mask=rows < m, other=1.0)
     v = _prepared(x, g, w, at, scale, inside)
     r = damping * (v - tl.load(u + at, mask=inside, other=0.0))
@@ -170,7 +191,7 @@ def finish(
     dual = tl.load(w + at, mask=inside, other=0.0) + scale[:, None] * r
     slope = tl.load(y + at, mask=inside, other=0.0)
     tl.store(s_new + at, tl.load(s + at, mask=inside, other=0.0) + sums.to(s.dtype.element_ty), mask=inside)
-    if share_high == 1.0:
+    if (share_high == 1.0) & (share_low == 0.0):
         tl.store(x_bar_new + at, new, mask=inside)
         tl.store(y_bar_new + at, slope, mask=inside)
         tl.store(w_bar_new + at, dual, mask=inside)
@@ -194,8 +215,10 @@ def inner_products(
     found,
     share_high,
     share_low,
+    share_exponent,
     p_high,
     p_low,
+    p_exponent,
     m,
     d,
     ROWS: tl.constexpr,
@@ -205,18 +228,18 @@ def inner_products(
     kind = x.dtype.element_ty
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     is_row = rows < m
-    share = number(share_high, share_low, kind)
+    share = number(share_high, share_low, share_exponent, kind)
     own = tl.load(D + rows, mask=is_row, other=1.0)
-    inverse, scale = 1.0 / own, number(p_high, p_low, kind) * own
+    inverse, scale = 1.0 / own, number(p_high, p_low, p_exponent, kind) * own
     linear = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     squared = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     at_bar = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     at_before = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     stationarity = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     at_under = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
-    reach = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    under_squared = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     drift = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
-    steep = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
+    y_squared = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     for first in range(0, d, COLUMNS):
         columns = first + tl.arange(0, COLUMNS)
         inside = is_row[:, None] & (columns < d)[None, :]
@@ -235,18 +258,18 @@ def inner_products(
         stationarity += moved.to(tl.float64) * (moved * inverse[:, None]).to(tl.float64)
         gradient = tl.load(y + at, mask=inside, other=0.0).to(tl.float64)
         at_under += point * gradient
-        steep += gradient * gradient
+        y_squared += gradient * gradient
         drift += (tl.abs(dual) + scale[:, None] * tl.abs(new)).to(tl.float64) * tl.abs(new).to(tl.float64)
-        reach += point * point
+        under_squared += point * point
     tl.store(found + rows, tl.sum(linear, axis=1), mask=is_row)
     tl.store(found + m + rows, tl.sum(squared, axis=1), mask=is_row)
     tl.store(found + 2 * m + rows, tl.sum(at_bar, axis=1), mask=is_row)
     tl.store(found + 3 * m + rows, tl.sum(at_before, axis=1), mask=is_row)
     tl.store(found + 4 * m + rows, tl.sum(stationarity, axis=1), mask=is_row)
     tl.store(found + 5 * m + rows, tl.sum(at_under, axis=1), mask=is_row)
-    tl.store(found + 6 * m + rows, tl.sum(reach, axis=1), mask=is_row)
+    tl.store(found + 6 * m + rows, tl.sum(under_squared, axis=1), mask=is_row)
     tl.store(found + 7 * m + rows, tl.sum(drift, axis=1), mask=is_row)
-    tl.store(found + 8 * m + rows, tl.sum(steep, axis=1), mask=is_row)
+    tl.store(found + 8 * m + rows, tl.sum(y_squared, axis=1), mask=is_row)
 
 
 @triton.jit
@@ -272,33 +295,35 @@ def tally(
     found,
     share_high,
     share_low,
+    share_exponent,
     eps,
     gradient_rounding,
     rounding_high,
     rounding_low,
+    rounding_exponent,
     m,
     HAS_BAR: tl.constexpr,
     HAS_PENALTY: tl.constexpr,
     IS_SINGLE: tl.constexpr,
     AGENTS: tl.constexpr,
 ):
-    """The fields of `sums.Sums`, and conjugates, reach and the average of conjugates: (TALLIED, m)."""
+    """The fields of `sums.Sums`, and conjugates, reach and the average of conjugates: (14, m)."""
     i = tl.program_id(0) * AGENTS + tl.arange(0, AGENTS)
     there = i < m
     to = found + i
-    steep, squared = tl.load(linear + i, mask=there), tl.load(d_squared + i, mask=there)
+    slope, squared = tl.load(linear + i, mask=there), tl.load(d_squared + i, mask=there)
     lagrangian, before = tl.load(at_bar + i, mask=there), tl.load(at_before + i, mask=there)
     if HAS_PENALTY:
         lagrangian += tl.load(r_bar + i, mask=there)
         before += tl.load(r_before + i, mask=there)
-    magnitude = tl.abs(steep)
+    magnitude = tl.abs(slope)
     if IS_SINGLE:
-        rounding = tl.full((), rounding_high, tl.float64) + tl.full((), rounding_low, tl.float64)
+        rounding = number(rounding_high, rounding_low, rounding_exponent, tl.float64)
         length = tl.sqrt(tl.load(y_squared + i, mask=there)) * tl.sqrt(squared)
         magnitude += tl.full((), gradient_rounding, tl.float64) * length / rounding
         tl.store(to + 9 * m, tl.full((), eps, tl.float64) * tl.load(drift + i, mask=there), mask=there)
         tl.store(to + 10 * m, 0.0 * length, mask=there)
-    tl.store(to, -steep, mask=there)
+    tl.store(to, -slope, mask=there)
     tl.store(to + m, tl.load(D + i, mask=there).to(tl.float64) * squared, mask=there)
     tl.store(to + 2 * m, magnitude, mask=there)
     tl.store(to + 3 * m, lagrangian, mask=there)
@@ -311,7 +336,7 @@ def tally(
     tl.store(to + 11 * m, conjugate, mask=there)
     tl.store(to + 12 * m, tl.sqrt(tl.load(under_squared + i, mask=there)), mask=there)
     if HAS_BAR:
-        share = number(share_high, share_low, tl.float64)
+        share = number(share_high, share_low, share_exponent, tl.float64)
         bar = tl.load(conjugate_bar + i, mask=there)
         conjugate = bar + share * (conjugate - bar)
     tl.store(to + 13 * m, conjugate, mask=there)
@@ -337,7 +362,7 @@ def completed(
     IS_SINGLE: tl.constexpr,
     AGENTS: tl.constexpr,
 ):
-    """The fields of `sums.Sums` once f(x_bar) is known, (SUMS, m), the last ones in single precision only."""
+    """The fields of `sums.Sums` once f(x_bar) is known, (11, m); 9 in double precision."""
     i = tl.program_id(0) * AGENTS + tl.arange(0, AGENTS)
     there = i < m
     to = found + i

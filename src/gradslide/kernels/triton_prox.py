@@ -26,7 +26,6 @@ def stationarity(
     g,
     w,
     D,
-    center,
     weight,
     lo,
     hi,
@@ -35,13 +34,14 @@ def stationarity(
     found,
     share_high,
     share_low,
+    share_exponent,
     p_high,
     p_low,
+    p_exponent,
     m,
     d,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    CENTER: tl.constexpr,
     WEIGHT: tl.constexpr,
     LO: tl.constexpr,
     HI: tl.constexpr,
@@ -50,15 +50,17 @@ def stationarity(
 ):
     """<Q, Q/D> of each agent with Q = p D (x_under - prox(x_under - (g + w)/(p D))), in double precision.
 
-    x_under = x_bar + share (x - x_bar). The arguments from `center` on are those of
-    `triton_step.inner_iteration`; Euclidean prox steps do not depend on the center.
+    x_under = x_bar + share (x - x_bar). The arguments from `weight` on are those of
+    `triton_step.inner_iteration`; Euclidean prox steps do not depend on a center.
     """
     kind = x.dtype.element_ty
     rows, columns, is_row, is_column, inside, at = _rows(m, d, ROWS, COLUMNS)
     own = tl.load(D + rows, mask=is_row, other=1.0)
-    scale = number(p_high, p_low, kind) * own
+    scale = number(p_high, p_low, p_exponent, kind) * own
     before = tl.load(x_bar + at, mask=inside, other=0.0)
-    under = before + number(share_high, share_low, kind) * (tl.load(x + at, mask=inside, other=0.0) - before)
+    under = before + number(share_high, share_low, share_exponent, kind) * (
+        tl.load(x + at, mask=inside, other=0.0) - before
+    )
     slope = tl.load(g + at, mask=inside, other=0.0) + tl.load(w + at, mask=inside, other=0.0)
     step = (1.0 / scale)[:, None]
     reached = prox(
@@ -88,7 +90,6 @@ def step(
     x_bar,
     before,
     u,
-    center,
     weight,
     lo,
     hi,
@@ -96,13 +97,14 @@ def step(
     radius,
     step_high,
     step_low,
+    step_exponent,
     ratio_high,
     ratio_low,
+    ratio_exponent,
     m,
     d,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    CENTER: tl.constexpr,
     WEIGHT: tl.constexpr,
     LO: tl.constexpr,
     HI: tl.constexpr,
@@ -114,7 +116,7 @@ def step(
     rows, columns, is_row, is_column, inside, at = _rows(m, d, ROWS, COLUMNS)
     new = prox(
         tl.load(x_bar + at, mask=inside, other=0.0),
-        number(step_high, step_low, kind),
+        number(step_high, step_low, step_exponent, kind),
         weight,
         lo,
         hi,
@@ -132,4 +134,4 @@ def step(
     )
     old = tl.load(before + at, mask=inside, other=0.0)
     tl.store(x_bar + at, new, mask=inside)
-    tl.store(u + at, old + number(ratio_high, ratio_low, kind) * (new - old), mask=inside)
+    tl.store(u + at, old + number(ratio_high, ratio_low, ratio_exponent, kind) * (new - old), mask=inside)

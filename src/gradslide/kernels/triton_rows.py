@@ -7,6 +7,8 @@ and values are double.
 import triton
 import triton.language as tl
 
+from gradslide.kernels.triton_mixing import number
+
 # Entries of the rows that a program holds, and scores that it holds.
 ENTRIES, LONG = 8192, 128
 # The kinds of phi, as in `rows_phi`.
@@ -67,8 +69,10 @@ def rows_pass(
     ahead,
     width_high,
     width_low,
+    width_exponent,
     theta_high,
     theta_low,
+    theta_exponent,
     p,
     KIND: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr,
@@ -99,8 +103,8 @@ def rows_pass(
             tl.store(stored + rows, tl.sum(tile.to(tl.float64) * point[None, :], axis=1), mask=there)
         tl.debug_barrier()
     if VALUE or GRADIENT:
-        theta = tl.full((), theta_high, tl.float64) + tl.full((), theta_low, tl.float64)
-        width = tl.full((), width_high, tl.float64) + tl.full((), width_low, tl.float64)
+        theta = number(theta_high, theta_low, theta_exponent, tl.float64)
+        width = number(width_high, width_low, width_exponent, tl.float64)
         value, value_ahead = tl.zeros((LONG,), dtype=tl.float64), tl.zeros((LONG,), dtype=tl.float64)
         for row in range(first, end, LONG):
             rows = row + tl.arange(0, LONG)

@@ -7,7 +7,7 @@ import numpy as np
 
 from gradslide._support.arrays import is_numpy
 from gradslide._support.types import Array, Tensor
-from gradslide.kernels.device import has_kernels
+from gradslide.kernels.device import has_kernels, on_device_of, parts
 from gradslide.kernels.threads import run_in_threads, thread_count
 from gradslide.losses.devices import Features, TorchRows
 from gradslide.losses.inputs import is_sparse
@@ -172,7 +172,6 @@ class DeviceRows:
     ) -> RowsPass:
         """Take one pass over the data, as `CompiledRows.evaluate` does."""
         from gradslide.kernels import triton_rows
-        from gradslide.kernels.device import parts
 
         torch, features, p, m = self._torch, self._features, self._p, len(self._bounds) - 1
 
@@ -186,32 +185,33 @@ class DeviceRows:
         slopes = features.new_empty(len(targets) if gradient else 0)
         columns = max(16, 1 << (p - 1).bit_length())
         rows = max(1, min(32, triton_rows.ENTRIES // columns))
-        triton_rows.rows_pass[(m,)](
-            features,
-            targets,
-            features if weights is None else weights,
-            self._bounds,
-            features if x is None else x.contiguous(),
-            kept if before is None else before,
-            kept,
-            slopes,
-            gradients,
-            values,
-            ahead,
-            *parts(width),
-            *parts(theta),
-            p,
-            kind,
-            weights is not None,
-            value,
-            gradient,
-            scores is not None,
-            before is not None,
-            rows,
-            columns,
-            triton_rows.LONG,
-            num_warps=max(1, min(4, rows * columns // 1024)),
-        )
+        with on_device_of(features):
+            triton_rows.rows_pass[(m,)](
+                features,
+                targets,
+                features if weights is None else weights,
+                self._bounds,
+                features if x is None else x.contiguous(),
+                kept if before is None else before,
+                kept,
+                slopes,
+                gradients,
+                values,
+                ahead,
+                *parts(width),
+                *parts(theta),
+                p,
+                kind,
+                weights is not None,
+                value,
+                gradient,
+                scores is not None,
+                before is not None,
+                rows,
+                columns,
+                triton_rows.LONG,
+                num_warps=max(1, min(4, rows * columns // 1024)),
+            )
         return RowsPass(values, gradients, kept, None if before is None else ahead)
 
 

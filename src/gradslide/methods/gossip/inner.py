@@ -16,6 +16,7 @@ from gradslide.methods.base import Context, average
 from gradslide.methods.compiled import InnerLoop
 from gradslide.methods.gossip.state import Gradient, InnerOutput, Iterate, State, StepWeights
 from gradslide.methods.gossip.sums import (
+    EPS_SINGLE,
     GRADIENT_ROUNDING,
     ROUNDING,
     Known,
@@ -78,7 +79,7 @@ class Mixer:
         if not kernel.is_worthwhile(K, at.x.shape[1]):
             return kernel.time_plain(lambda: self._plain_step(context, at, K, p, share))
         network, rounds = context.network, damped_coefficients(K, least=self._from(K), most=self.most)
-        if network.is_local:
+        if isinstance(kernel, DeviceMixingKernel) or network.is_local:
             return network.batch(1 + len(rounds.steps), at.x, lambda: kernel.run(at, p, share, rounds, out))
         multiply = partial(network.combine, weights=self.N)
         return kernel.run_between(at, p, share, rounds, out, multiply)
@@ -142,7 +143,7 @@ class Mixer:
     def tally(self, products: Products, residuals: tuple[Array, Array, Array, Array], known: Known) -> Tally:
         """Return what follows from the inner products."""
         if isinstance(self.kernel, DeviceMixingKernel):
-            sums, *rest = self.kernel.tally(products, residuals, known, GRADIENT_ROUNDING, ROUNDING)
+            sums, *rest = self.kernel.tally(products, residuals, known, (EPS_SINGLE, GRADIENT_ROUNDING, ROUNDING))
             return Tally(Sums[Array](*sums), *rest)
         return tally(products, residuals, self.D[:, 0], known)
 

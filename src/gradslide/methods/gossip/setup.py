@@ -13,7 +13,7 @@ from gradslide._support.types import Array
 from gradslide.graphs.graph import Graph
 from gradslide.kernels.device import has_kernels
 from gradslide.kernels.device_mixing import DeviceMixingKernel, DeviceProxKernel
-from gradslide.kernels.device_sets import MOST_COLUMNS
+from gradslide.kernels.device_sets import fits_whole_rows
 from gradslide.kernels.mixing import MixingKernel, ProxKernel
 from gradslide.kernels.sets import sets_of
 from gradslide.losses.base import Evaluation
@@ -127,8 +127,8 @@ def set_up(
             prox_kernel = None if sets is None else ProxKernel(sets, column)
         elif has_kernels(context.x0):
             kernel = DeviceMixingKernel(N, column) if network.is_local else None
-            fits = sets is not None and sets.common_kind is not None and d <= MOST_COLUMNS
-            prox_kernel = DeviceProxKernel(sets, column, d) if sets is not None and fits else None
+            if sets is not None and fits_whole_rows(sets, d):
+                prox_kernel = DeviceProxKernel(sets, column, d)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel, prox_kernel)
     return Setup(inner, mixer, Start(gradient, scores), L, has_scores, skips_points)
 
