@@ -7,7 +7,7 @@ network is random with maximum degree 4. "NumPy" is the peak that tracemalloc re
 includes all NumPy arrays. "resident" is the peak growth of the process (Linux only), including
 compiled code and the C library. "records": metrics at every iteration, otherwise at the last one
 only. Each figure comes from its own process, with compiled code loaded in advance; "first": not
-loaded in advance. Takes two minutes.
+loaded in advance. "own" and "sliding": other inner loops of AutoPDS. Takes two minutes.
 
 Peaks are in arrays of 8 agents x dimensions bytes; the title says how many gigabytes that is, and
 the data takes one more. With --only, the table has the one method in X = R^d, as for
@@ -28,12 +28,16 @@ import gradslide as gs
 
 METHODS = {
     "AutoPDS": lambda n: gs.AutoPDS(),
+    "AutoPDS, ridge": lambda n: gs.AutoPDS(),
     "AutoPDS, exact sums": lambda n: gs.AutoPDS(agreement="exact"),
+    "AutoPDS, own": lambda n: gs.AutoPDS(inner="own"),
+    "AutoPDS, sliding": lambda n: gs.AutoPDS(inner="sliding"),
     "PDS, incidence": lambda n: gs.PDS(R=0.1),
     "PDS, laplacian": lambda n: gs.PDS(R=0.1, coupling="laplacian"),
     "SPDS": lambda n: gs.SPDS(N=n, R=0.1, c=0.25),
     "NIDS": lambda n: gs.NIDS(),
 }
+MU = {"AutoPDS, ridge": 0.1}
 DOMAINS = {"free": gs.domains.Free, "ball": lambda: gs.domains.L2Ball(1.0)}
 # Domain, whether metrics are recorded, whether compiled code is loaded in advance.
 KINDS = {
@@ -45,7 +49,7 @@ KINDS = {
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def problem(m: int, d: int, domain: str) -> gs.Problem:
+def problem(m: int, d: int, domain: str, mu: float = 0.0) -> gs.Problem:
     centres = np.random.default_rng(0).normal(size=(m, d))
     squares = np.einsum("ij,ij->i", centres, centres)
 
@@ -60,12 +64,12 @@ def problem(m: int, d: int, domain: str) -> gs.Problem:
         agents=m,
         dimension=d,
     )
-    return gs.Problem(loss, DOMAINS[domain]())
+    return gs.Problem(loss, DOMAINS[domain](), mu)
 
 
 def solve(name: str, domain: str, records: bool, m: int, d: int, n: int) -> dict[str, float]:
     """Return peaks in bytes."""
-    given, graph = problem(m, d, domain), gs.Graph.random(m, 4, seed=1)
+    given, graph = problem(m, d, domain, MU.get(name, 0.0)), gs.Graph.random(m, 4, seed=1)
     method = METHODS[name](n)
     before = resident_now()
     tracemalloc.start()

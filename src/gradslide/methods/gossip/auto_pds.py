@@ -366,7 +366,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     weights = StepWeights(b, S + b, P / b, is_final)
     share = b / weights.S
     nowhere = without_columns(prev.x)
-    x_under = nowhere if setup.has_scores and setup.skips_points else average(prev.x_bar, prev.x, share)
+    x_under = nowhere if setup.has_scores and mu == 0 else average(prev.x_bar, prev.x, share)
     evaluation, late, value_before, scores = None, s.late, prev.value_bar, prev.scores
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
@@ -387,14 +387,21 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
             value_before = value_before + mu * domain.nu(prev.x_bar) if mu > 0 else value_before
         value_under, y, evaluation = evaluation_at(context, x_under)
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
-    if setup.skips_points:
-        x_under, gradient = nowhere, gradient._replace(x_under=nowhere)
     assert value_before is not None
     if s.unfinished is not None:
         context.network.start_reduce(mixer.completed(s.unfinished, value_before), "sum")
         late = late._replace(outstanding=(*late.outstanding, (s.unfinished.generation, s.unfinished.k)))
-    y = gradient.y
-    g = y + mu * domain.grad_nu(x_under) if mu > 0 else y
+    y = g = gradient.y
+    value_under = gradient.value
+    if mu > 0:
+        value_under = value_under + mu * domain.nu(x_under)
+        g = domain.grad_nu(x_under)
+    if setup.skips_points:
+        x_under, gradient = nowhere, gradient._replace(x_under=nowhere)
+    if mu > 0:
+        # One array after another.
+        g = mu * g
+        g += y
     found = inner.run(context, mixer, s, weights, gradient, g)  # (b)
     x_bar, w, is_free = found.x_bar, found.dual.w, isinstance(inner, Shared) and inner.is_free
     is_single = context.problem.dtype == np.float32
@@ -413,10 +420,9 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         oracle.extend_reach(gradient.reach)
 
     value_bar, scores_bar, scale, noise = None, None, 1.0, sums.noise
-    value_under = gradient.value
     if evaluation is not None:
         change, error = oracle.change(evaluation, x_bar)
-        value_bar, noise = value_under + change, evaluation.rounding() ** 2
+        value_bar, noise = gradient.value + change, evaluation.rounding() ** 2
         sums = sums._replace(magnitude=sums.magnitude + error / ROUNDING)
     elif setup.has_scores:
         if not is_late:
@@ -430,7 +436,6 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
             value_bar = value_before + dot(g, x_bar - prev.x_bar)
         noise = (EPS_SINGLE * abs(value_bar)) ** 2
     if mu > 0 and context.problem.loss.has_value:
-        value_under = value_under + mu * domain.nu(x_under)
         value_bar = None if value_bar is None else value_bar + mu * domain.nu(x_bar)
     if is_single and inner.follows_lagrangian:
         # w sums to 0 over the agents, and its rounding errors do not: they multiply what all x_bar have in common.

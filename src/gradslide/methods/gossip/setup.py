@@ -84,7 +84,6 @@ def set_up(
     """
     network, m, loss = context.network, context.network.m, context.problem.loss
     scores, is_shared = None, isinstance(inner, Shared) and loss.has_value
-    skips_points = is_shared and context.problem.mu == 0
     has_scores = is_shared and loss.has_scores
     if network.session.sees_all:
         # Parts of a checkpoint have the same arrays in all processes.
@@ -130,7 +129,7 @@ def set_up(
             if sets is not None and fits_whole_rows(sets, d):
                 prox_kernel = DeviceProxKernel(sets, column, d)
     mixer = Mixer(column, N, least, most, math.sqrt(most / least) if most > 0 else 0.0, kernel, prox_kernel)
-    return Setup(inner, mixer, Start(gradient, scores), L, has_scores, skips_points)
+    return Setup(inner, mixer, Start(gradient, scores), L, has_scores, skips_points=is_shared)
 
 
 def evaluation_at(context: Context, x: Array) -> tuple[Array, Array, Evaluation | None]:
