@@ -12,6 +12,7 @@ from gradslide._support.types import Tensor
 
 # Numbers of up to so many binary digits before or behind the point have both parts in single precision.
 _ORDINARY = 60
+_NOTHING = nullcontext()
 
 
 def has_kernels(x: Tensor) -> bool:
@@ -25,7 +26,9 @@ def on_device_of(x: Tensor) -> AbstractContextManager[object]:
     """Make the GPU of x the current one: there Triton launches kernels, wherever their arguments are."""
     import torch
 
-    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+    if not x.is_cuda or x.device.index == torch.cuda.current_device():
+        return _NOTHING
+    return torch.cuda.device(x.device)
 
 
 def parts(number: float) -> tuple[float, float, float]:
