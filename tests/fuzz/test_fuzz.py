@@ -55,6 +55,11 @@ def test_models_without_any_curvature(seed):
     examine([seed])
 
 
+def test_steps_that_are_lost_in_rounding_end_at_a_limit():
+    """Damping grew until it was infinite: Newton ended with an error of NumPy's."""
+    assert fuzz_check.run(600443).status == "iteration limit"
+
+
 # ---- the generator
 
 

@@ -49,6 +49,8 @@ _FALL, _RISE = 1 / 16, 4.0
 _NO_DAMPING = 1e-6
 # The next step after a rejected one is at most this share as long, and less after several in a row.
 _SHORTER = 0.25
+# With more, steps would be no shorter: they are lost in rounding.
+_MOST_DAMPING = 1e100
 # The first damping of a model that has no minimum, or one that is beyond all measure.
 _FLAT, _FAR = 1.0, 1e30
 
@@ -605,7 +607,7 @@ def next_trial(
             share = min(share, max(-slope / (2 * max(-decrease - slope, 1e-300)), share**2))
         scales = method.scales(curvature)
         size = math.sqrt(float(np.sum(model.gradient**2 / np.where(scales > 0, scales, np.inf))))
-        damping = max(_RISE * model.damping, size / max(share * model.length, 1e-300))
+        damping = min(max(_RISE * model.damping, size / max(share * model.length, 1e-300)), _MOST_DAMPING)
     found = model._replace(curvature=curvature, damping=damping, rejections=rejections)
     return _with_step(method, common, found, state.x, False)
 
