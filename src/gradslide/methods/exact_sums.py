@@ -584,7 +584,9 @@ def next_trial(
     decrease = known.objective - assessment.objective
     is_accepted = is_finite and decrease >= _ACCEPT * model.predicted - noise
     if is_finite and known.contradiction == 0:
-        known = known._replace(contradiction=_contradiction(common, model, state.x, step, sums, noise))
+        known = known._replace(
+            contradiction=_contradiction(common, model, method.scales(model.curvature), state.x, step, sums, noise)
+        )
         model = model._replace(assessment=known)
     curvature = method.learn(common, model, step, sums, is_accepted) if is_finite else model.curvature
     if is_accepted:
@@ -613,7 +615,7 @@ def next_trial(
 
 
 def _contradiction(
-    common: CommonProblem, model: Model[Any], x: Array, step: Array, sums: Totals, noise: float
+    common: CommonProblem, model: Model[Any], scales: Array, x: Array, step: Array, sums: Totals, noise: float
 ) -> float:
     """By how much the change of the value lies outside its slopes at both ends, between which convexity has it."""
     rest = common.objective(x, 0.0)
@@ -622,7 +624,9 @@ def _contradiction(
     missed = max(low - rise, rise - high)
     errors, length = sums.errors, float(np.linalg.norm(step))
     rounding = common.eps * (errors.values + errors.operations / common.m * errors.gradients * length)
-    rounding += float(np.finfo(np.float64).eps) * abs(rest)
+    # At least of this size are the terms of a quadratic, which may cancel: far away in flat directions.
+    terms = max(float(np.sqrt(scales) @ np.abs(each)) ** 2 for each in (x, x + step))
+    rounding += float(np.finfo(np.float64).eps) * (abs(rest) + terms)
     # Values that are small beside that at the start may have absolute rounding errors.
     share = _SURELY_IN_SINGLE if common.dtype == np.float32 else _SURELY
     values = share * max(abs(sums.value), abs(sums.value - rise), abs(model.assessment.first))
