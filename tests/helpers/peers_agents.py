@@ -1,6 +1,5 @@
 """Agents among peers: in threads of one process, or as processes that can be killed."""
 
-import multiprocessing
 import os
 import resource
 import signal
@@ -8,9 +7,11 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass
+from multiprocessing.forkserver import set_forkserver_preload
 from pathlib import Path
 
 import numpy as np
+from forked import Process
 
 import gradslide as gs
 from gradslide._support import storage
@@ -101,8 +102,7 @@ def logistic(graph, d=4, dtype=float, **given):
 
 
 # One process imports everything, and all others are forks of it: they start at once.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["peers_agents"])
+set_forkserver_preload(["peers_agents"])
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
 
@@ -117,7 +117,7 @@ class Agent:
     def start(self, **told):
         """told: what it is told otherwise than before."""
         self._told |= told
-        self._process = CONTEXT.Process(target=live, args=(self._told,), daemon=True)
+        self._process = Process(target=live, args=(self._told,), daemon=True)
         self._process.start()
 
     def kill(self):

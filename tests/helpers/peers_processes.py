@@ -7,7 +7,6 @@ result, or its error, in a file.
 import contextlib
 import json
 import logging
-import multiprocessing
 import os
 import socket
 import ssl
@@ -15,10 +14,12 @@ import sys
 import threading
 import time
 import warnings
+from multiprocessing.forkserver import set_forkserver_preload
 from pathlib import Path
 
 import numpy as np
 from faulty_proxy import Relay
+from forked import Process
 
 from gradslide.network.peers import wire
 from gradslide.network.peers.errors import PeerError
@@ -31,8 +32,7 @@ from gradslide.network.peers.wire import Kind, Message
 SIZE = 16
 
 # Every agent is a fork of a process that has imported everything: it starts at once.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["peers_processes"])
+set_forkserver_preload(["peers_processes"])
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
 
@@ -101,7 +101,7 @@ class Agents:
             **self.common,
             **other,
         }
-        process = PROCESSES.Process(target=run_agent, args=(settings,), daemon=True)
+        process = Process(target=run_agent, args=(settings,), daemon=True)
         process.start()
         self.processes.append(process)
         return process
