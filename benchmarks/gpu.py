@@ -5,9 +5,9 @@ nine arrays: it reads u, x, w and the fixed part of the prox step, writes u, x a
 writes two sums every second time.
 
 Outer iterations of AutoPDS (also in an l2 ball), LBFGS, Newton, Auto, PDS and NIDS on a logistic
-regression: "L" is the time to find the smoothness constants, and "share" that of values, gradient (and Hessian) in an
-iteration. "Set-up" is what a solve of one iteration takes beside the iteration if nothing about the
-problem is known; PDS and NIDS find L in it.
+regression: "L" is the time to find the smoothness constants, and "share" that of values, gradient
+(and Hessian) in an iteration. "Set-up" is what a solve of one iteration takes beside the iteration
+if nothing about the problem is known; PDS and NIDS find L in it.
 
     python benchmarks/gpu.py [--device cuda] [--dtype float32] [--outer]
 

@@ -4,7 +4,9 @@ import ctypes
 import importlib.util
 import math
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 import array_api_compat as compat
 
@@ -13,6 +15,21 @@ from gradslide._support.types import Tensor
 # Numbers of up to so many binary digits before or behind the point have both parts in single precision.
 _ORDINARY = 60
 _NOTHING = nullcontext()
+_Result = TypeVar("_Result")
+
+
+class DeviceKernel:
+    """A kernel for a GPU, which is always in use: there is nothing to compile in advance."""
+
+    is_over = True
+
+    def is_worthwhile(self, *sizes: int) -> bool:
+        """Return True, whatever the sizes."""
+        return True
+
+    def time_plain(self, work: Callable[[], _Result]) -> _Result:
+        """Run the plain code."""
+        return work()
 
 
 def has_kernels(x: Tensor) -> bool:
@@ -23,7 +40,18 @@ def has_kernels(x: Tensor) -> bool:
 
 
 def on_device_of(x: Tensor) -> AbstractContextManager[object]:
-    """Make the GPU of x the current one: there Triton launches kernels, wherever their arguments are."""
+    """Make the GPU of x the current one: there Triton launches kernels, wherever their arguments are.
+
+    Parameters
+    ----------
+    x : Tensor
+        On a GPU, or on the CPU where kernels are interpreted.
+
+    Returns
+    -------
+    context manager
+        At its end the GPU is again the one before.
+    """
     import torch
 
     if not x.is_cuda or x.device.index == torch.cuda.current_device():
@@ -34,8 +62,15 @@ def on_device_of(x: Tensor) -> AbstractContextManager[object]:
 def parts(number: float) -> tuple[float, float, float]:
     """Return three numbers of single precision, as Triton passes them.
 
-    The sum of the first two is this one to 48 bits, times 2 to the power of the third, which is 0 unless the number
-    is very large or small.
+    Parameters
+    ----------
+    number : float
+        In double precision.
+
+    Returns
+    -------
+    high, low, exponent : float
+        (high + low) 2^exponent is the number to 48 bits. The exponent is 0 unless the number is very large or small.
     """
     mantissa, exponent = math.frexp(number) if math.isfinite(number) else (number, 0)
     if abs(exponent) <= _ORDINARY:

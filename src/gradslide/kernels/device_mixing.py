@@ -3,24 +3,23 @@
 Launches are asynchronous: the host never waits for the device.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from gradslide._support.types import Array, Sparse, Tensor
 from gradslide.graphs.chebyshev import Coefficients
-from gradslide.kernels.device import on_device_of, parts
+from gradslide.kernels.device import DeviceKernel, on_device_of, parts
 from gradslide.kernels.device_sets import device_sets, whole_rows
 from gradslide.kernels.mixing import DotsInput, MixingInput, MixingOutput, ProxInput
 from gradslide.kernels.sets import Sets
 
-_Result = TypeVar("_Result")
 # Numbers per agent that `tally` finds, and how many of them are sums, in double and in single precision.
 _TALLIED, SUMS = 14, (9, 11)
 
 
-class DeviceMixingKernel:
+class DeviceMixingKernel(DeviceKernel):
     """The counterpart of `MixingKernel`; results are the same to rounding.
 
     Parameters
@@ -31,9 +30,6 @@ class DeviceMixingKernel:
         The weights of the agents, a column, on the device.
     """
 
-    # Kernels are always in use.
-    is_over = True
-
     def __init__(self, N: Sparse, D: Tensor) -> None:
         import torch
 
@@ -43,14 +39,6 @@ class DeviceMixingKernel:
         )
         self._graph = (*self._graph[:2], self._graph[2].to(D.dtype))
         self._buffers: Any = None
-
-    def is_worthwhile(self, K: int, d: int) -> bool:
-        """Return True: on a GPU the kernels are always used."""
-        return True
-
-    def time_plain(self, work: Callable[[], _Result]) -> _Result:
-        """Run the plain code."""
-        return work()
 
     def run(
         self, at: MixingInput, p: float, share: float, rounds: Coefficients, out: Mapping[str, Array] | None = None
@@ -169,6 +157,11 @@ class DeviceMixingKernel:
         ----------
         sums, value_under, value_bar
             As of `Unfinished`.
+
+        Returns
+        -------
+        Array
+            The fields of `Sums` that are known, one column each.
         """
         from gradslide.kernels import triton_mixing
 
@@ -186,7 +179,7 @@ class DeviceMixingKernel:
         return found.T
 
 
-class DeviceProxKernel:
+class DeviceProxKernel(DeviceKernel):
     """The counterpart of `ProxKernel`; results are the same to rounding.
 
     Parameters
@@ -202,23 +195,26 @@ class DeviceProxKernel:
     def __init__(self, sets: Sets, D: Tensor, d: int) -> None:
         import torch
 
-        self._torch, self._D, self._d = torch, D[:, 0].contiguous(), d
+        self._torch, self._D = torch, D[:, 0].contiguous()
         arrays, kinds, kind = device_sets(sets, D.expand(-1, d))
         *block, self._warps = whole_rows(d)
         # Euclidean prox steps do not depend on the center.
         self._arrays, self._constants = arrays[1:], (len(D), d, *block, *kinds[1:], kind)
         self._grid = (-(-len(D) // block[0]),)
 
-    def is_worthwhile(self, numbers: int) -> bool:
-        """Return True: on a GPU the kernels are always used."""
-        return True
-
-    def time_plain(self, work: Callable[[], _Result]) -> _Result:
-        """Run the plain code."""
-        return work()
-
     def stationarity(self, at: ProxInput, p: float, share: float) -> Array:
-        """Return <Q, Q/D> of each agent, as `ProxKernel.stationarity` does."""
+        """Return <Q, Q/D> of each agent, as `ProxKernel.stationarity` does.
+
+        Parameters
+        ----------
+        at, p, share
+            As there.
+
+        Returns
+        -------
+        Array, shape (agents,)
+            In double precision, on the device.
+        """
         from gradslide.kernels import triton_prox
 
         found = self._torch.empty_like(self._D, dtype=self._torch.float64)
@@ -236,7 +232,13 @@ class DeviceProxKernel:
         return found
 
     def step(self, x_bar: Array, before: Array, u: Array, step: float, ratio: float) -> None:
-        """Replace x_bar by its prox step, and u, as `ProxKernel.step` does."""
+        """Replace x_bar by its prox step, and u, as `ProxKernel.step` does.
+
+        Parameters
+        ----------
+        x_bar, before, u, step, ratio
+            As there; x_bar and u are contiguous.
+        """
         from gradslide.kernels import triton_prox
 
         with on_device_of(self._D):

@@ -32,7 +32,19 @@ class DeviceSets(NamedTuple):
 
 
 def device_sets(sets: Sets, like: Tensor) -> DeviceSets:
-    """Return sets on the device and in the precision of an array with a row for each agent."""
+    """Return sets on a device.
+
+    Parameters
+    ----------
+    sets : Sets
+        Of one kind.
+    like : Tensor
+        An array with a row for each agent, on the device and in the precision that is wanted.
+
+    Returns
+    -------
+    DeviceSets
+    """
     import torch
 
     (m, d), rows = like.shape, (*sets.intervals, sets.origin)
@@ -53,7 +65,17 @@ class WholeRows(NamedTuple):
 
 
 def whole_rows(d: int) -> WholeRows:
-    """Return the block for rows of d columns."""
+    """Return the block for rows of d columns.
+
+    Parameters
+    ----------
+    d : int
+        The number of columns.
+
+    Returns
+    -------
+    WholeRows
+    """
     columns = 1 << max(0, d - 1).bit_length()
     rows = min(_MOST_ROWS, max(1, _WHOLE_ROWS // columns))
     # More values per thread would not fit into registers.
@@ -61,10 +83,34 @@ def whole_rows(d: int) -> WholeRows:
 
 
 def fits_whole_rows(sets: Sets, d: int) -> bool:
-    """Return whether kernels that take whole rows know the sets: all agents need the same kind of set."""
+    """Return whether kernels that take whole rows know the sets: all agents need the same kind of set.
+
+    Parameters
+    ----------
+    sets : Sets
+        Of all agents.
+    d : int
+        The number of columns.
+
+    Returns
+    -------
+    bool
+    """
     return sets.common_kind is not None and d <= MOST_COLUMNS
 
 
 def serves(sets: Sets, d: int) -> bool:
-    """Return whether the kernel of the inner loop knows the sets: intervals need no whole rows."""
+    """Return whether the kernel of the inner loop knows the sets: intervals need no whole rows.
+
+    Parameters
+    ----------
+    sets : Sets
+        Of all agents.
+    d : int
+        The number of columns.
+
+    Returns
+    -------
+    bool
+    """
     return sets.are_separable or fits_whole_rows(sets, d)

@@ -3,7 +3,7 @@
 Launches are asynchronous: the host never waits for the device.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from gradslide._support.arrays import sparse_like
 from gradslide._support.types import Array, Sparse, Tensor
-from gradslide.kernels.device import on_device_of
+from gradslide.kernels.device import DeviceKernel, on_device_of
 from gradslide.kernels.device_sets import device_sets, whole_rows
 from gradslide.kernels.sets import INTERVALS, Sets
 from gradslide.kernels.sliding import Buffers, InnerStart, InnerSteps, KernelResult
@@ -22,7 +22,7 @@ _TURN = 8
 _SMALL = 1 << 21
 
 
-class DeviceInnerLoopKernel:
+class DeviceInnerLoopKernel(DeviceKernel):
     """The inner loop for one graph, one domain and the incidence matrix.
 
     Parameters
@@ -49,14 +49,6 @@ class DeviceInnerLoopKernel:
         self._recorded: Any = None
         self._fixed: Any = None
         self._rows: Any = None
-
-    def is_worthwhile(self, T: int) -> bool:
-        """Return True: on a GPU the kernel is always used."""
-        return True
-
-    def time_plain(self, work: Callable[[], Any]) -> Any:
-        """Run the plain inner loop."""
-        return work()
 
     def run(self, at: InnerStart, steps: InnerSteps, buffers: Buffers | None = None) -> KernelResult:
         """Run all T inner iterations, as `InnerLoopKernel.run` does; nothing is overwritten."""

@@ -7,6 +7,8 @@ Numbers that Triton would round to single precision are passed in `parts`.
 import triton
 import triton.language as tl
 
+from gradslide.kernels.triton_numbers import number
+
 # Rows and columns of a block.
 BLOCK = (16, 64)
 # Entries of a block of `inner_products`, and its most columns.
@@ -15,13 +17,6 @@ DOTS, DOTS_COLUMNS = 2048, 256
 COUNT = 9
 # Agents of a block of `tally` and `completed`.
 AGENTS = 128
-
-
-@triton.jit
-def number(high, low, exponent, KIND: tl.constexpr):
-    """A number that was passed in `device.parts`."""
-    mantissa = tl.full((), high, tl.float64) + tl.full((), low, tl.float64)
-    return (mantissa * tl.exp2(tl.full((), exponent, tl.float64))).to(KIND)
 
 
 @triton.jit

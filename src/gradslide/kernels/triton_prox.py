@@ -6,7 +6,7 @@ A program takes whole rows.
 import triton
 import triton.language as tl
 
-from gradslide.kernels.triton_mixing import number
+from gradslide.kernels.triton_numbers import number
 from gradslide.kernels.triton_sets import prox
 
 

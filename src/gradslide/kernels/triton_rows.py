@@ -7,7 +7,7 @@ and values are double.
 import triton
 import triton.language as tl
 
-from gradslide.kernels.triton_mixing import number
+from gradslide.kernels.triton_numbers import number
 
 # Entries of the rows that a program holds, and scores that it holds.
 ENTRIES, LONG = 8192, 128

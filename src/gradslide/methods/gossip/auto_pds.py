@@ -367,7 +367,7 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     share = b / weights.S
     nowhere = without_columns(prev.x)
     x_under = nowhere if setup.has_scores and mu == 0 else average(prev.x_bar, prev.x, share)
-    evaluation, late, value_before, scores = None, s.late, prev.value_bar, prev.scores
+    evaluation, late, value, value_before, scores = None, s.late, None, prev.value_bar, prev.scores
     if s.gradient.is_current:
         gradient = s.gradient._replace(x_under=x_under, is_current=False)
     elif setup.has_scores:
@@ -375,7 +375,6 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         before = prev.scores_before if theta != 0 else None
         if scores is None:
             scores, value, value_under, y = oracle.extrapolation(prev.x_bar, before, theta)
-            value_before = value + mu * domain.nu(prev.x_bar) if mu > 0 else value
         else:
             ahead = scores if before is None else scores + theta * (scores - before)
             value_under, y = oracle.value_and_gradient_of_scores(ahead)
@@ -383,10 +382,11 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
     else:
         if value_before is None:
             # A run that is resumed where the loss has no scores.
-            value_before = doubles(oracle.value(prev.x_bar))
-            value_before = value_before + mu * domain.nu(prev.x_bar) if mu > 0 else value_before
+            value = doubles(oracle.value(prev.x_bar))
         value_under, y, evaluation = evaluation_at(context, x_under)
         gradient = s.gradient._replace(x_under=x_under, y=y, value=value_under)
+    if value is not None:
+        value_before = value + mu * domain.nu(prev.x_bar) if mu > 0 else value
     assert value_before is not None
     if s.unfinished is not None:
         context.network.start_reduce(mixer.completed(s.unfinished, value_before), "sum")
@@ -466,9 +466,6 @@ def outer_iteration(context: Context, setup: Setup, s: State, agreement: str) ->
         dual=found.dual,
         averages=Averages(found.y_bar, conjugate_bar, found.dual_bar, count),
     )
-    if inner.follows_lagrangian and context.problem.loss.has_value:
-        # Only the curvature of two gradients would need it.
-        gradient = gradient._replace(x_under=nowhere)
     after = replace(
         s,
         total=s.total + 1,

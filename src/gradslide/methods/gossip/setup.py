@@ -64,7 +64,7 @@ class Setup(NamedTuple):
     has_scores
         True if values and gradients follow from scores.
     skips_points
-        True if x_under is not needed beyond its gradient.
+        True if x_under is not needed beyond its gradient and ridge.
     """
 
     inner: Inner

@@ -144,6 +144,10 @@ def tally(products: Products, residuals: tuple[Array, Array, Array, Array], D: A
         The weights of the agents.
     known
         What was known before.
+
+    Returns
+    -------
+    Tally
     """
     linear, d_squared, at_bar, at_bar_before, at_under, under_squared, *_ = products
     magnitude, noise = abs(linear), None
