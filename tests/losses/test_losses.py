@@ -606,7 +606,6 @@ def test_softmax_refuses_bad_labels(labels, classes, message):
         (np.eye(2), [0, np.inf], "c must be finite"),
         ([[1, 1], [0, 1]], np.ones(2), "Q must be symmetric"),
         ([np.eye(2), [[1, 2], [2, 1]]], np.ones((2, 2)), "semidefinite; got an eigenvalue of -1 at agent 1"),
-        (sp.eye_array(2), np.ones(2), "Q must be dense"),
     ],
 )
 def test_quadratic_refuses_bad_input(Q, c, message):

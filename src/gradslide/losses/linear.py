@@ -7,11 +7,12 @@ from typing import NoReturn, Self
 import array_api_compat as compat
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import dot, doubles, dtype_of
 from gradslide._support.errors import InputError, require
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.losses.base import Evaluation, Loss
 from gradslide.losses.devices import has_doubles, home_of, moved, rows_at
 from gradslide.losses.inputs import float_array, stack_rows
@@ -43,6 +44,18 @@ class Linear(Loss):
         self._c = c.reshape((1, *c.shape)[-2:])
         m, d = self._c.shape
         super().__init__(m, d, dtype_of(c), home_of(c))
+
+    def quadratic_part(self) -> list[Sparse]:
+        """Return the matrix of the quadratic part of each agent, which is zero.
+
+        The gradient is c_i; `Quadratic` has the same method.
+
+        Returns
+        -------
+        list of scipy.sparse.csr_array, shape (d, d)
+            One per agent.
+        """
+        return [sp.csr_array((self.d, self.d), dtype=self.dtype)] * self.m
 
     def value(self, x: Array) -> Array:
         return array_namespace(self._c).vecdot(doubles(self._c), doubles(self._checked(x)))
