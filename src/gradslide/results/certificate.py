@@ -106,3 +106,47 @@ class KKT:
         start = f"{self.scale:.3g} at the start"
         residuals = f"stationarity {self.stationarity:.3g} ({start}), disagreement {self.disagreement:.3g}"
         return residuals if self.error is None else f"{residuals}, estimated error {self.error:.3g}"
+
+
+@dataclass(frozen=True)
+class SaddleKKT:
+    """Relative residuals of the optimality conditions of a saddle point problem or linear constraints.
+
+    With y the gradient at x and |.| the largest absolute entry:
+
+    Attributes
+    ----------
+    primal : float
+        The violation of the constraints over 1 + max(|A x|, |A x - violation|), as in OSQP. Without
+        constraints: the change of z by one step of size s = (1 + |z|)/(1 + |A x|) that maximizes
+        <A x, .> - h over Z, over 1 + |z|.
+    dual : float
+        The change of x by one prox step of size t = (1 + |x|)/(1 + max(|y|, |A^T z|)) along
+        y + A^T z, over 1 + |x|. For coordinates without bounds this is OSQP's
+        |y + A^T z|/(1 + max(|y|, |A^T z|)).
+    complementarity : float
+        By how much x fails to minimize <y + A^T z, .> + mu nu + r over X, and z to maximize
+        <A x, .> - h over Z, over 1 + |f(x)|: the duality gap of OSQP and PDLP.
+
+    Examples
+    --------
+    >>> import gradslide as gs
+    >>> gs.SaddleKKT(primal=1e-7, dual=1e-8, complementarity=1e-9).largest
+    1e-07
+    """
+
+    primal: float
+    dual: float
+    complementarity: float
+
+    @property
+    def largest(self) -> float:
+        """The largest of the three."""
+        return max(self.primal, self.dual, self.complementarity)
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the residuals by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"primal {self.primal:.3g}, dual {self.dual:.3g}, complementarity {self.complementarity:.3g}"
