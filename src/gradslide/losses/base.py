@@ -13,7 +13,7 @@ from gradslide._support.arrays import as_dtype, is_numpy
 from gradslide._support.deprecation import rename_hooks
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.keywords import CheckedArguments
-from gradslide._support.types import Array, Device, DType
+from gradslide._support.types import Array, Device, DType, Sparse
 from gradslide.losses.devices import moved, torch_home
 
 # (agents, c), of shapes (k,) and (k, d), -> the largest <c_k, x> over the set of agent agents[k], (k,); inf if there is
@@ -95,7 +95,7 @@ _FOLLOWING = (
     ("value_and_gradient",),
     ("value_in_doubles",),
     ("evaluation", "has_evaluation"),
-    ("hessian", "has_hessian", "derivatives"),
+    ("hessian", "has_hessian", "derivatives", "quadratic_part"),
     ("scores", "has_scores"),
     ("smoothness_over",),
     ("steps", "has_steps"),
@@ -301,6 +301,18 @@ class Loss(CheckedArguments, abc.ABC):
             `Custom` with `hessian`, and for `Torch` and `Jax` where these know second derivatives.
         """
         return False
+
+    def quadratic_part(self) -> list[Array | Sparse] | None:
+        """Return the matrices Q_i of quadratic losses, which are not to be written to.
+
+        ft_i(x) = x' Q_i x / 2 + a linear function.
+
+        Returns
+        -------
+        list of ndarray or scipy.sparse.csr_array, shape (d, d), or None
+            One per agent. None, as by default, if the ft_i are not known to be quadratic.
+        """
+        return None
 
     def hessian(self, x: Array) -> Array:
         """Return the Hessian of ft_i at x_i, in double precision.

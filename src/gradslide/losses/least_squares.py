@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.types import Array, ArrayLike, DType, SparseInput
+from gradslide._support.types import Array, ArrayLike, DType, Sparse, SparseInput
 from gradslide.losses.compiled import RESIDUAL
 from gradslide.losses.inputs import per_row
 from gradslide.losses.linear_model import LinearModel, Reduction
@@ -73,6 +74,9 @@ class LeastSquares(LinearModel):
 
     def row_slopes(self, scores: Array, targets: Array) -> Array:
         return scores - targets
+
+    def quadratic_part(self) -> list[Array | Sparse] | None:
+        return list(self.hessian(np.zeros((self.m, self.d), dtype=self.dtype))) if self._home is None else None
 
     def row_curvatures(self, scores: Array, targets: Array) -> Array:
         return array_namespace(scores).ones_like(scores)

@@ -45,16 +45,7 @@ class Linear(Loss):
         m, d = self._c.shape
         super().__init__(m, d, dtype_of(c), home_of(c))
 
-    def quadratic_part(self) -> list[Sparse]:
-        """Return the matrix of the quadratic part of each agent, which is zero.
-
-        The gradient is c_i; `Quadratic` has the same method.
-
-        Returns
-        -------
-        list of scipy.sparse.csr_array, shape (d, d)
-            One per agent.
-        """
+    def quadratic_part(self) -> list[Array | Sparse]:
         return [sp.csr_array((self.d, self.d), dtype=self.dtype)] * self.m
 
     def value(self, x: Array) -> Array:

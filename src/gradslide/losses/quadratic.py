@@ -104,15 +104,6 @@ class Quadratic(Loss):
         return is_sparse(self._Q)
 
     def quadratic_part(self) -> list[Array | Sparse]:
-        """Return the matrices Q_i as they are stored; not to be written to.
-
-        The gradient at 0 is c_i.
-
-        Returns
-        -------
-        list of ndarray or scipy.sparse.csr_array, shape (d, d)
-            One per agent.
-        """
         return [self._Q] if self._is_sparse else list(self._Q)
 
     def value(self, x: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from gradslide._support.arrays import as_dtype, doubles
 from gradslide._support.errors import require
 from gradslide._support.keywords import checked_arguments
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.losses.base import Evaluation, Loss, Support, checked_sampling
 from gradslide.losses.inputs import stack_rows
 
@@ -112,6 +112,11 @@ class Stacked(Loss):
     def hessian(self, x: Array) -> Array:
         x = self._checked(x)
         return stack_rows([part.hessian(x[own]) for part, own in self._each()])
+
+    def quadratic_part(self) -> list[Array | Sparse] | None:
+        parts = [part.quadratic_part() for part in self.parts]
+        known = [matrices for matrices in parts if matrices is not None]
+        return [matrix for matrices in known for matrix in matrices] if len(known) == len(parts) else None
 
     def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
         x = self._checked(x)

@@ -22,7 +22,9 @@ from gradslide.network.coupling import COUPLINGS, Coupling
 from gradslide.network.protocol import Network
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Objective
+from gradslide.results.certificate import SaddleKKT
 from gradslide.results.costs import Pace
+from gradslide.results.status import Status
 from gradslide.theory.certificates import DualEvidence, Evaluation
 
 _Made = TypeVar("_Made")
@@ -172,6 +174,8 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         Whether `dual_evidence` or `known` yields lower bounds on the optimum.
     finishes : bool
         Whether the method has last exchanges, see `finish`.
+    has_multipliers : bool
+        Whether `dual` returns the multipliers z of saddle point problems.
     has_common_state : bool
         Whether the state is the same for all agents. What only one agent has is then in the process
         of the root of the tree, which is the first one.
@@ -187,6 +191,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
     fixes_iterations: ClassVar[bool] = False
     proves: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
+    has_multipliers: ClassVar[bool] = False
     has_common_state: ClassVar[bool] = False
     lasting_outputs: ClassVar[tuple[str, ...]] = ()
 
@@ -196,6 +201,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         cls.fixes_iterations = cls.iterations is not Method.iterations
         cls.proves = cls.proves or cls.dual_evidence is not Method.dual_evidence or cls.known is not Method.known
         cls.finishes = cls.finish is not Method.finish
+        cls.has_multipliers = cls.has_multipliers or cls.dual is not Method.dual
 
     @property
     def name(self) -> str:
@@ -456,6 +462,38 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         """
         return None
 
+    def residuals(self, state: StateT) -> SaddleKKT | None:
+        """Return the residuals of a saddle point problem at the answer, if the method knows them.
+
+        Targets on them are then checked in every outer iteration, at no cost.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        SaddleKKT or None
+            None if they are to be computed now and then, as by default.
+        """
+        return None
+
+    def no_solution(self, state: StateT) -> "NoSolution | None":
+        """Return the proof that a saddle point problem has no solution, if the method found one.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        NoSolution or None
+            None by default.
+        """
+        return None
+
     def contradiction(self, state: StateT) -> str:
         """Return why the loss cannot be what it must be, if that was seen; this ends the run.
 
@@ -571,10 +609,27 @@ class Choice(NamedTuple):
     prepared: object = None
 
 
+class NoSolution(NamedTuple):
+    """Why a saddle point problem has no solution.
+
+    Attributes
+    ----------
+    status : Status
+        INFEASIBLE or UNBOUNDED.
+    ray : ndarray
+        The proof: multipliers z, shape (k,), of a combination of the constraints that no x in X
+        fulfils; or a direction of x, shape (m, d), along which the objective falls for ever.
+    """
+
+    status: Status
+    ray: Array
+
+
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "has_common_state", "lasting_outputs"),
     *("is_unit_free", "prepare", "restored", "dual", "parameters", "iterations"),
-    *("dual_evidence", "hessian", "known", "contradiction", "snapshot_for_check", "invariant", "finish"),
+    *("dual_evidence", "hessian", "known", "residuals", "no_solution", "contradiction"),
+    *("snapshot_for_check", "invariant", "finish"),
 )
 
 
@@ -592,7 +647,7 @@ class _Adapted(Method[object]):
             "proves": not found.keys().isdisjoint({"dual_evidence", "known"}),
             "fixes_iterations": "iterations" in found,
         }
-        found["finishes"] = "finish" in found
+        found |= {"finishes": "finish" in found, "has_multipliers": "dual" in found}
         for name, ability in found.items():
             setattr(self, name, ability)
 
