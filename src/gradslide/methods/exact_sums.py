@@ -5,8 +5,7 @@ root decides and computes the next point, and its answer goes down. Bounds and r
 at the root and travel with the answer.
 
 The root keeps the best point and a quadratic model there. A step that lowers the objective by less
-than the model predicts is rejected, and the model is damped (J. J. More, "The Levenberg-Marquardt
-algorithm", 1978).
+than the model predicts is rejected, and the model is damped.
 """
 
 import math
@@ -25,6 +24,7 @@ from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Context, Method
+from gradslide.methods.damping import FLAT, NOISE, after_acceptance, after_rejection, is_good_step
 from gradslide.methods.steps import require_common_domain
 from gradslide.problems.model import Matrix, minimize_model
 from gradslide.results.certificate import KKT
@@ -38,21 +38,8 @@ from gradslide.theory.certificates import (
     stationarity_part,
 )
 
-# Rounding changes the objective by about this many eps of its size.
-_NOISE = 4.0
-# A step is accepted if the objective falls by this share of what the model predicts.
-_ACCEPT = 1e-4
-# Above this share the model is good, and damping falls; below, it is poor, and damping rises.
-_GOOD, _POOR = 0.5, 0.1
-_FALL, _RISE = 1 / 16, 4.0
-# Damping below this is none.
-_NO_DAMPING = 1e-6
-# The next step after a rejected one is at most this share as long, and less after several in a row.
-_SHORTER = 0.25
-# With more, steps would be no shorter: they are lost in rounding.
-_MOST_DAMPING = 1e100
-# The first damping of a model that has no minimum, or one that is beyond all measure.
-_FLAT, _FAR = 1.0, 1e30
+# A model that predicts a decrease beyond all measure has no minimum.
+_FAR = 1e30
 
 # Values contradict gradients if they differ by this share of the slope, and of the values (users may compute in single
 # precision), and by this many rounding errors.
@@ -199,7 +186,7 @@ class CommonProblem:
 
     def noise(self, sums: Totals) -> float:
         """Return by how much rounding may change the objective."""
-        return _NOISE * self.eps * abs(sums.value)
+        return NOISE * self.eps * abs(sums.value)
 
     def assess(self, x: Array, sums: Totals) -> "Assessment":
         """Return what the sums at x say about it."""
@@ -582,7 +569,7 @@ def next_trial(
     known, step = model.assessment, trial - state.x
     own, noise = noise, max(model.noise, noise) if is_finite else model.noise
     decrease = known.objective - assessment.objective
-    is_accepted = is_finite and decrease >= _ACCEPT * model.predicted - noise
+    is_accepted = is_finite and is_good_step(decrease, model.predicted, noise)
     if is_finite and known.contradiction == 0:
         known = known._replace(
             contradiction=_contradiction(common, model, method.scales(model.curvature), state.x, step, sums, noise)
@@ -590,10 +577,7 @@ def next_trial(
         model = model._replace(assessment=known)
     curvature = method.learn(common, model, step, sums, is_accepted) if is_finite else model.curvature
     if is_accepted:
-        expected, damping = model.predicted + noise, model.damping
-        share = (decrease + noise) / expected if expected > 0 else 1.0
-        damping *= _FALL if share > _GOOD else _RISE if share < _POOR else 1.0
-        flat, damping = damping or _FLAT, 0.0 if damping < _NO_DAMPING else damping
+        damping, flat = after_acceptance(model.damping, decrease, model.predicted, noise)
         lower = max(assessment.lower, known.lower)
         assessment = assessment._replace(
             scale=known.scale, first=known.first, lower=lower, contradiction=known.contradiction
@@ -602,14 +586,15 @@ def next_trial(
         return _with_step(method, common, found, trial, True, flat)
     rejections, damping = model.rejections + 1, model.damping
     if not is_finite or rejections > method.patience:
-        slope = float(model.gradient @ step)
-        share = _SHORTER ** (rejections - method.patience if is_finite else rejections)
-        if is_finite and slope < 0:
-            # The minimum of the parabola through both values with the slope at x.
-            share = min(share, max(-slope / (2 * max(-decrease - slope, 1e-300)), share**2))
         scales = method.scales(curvature)
-        size = math.sqrt(float(np.sum(model.gradient**2 / np.where(scales > 0, scales, np.inf))))
-        damping = min(max(_RISE * model.damping, size / max(share * model.length, 1e-300)), _MOST_DAMPING)
+        damping = after_rejection(
+            model.damping,
+            rejections - method.patience if is_finite else rejections,
+            slope=float(model.gradient @ step) if is_finite else None,
+            decrease=decrease,
+            steepness=math.sqrt(float(np.sum(model.gradient**2 / np.where(scales > 0, scales, np.inf)))),
+            length=model.length,
+        )
     found = model._replace(curvature=curvature, damping=damping, rejections=rejections)
     return _with_step(method, common, found, state.x, False)
 
@@ -633,19 +618,13 @@ def _contradiction(
     return missed if missed > _ROUGHLY * max(abs(low), abs(high)) + values + _ROUNDINGS * rounding + noise else 0.0
 
 
-def least_curvature(gradient: Array, objective: float) -> Array:
-    """Return second derivatives with which no coordinate alone could lower the objective by more than its size."""
-    # The square of a gradient may overflow where this does not.
-    return np.abs(gradient) * (np.abs(gradient) / (2 * abs(objective)) if objective else 1.0)
-
-
 def _with_step(
     method: ExactSums[CurvatureT],
     common: CommonProblem,
     model: Model[CurvatureT],
     x: Array,
     is_accepted: bool,
-    flat: float = _FLAT,
+    flat: float = FLAT,
 ) -> tuple[Model[CurvatureT], Array, bool]:
     """Minimize the model at x; flat: the least damping of a model without a minimum."""
     given = x, model.gradient, method.matrix(model.curvature), common.domain, common.mu, common.m

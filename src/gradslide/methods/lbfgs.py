@@ -7,7 +7,7 @@ minimizing composite functions", SIAM J. Optim. 24 (2014).
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -17,36 +17,9 @@ from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.domains.euclidean import Euclidean
 from gradslide.methods.base import Context
-from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals, least_curvature
+from gradslide.methods.bfgs import Memory
+from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals
 from gradslide.problems.model import LowRank, Matrix, has_intervals, without_zeros
-
-# A pair (s, y) counts if <s, y> is more than this many roundings of its terms.
-_VISIBLE = 16.0
-# <s, B s> below this share of its terms is lost in rounding.
-_LOST = 1e-15
-# A function is straight along a step if <s, y> is not seen and would be at this share of the slope. Then theta falls.
-_STRAIGHT, _FLATTER, _LEAST = 1e-3, 1 / 16, 1e-100
-# Slopes below this share of the objective at the start do not matter.
-_MATTERS = 1e-4
-
-
-class Memory(NamedTuple):
-    """The last steps and how the gradient changed over them.
-
-    Attributes
-    ----------
-    metric : ndarray, shape (d,)
-        The diagonal D of the first approximation, theta D.
-    theta : float
-        Its factor.
-    steps, changes : ndarray, shape (k, d)
-        Pairs of s and y, the oldest first.
-    """
-
-    metric: Array
-    theta: float
-    steps: Array
-    changes: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,26 +86,22 @@ class LBFGS(ExactSums[Memory]):
         metric = np.ones(common.d)
         if has_intervals(common.domain) and np.isfinite(sums.rest).all() and np.any(sums.rest > 0):
             metric = without_zeros(sums.rest)
-        return _first(metric, sums.gradient, objective)
+        return Memory.first(metric, sums.gradient, objective)
 
     def learn(
         self, common: CommonProblem, model: Model[Memory], step: Array, sums: Totals, is_accepted: bool
     ) -> Memory:
-        metric, theta, steps, changes = model.curvature
-        if not step.any():
-            # B is so steep that steps are lost in rounding, and would be for ever: start over.
-            return _first(metric, model.gradient, model.assessment.objective)
-        change = sums.gradient - model.gradient
-        product = float(step @ change)
-        rounding = common.eps * float(np.abs(step) @ (np.abs(sums.gradient) + np.abs(model.gradient)))
-        if not product > _VISIBLE * rounding:
-            slope, seen = abs(float(step @ model.gradient)), model.assessment
-            is_straight = slope > max(_VISIBLE * rounding / _STRAIGHT, _MATTERS * abs(seen.first))
-            flatter = model.curvature._replace(theta=max(_FLATTER * theta, _LEAST))
-            return flatter if is_straight and is_accepted else model.curvature
-        theta = math.sqrt(float(np.sum(change**2 / metric)) / float(np.sum(metric * step**2)))
-        steps, changes = np.vstack([steps, step]), np.vstack([changes, change])
-        return Memory(metric, theta, steps[-self.memory :], changes[-self.memory :])
+        seen = model.assessment
+        return model.curvature.learned(
+            step,
+            model.gradient,
+            sums.gradient,
+            size=self.memory,
+            eps=common.eps,
+            objective=seen.objective,
+            first=seen.first,
+            is_accepted=is_accepted,
+        )
 
     def adopt(self, common: CommonProblem, matrix: Matrix, scales: Array) -> Memory:
         metric, none = np.ones(common.d), np.zeros((0, common.d))
@@ -143,28 +112,10 @@ class LBFGS(ExactSums[Memory]):
         return Memory(metric, float(np.mean(scales)), none, none)
 
     def matrix(self, curvature: Memory) -> LowRank:
-        first = self.scales(curvature)
-        found = nothing = LowRank(first, np.zeros((len(first), 0)), np.zeros(0))
-        for s, y in zip(curvature.steps, curvature.changes, strict=True):
-            # B+ = B - Bs s'B/(s'Bs) + yy'/(s'y)
-            Bs = found @ s
-            terms = float(found.diagonal @ s**2 + np.abs(found.weights) @ (found.factors.T @ s) ** 2)
-            if not float(s @ Bs) > _LOST * terms:
-                # Rounding has made B indefinite: older pairs are forgotten.
-                found, Bs = nothing, first * s
-            pair = np.column_stack([Bs / np.sqrt(s @ Bs), y / np.sqrt(s @ y)])
-            factors, weights = np.hstack([found.factors, pair]), np.append(found.weights, [-1.0, 1.0])
-            found = LowRank(found.diagonal, factors, weights)
-        return found
+        return curvature.matrix()
 
     def scales(self, curvature: Memory) -> Array:
-        return curvature.theta * curvature.metric
+        return curvature.scales
 
     def restored_curvature(self, saved: Any) -> Memory:
         return Memory(*saved)
-
-
-def _first(metric: Array, gradient: Array, objective: float) -> Memory:
-    """Without pairs, and with the theta with which the objective would fall by its own size."""
-    theta, none = float(np.sum(least_curvature(gradient, objective) / metric)), np.zeros((0, len(metric)))
-    return Memory(metric, theta or 1.0, none, none)

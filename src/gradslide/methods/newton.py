@@ -13,7 +13,8 @@ import numpy as np
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.methods.base import Context
-from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State, Totals, least_curvature
+from gradslide.methods.bfgs import least_curvature
+from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State, Totals
 from gradslide.problems.model import LowRank, Matrix, from_upper, upper
 
 

@@ -1,0 +1,83 @@
+"""How second-order methods judge a step, and damp the model: J. J. More, "The Levenberg-Marquardt algorithm", 1978."""
+
+# Rounding changes the objective by about this many eps of its size.
+NOISE = 4.0
+# A step is accepted if the objective falls by this share of what the model predicts.
+_ACCEPT = 1e-4
+# Above this share the model is good, and damping falls; below, it is poor, and damping rises.
+_GOOD, _POOR = 0.5, 0.1
+_FALL, _RISE = 1 / 16, 4.0
+# Damping below this is none.
+_NO_DAMPING = 1e-6
+# The next step after a rejected one is at most this share as long, and less after several in a row.
+_SHORTER = 0.25
+# With more, steps would be no shorter: they are lost in rounding.
+_MOST_DAMPING = 1e100
+# The first damping of a model that has no minimum.
+FLAT = 1.0
+
+
+def is_good_step(decrease: float, predicted: float, noise: float) -> bool:
+    """Return whether a step is accepted.
+
+    Parameters
+    ----------
+    decrease, predicted : float
+        By how much the objective fell, and would have fallen if the model held.
+    noise : float
+        By how much rounding may change the objective.
+
+    Returns
+    -------
+    bool
+    """
+    return decrease >= _ACCEPT * predicted - noise
+
+
+def after_acceptance(damping: float, decrease: float, predicted: float, noise: float) -> tuple[float, float]:
+    """Return the damping of the next model, and the least one if that has no minimum.
+
+    Parameters
+    ----------
+    damping : float
+        Of the last model.
+    decrease, predicted, noise : float
+        As for `is_good_step`.
+
+    Returns
+    -------
+    damping, flat : float
+    """
+    expected = predicted + noise
+    share = (decrease + noise) / expected if expected > 0 else 1.0
+    damping *= _FALL if share > _GOOD else _RISE if share < _POOR else 1.0
+    return 0.0 if damping < _NO_DAMPING else damping, damping or FLAT
+
+
+def after_rejection(
+    damping: float, rejections: int, *, slope: float | None, decrease: float, steepness: float, length: float
+) -> float:
+    """Return the damping after a rejected step.
+
+    Parameters
+    ----------
+    damping : float
+        Of the last model.
+    rejections : int
+        How many steps were rejected in a row.
+    slope : float or None
+        Slope of the objective along the step at the best point; None if values at its end are not finite.
+    decrease : float
+        By how much the objective fell; negative.
+    steepness, length : float
+        Norms of gradient and step in the metric by which damping is scaled.
+
+    Returns
+    -------
+    float
+    """
+    share = _SHORTER**rejections
+    if slope is not None and slope < 0:
+        # The minimum of the parabola through both values with the slope at x.
+        share = min(share, max(-slope / (2 * max(-decrease - slope, 1e-300)), share**2))
+    return min(max(_RISE * damping, steepness / max(share * length, 1e-300)), _MOST_DAMPING)
