@@ -89,7 +89,7 @@ class NoEvidence(Gossip):
 
 
 def solve(problem=CONSTRAINED, **options):
-    return gs.solve(problem, **{"stop": FEW, **options})
+    return gs.solve(problem, **{"stop": FEW, "method": gs.PDS(), **options})
 
 
 def constrained(b=None, A=A, **options):

@@ -15,7 +15,7 @@ def problem():
 
 
 def test_the_output_that_reaches_the_targets_first_is_returned(problem):
-    solution = gs.solve(problem)
+    solution = gs.solve(problem, method=gs.PDS())
     assert solution.status is gs.Status.CONVERGED
     assert solution.output == "last"
     np.testing.assert_array_equal(solution.x, solution.outputs["last"])
@@ -25,23 +25,22 @@ def test_the_output_that_reaches_the_targets_first_is_returned(problem):
     iterations = [record.iteration for record in solution.history]
     assert iterations == list(range(1, len(iterations) + 1))
     # The multipliers are those of the last iteration too: they fulfil what the average's do not yet.
-    average = gs.solve(problem, output="average", stop=gs.Stop(iterations=last.iteration))
+    average = gs.solve(problem, method=gs.PDS(), output="average", stop=gs.Stop(iterations=last.iteration))
     assert not np.array_equal(solution.dual, average.dual)
 
 
 def test_an_output_that_was_asked_for_is_kept(problem):
-    quick = gs.solve(problem)
-    slow = gs.solve(
-        problem, output="average", stop=gs.Stop(gap=gs.Relative(1e-4), residual=gs.Relative(1e-4), iterations=400)
-    )
+    quick = gs.solve(problem, method=gs.PDS())
+    stop = gs.Stop(gap=gs.Relative(1e-4), residual=gs.Relative(1e-4), iterations=400)
+    slow = gs.solve(problem, method=gs.PDS(), output="average", stop=stop)
     assert slow.output == "average"
     assert slow.costs.gradients > 2 * quick.costs.gradients
 
 
 def test_a_finished_run_that_is_resumed_returns_the_same(problem, tmp_path):
     path = tmp_path / "run.npz"
-    first = gs.solve(problem, checkpoint=path)
-    again = gs.solve(problem, checkpoint=path)
+    first = gs.solve(problem, method=gs.PDS(), checkpoint=path)
+    again = gs.solve(problem, method=gs.PDS(), checkpoint=path)
     assert again.output == first.output == "last"
     np.testing.assert_array_equal(again.x, first.x)
     np.testing.assert_array_equal(again.dual, first.dual)
@@ -50,14 +49,14 @@ def test_a_finished_run_that_is_resumed_returns_the_same(problem, tmp_path):
 
 
 def test_without_targets_the_recommended_output_is_returned(problem):
-    assert gs.solve(problem, stop=gs.Stop(iterations=50)).output == "average"
+    assert gs.solve(problem, method=gs.PDS(), stop=gs.Stop(iterations=50)).output == "average"
     assert gs.solve(problem, method=gs.CondatVu(), stop=gs.Stop(iterations=50)).output == "last"
     linear = gs.LinearlyConstrained(gs.losses.Linear(np.ones(10)), np.ones((1, 10)), 1.0, gs.domains.Simplex())
     assert gs.solve(linear, method=gs.CondatVu(), stop=gs.Stop(iterations=50)).output == "average"
 
 
 def test_the_best_lower_bound_so_far_is_recorded(problem):
-    history = gs.solve(problem, stop=gs.Stop(iterations=80)).history
+    history = gs.solve(problem, method=gs.PDS(), stop=gs.Stop(iterations=80)).history
     lower = [record.lower for record in history]
     assert lower == sorted(lower)
     assert all(record.gap == record.objective - record.lower for record in history)
@@ -83,7 +82,7 @@ def test_a_set_as_h_is_its_indicator():
 
 
 def test_the_average_of_the_gradients_is_kept_and_saved(problem, tmp_path):
-    solution = gs.solve(problem, stop=gs.Stop(iterations=40))
+    solution = gs.solve(problem, method=gs.PDS(), stop=gs.Stop(iterations=40))
     # f is quadratic: the average gradient is the gradient at an average of the points, and near that of the answer.
     np.testing.assert_allclose(solution.y, problem.loss.gradient(solution.x), atol=0.05)
     np.testing.assert_array_equal(gs.load(solution.save(tmp_path / "solution.npz")).y, solution.y)

@@ -53,9 +53,11 @@ def test_an_interrupted_run_gives_the_same_bits(name, mu, make_loss, tmp_path):
 def test_saddle_points_and_entropy_are_resumed_too(tmp_path):
     for seed in range(6):
         problem, path = saddle_case(seed + 8, 0.2).problem, tmp_path / f"{seed}.npz"
-        whole = gs.solve(problem, stop=gs.Stop(iterations=12), record_every=5)
+        whole = gs.solve(problem, method=gs.PDS(), stop=gs.Stop(iterations=12), record_every=5)
         for iterations in (7, 12):
-            last = gs.solve(problem, stop=gs.Stop(iterations=iterations), record_every=5, checkpoint=path)
+            last = gs.solve(
+                problem, method=gs.PDS(), stop=gs.Stop(iterations=iterations), record_every=5, checkpoint=path
+            )
         assert_same(last, whole)
 
 
@@ -122,8 +124,10 @@ def test_the_callback_sees_every_iteration_and_may_stop(method):
 def test_metrics_may_be_thinned():
     seen = []
     stop = gs.Stop(iterations=11)
-    thin = gs.solve(problem_of(), stop=stop, record_every=4, callback=lambda record, x: seen.append(record.gap))
-    full = gs.solve(problem_of(), stop=stop)
+    thin = gs.solve(
+        problem_of(), method=gs.PDS(), stop=stop, record_every=4, callback=lambda record, x: seen.append(record.gap)
+    )
+    full = gs.solve(problem_of(), method=gs.PDS(), stop=stop)
     assert [record.iteration for record in thin.history] == [4, 8, 11]
     assert [gap is not None for gap in seen] == [k in (4, 8, 11) for k in range(1, 12)]
     np.testing.assert_array_equal(thin.x, full.x)
@@ -131,7 +135,7 @@ def test_metrics_may_be_thinned():
 
 
 def test_progress_shows_products_residual_and_gap(capsys):
-    gs.solve(problem_of(), stop=gs.Stop(iterations=5), progress=True)
+    gs.solve(problem_of(), method=gs.PDS(), stop=gs.Stop(iterations=5), progress=True)
     shown = capsys.readouterr().err
     assert "PDS" in shown
     assert all(word in shown for word in ("gradients", "products", "residual", "gap"))

@@ -323,7 +323,7 @@ def test_bounds_of_a_saddle_point_problem_can_contradict_each_other():
     )
     problem = gs.Saddle(loss, np.eye(2), domain=gs.domains.Box(-2.0, 2.0), dual_domain=gs.domains.Box(-0.1, 0.1))
     with pytest.warns(RuntimeWarning, match="is above the objective"):
-        solution = gs.solve(problem, stop=gs.Stop(iterations=300), check_loss=False)
+        solution = gs.solve(problem, method=gs.PDS(), stop=gs.Stop(iterations=300), check_loss=False)
     assert solution.status is gs.Status.CONTRADICTORY
 
 

@@ -335,7 +335,7 @@ CONSTRAINED = gs.LinearlyConstrained(gs.losses.Quadratic(np.eye(3), np.ones(3)),
         (small_problem(), gs.SPDS(N=9, R=1.0, c=1.0), {"gap": 1.0}, ["exact gradients", "SPDS"]),
         (small_problem(), gs.SPDS(N=9, R=1.0, c=1.0), {"kkt": 1.0}, ["exact gradients", "SPDS"]),
         (small_problem(domain=OWN_SETS), gs.NIDS(), {"kkt": 1.0}, ["multipliers", "NIDS"]),
-        (CONSTRAINED, gs.PDS(), {"kkt": 1.0}, ["kkt", "network", "LinearlyConstrained"]),
+        (CONSTRAINED, gs.SPDS(N=9, R=1.0, c=1.0), {"kkt": 1.0}, ["multipliers", "exact gradients", "SPDS"]),
     ],
 )
 def test_targets_that_nobody_can_judge_are_refused(problem, method, stop, words):

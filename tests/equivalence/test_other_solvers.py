@@ -91,7 +91,7 @@ def test_linear_programs_agree_with_linprog(sense):
         # scipy's marginals are prices of b.
         prices = exact.eqlin.marginals if sense == "==" else exact.ineqlin.marginals
         problem = gs.LinearlyConstrained(gs.losses.Linear(c), A, b, gs.domains.Box(0, 1), sense=sense)
-        solution = gs.solve(problem, stop=LIMIT, output="last", record_every=10)
+        solution = gs.solve(problem, method=gs.PDS(), stop=LIMIT, output="last", record_every=10)
         assert solution.costs.gradients <= 2
         np.testing.assert_allclose(solution.mean, exact.x, atol=1e-3)
         np.testing.assert_allclose(solution.dual, -prices, atol=1e-2)
@@ -106,7 +106,7 @@ def test_a_transport_problem_in_the_orthant_agrees_with_linprog():
     b = np.r_[supply, demand]
     exact = linprog(cost.reshape(-1), A_eq=A, b_eq=b)
     problem = gs.LinearlyConstrained(gs.losses.Linear(cost.reshape(-1)), A, b, gs.domains.NonNegative())
-    solution = gs.solve(problem, stop=LIMIT, output="last", record_every=10)
+    solution = gs.solve(problem, method=gs.PDS(), stop=LIMIT, output="last", record_every=10)
     assert solution.certificate is None
     assert solution.history[-1].objective == pytest.approx(exact.fun, abs=1e-3)
     np.testing.assert_allclose(solution.mean, exact.x, atol=1e-3)
@@ -128,7 +128,7 @@ def test_a_logistic_loss_with_bounds_agrees_with_SLSQP():
         options={"ftol": 1e-13},
     )
     problem = gs.LinearlyConstrained(loss, A, mu=0.1, lower=lower, upper=upper)
-    solution = gs.solve(problem, stop=LIMIT, output="last", record_every=10)
+    solution = gs.solve(problem, method=gs.PDS(), stop=LIMIT, output="last", record_every=10)
     np.testing.assert_allclose(solution.mean, exact.x, atol=1e-3)
     assert solution.history[-1].objective == pytest.approx(exact.fun, abs=1e-3)
 
@@ -138,7 +138,9 @@ def test_saddle_points_agree_with_an_interior_point_solver(seeds):
     for seed in seeds:
         case = saddle_case(seed, (0.0, 0.2)[seed // 8 % 2])
         optimum = case.optimum()
-        solution = gs.solve(case.problem, stop=gs.Stop(operator_products=3000), output="last", record_every=10)
+        solution = gs.solve(
+            case.problem, method=gs.PDS(), stop=gs.Stop(operator_products=3000), output="last", record_every=10
+        )
         assert solution.history[-1].objective == pytest.approx(optimum, abs=2e-2 * (1 + abs(optimum))), case.label
 
 
@@ -184,7 +186,10 @@ def test_with_nothing_given_well_conditioned_problems_converge(kind, scale, A_sc
 
 
 def test_the_run_does_not_hang_on_the_units_of_loss_and_A():
-    runs = [gs.solve(well_conditioned(1, *scales, "ridge"), stop=gs.Stop(iterations=20)) for scales in SCALES]
+    runs = [
+        gs.solve(well_conditioned(1, *scales, "ridge"), method=gs.PDS(), stop=gs.Stop(iterations=20))
+        for scales in SCALES
+    ]
     for run in runs[1:]:
         assert run.costs.operator_products == runs[0].costs.operator_products
         np.testing.assert_allclose(run.x, runs[0].x, rtol=1e-6, atol=1e-9)

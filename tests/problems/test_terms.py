@@ -330,7 +330,7 @@ def test_a_prox_of_ones_own_gives_the_same_iterates():
 
 def test_a_prox_of_ones_own_starts_from_the_center():
     problems = [gs.Saddle(LOSS, A, h, None, Free(center=CENTER)) for h in (*TWINS["quadratic"][1:], Quadratic(0.7, B))]
-    runs = [gs.solve(problem, stop=gs.Stop(iterations=10)) for problem in problems]
+    runs = [gs.solve(problem, method=gs.PDS(), stop=gs.Stop(iterations=10)) for problem in problems]
     for run in runs[:2]:
         np.testing.assert_allclose(run.dual, runs[2].dual, rtol=1e-9)
 

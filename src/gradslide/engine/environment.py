@@ -11,7 +11,7 @@ from gradslide._support.arrays import on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, DType, Storable
 from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
-from gradslide.engine.stopping import Checks, Relative, Stop
+from gradslide.engine.stopping import Checks, Relative, SaddleChecks, Stop
 from gradslide.losses import Loss
 from gradslide.methods.base import AnyMethod
 from gradslide.network import Counted, Local
@@ -26,10 +26,11 @@ from gradslide.network.wrapper import Wrapper
 from gradslide.oracles import Oracle
 from gradslide.problems.problem import Problem, checked_problem
 from gradslide.problems.saddle import Saddle
-from gradslide.results.certificate import Certificate
+from gradslide.results.certificate import Certificate, SaddleKKT
 from gradslide.results.costs import Costs
 from gradslide.results.history import Record
 from gradslide.theory.certificates import CertificateEvaluator
+from gradslide.theory.optimality import residuals_at
 
 _DEFAULT_ITERATIONS = 1000
 # The default targets and limit of a method that stops itself.
@@ -40,7 +41,9 @@ _CONTRADICTION, _ROUNDINGS = 1e-6, 1e3
 # Columns whose scales differ by more than this are worth a warning.
 _UNEVEN = 1e3
 # The default limits without a network.
-_GRADIENTS, _PRODUCTS = 10_000, 100_000
+_GRADIENTS, _PRODUCTS = 10_000, 1_000_000
+# The default target of methods that stop themselves there.
+_KKT = 1e-6
 
 
 class Environment(ABC):
@@ -109,8 +112,8 @@ class Environment(ABC):
         """Return the targets, and feasibility where an objective says nothing without it."""
         return stop
 
-    def checks(self, stop: Stop, start: Array) -> Checks | None:
-        """Return how the agents decide that targets hold, or None if observations decide; start: x_0."""
+    def checks(self, stop: Stop, start: Array) -> Checks | SaddleChecks | None:
+        """Return how decisions on targets are taken, or None if observations decide; start: x_0."""
         return None
 
     def is_contradictory(self, record: Record) -> bool:
@@ -307,14 +310,38 @@ class SaddleEnvironment(Environment):
         return f"{self._problem.A.fingerprint()} {self._problem.duals.fingerprint()}"
 
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
-        gap = _TOLERANCE if self._problem.has_gap else None
-        residual = _TOLERANCE if gap is not None and self._problem.duals.is_constrained else None
-        return Stop(
-            gap=gap, residual=residual, iterations=iterations, gradients=_GRADIENTS, operator_products=_PRODUCTS
-        )
+        targets: dict[str, Any] = {}
+        if method.stops_itself:
+            targets["kkt"] = _KKT
+        elif self._problem.has_gap:
+            targets["gap"] = _TOLERANCE
+            if self._problem.duals.is_constrained:
+                targets["residual"] = _TOLERANCE
+        elif method.has_multipliers and method.oracle is None:
+            targets["kkt"] = _TOLERANCE.value
+        return Stop(**targets, iterations=iterations, gradients=_GRADIENTS, operator_products=_PRODUCTS)
+
+    def checks(self, stop: Stop, start: Array) -> SaddleChecks | None:
+        return None if stop.kkt is None else SaddleChecks(stop)
+
+    def residuals(self, x: Array, dual: Array) -> SaddleKKT:
+        """Return the residuals of a point, counted.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            The primal point.
+        dual : ndarray, shape (1, k)
+            The dual point.
+
+        Returns
+        -------
+        SaddleKKT
+        """
+        return residuals_at(self._problem, self.oracle, cast(Operator, self.coupling).A, x, dual)
 
     def completed(self, stop: Stop) -> Stop:
-        is_vague = (stop.objective is not None or stop.gap is not None) and stop.residual is None
+        is_vague = (stop.objective is not None or stop.gap is not None) and stop.residual is None and stop.kkt is None
         return replace(stop, residual=_TOLERANCE) if is_vague and self._problem.duals.is_constrained else stop
 
     def is_contradictory(self, record: Record) -> bool:
@@ -336,7 +363,8 @@ class SaddleEnvironment(Environment):
         # At an infeasible point the objective may well lie below a lower bound.
         is_comparable = not self._problem.duals.is_constrained
         refutation = "" if certificate is None or not is_comparable else certificate.refutation
-        return [uneven_columns(self._problem.loss), refutation]
+        uneven = "" if method.is_unit_free(self._problem.domain) else uneven_columns(self._problem.loss)
+        return [uneven, refutation]
 
 
 def _contradicts(record: Record, dtype: DType) -> bool:

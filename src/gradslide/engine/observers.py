@@ -19,11 +19,12 @@ from gradslide.network.protocol import Network
 from gradslide.problems.linear_map import LinearMap
 from gradslide.problems.problem import Objective
 from gradslide.problems.saddle import Saddle
-from gradslide.results.certificate import KKT, Certificate
+from gradslide.results.certificate import KKT, Certificate, SaddleKKT
 from gradslide.results.costs import Costs
 from gradslide.results.history import Record
 from gradslide.results.status import Status
 from gradslide.theory.certificates import CertificateEvaluator, DualEvidence
+from gradslide.theory.optimality import residuals_at
 
 # A residual below this share of norm(A x) is rounding: it need not fall any further.
 _ROUNDING = 1e-7
@@ -79,7 +80,11 @@ class Observer(ABC):
         """Return why there is no certificate."""
 
     def kkt(self, x: Array, evidence: Sequence[DualEvidence], start: Array, estimates_error: bool = True) -> KKT | None:
-        """Return the residuals of the optimality conditions at x, if they are known; start: x_0."""
+        """Return the residuals of the optimality conditions on a network at x, if they are known; start: x_0."""
+        return None
+
+    def saddle_kkt(self, x: Array, dual: Array) -> SaddleKKT | None:
+        """Return the residuals of the optimality conditions without a network."""
         return None
 
     def infeasibility(self, x: Array, evidence: Sequence[DualEvidence], records: Sequence[Record]) -> Status | None:
@@ -265,6 +270,9 @@ class SaddleObserver(Observer):
         if not self._problem.has_gap:
             return "the value of h, or its maximum over Z, is not known"
         return f"{method} gives no certificate"
+
+    def saddle_kkt(self, x: Array, dual: Array) -> SaddleKKT | None:
+        return residuals_at(self._problem, self._problem.loss, self._problem.A, x, dual)
 
     def infeasibility(self, x: Array, evidence: Sequence[DualEvidence], records: Sequence[Record]) -> Status | None:
         """Return the status if there is no solution; looked for if the residual hardly fell in half the iterations."""

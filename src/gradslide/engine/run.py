@@ -18,9 +18,9 @@ from gradslide._support.types import Array
 from gradslide._version import __version__
 from gradslide.domains import Domain
 from gradslide.engine.checkpoints import Checkpoint, Snapshot, run_identity
-from gradslide.engine.environment import Environment
+from gradslide.engine.environment import Environment, SaddleEnvironment
 from gradslide.engine.progress import ProgressLine
-from gradslide.engine.stopping import Check, Checks, LateCheck, Signal, Stop, has_grown
+from gradslide.engine.stopping import Check, Checks, LateCheck, SaddleChecks, Signal, Stop, has_grown
 from gradslide.losses import Loss
 from gradslide.losses.check import (
     ROUGH,
@@ -36,6 +36,7 @@ from gradslide.methods.base import AnyMethod, Context, Method
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.problems.terms import Term
+from gradslide.results.certificate import KKT, SaddleKKT
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
 from gradslide.results.solution import Solution
@@ -150,6 +151,7 @@ class Run:
         self._is_complete, self._asked_to_stop = False, False
         self._checks_loss, self._doubt = check_loss and method.oracle is None, ""
         self._attempted = 0
+        self._ray: Array | None = None
         self.status: Status | None = None
         self._found_limit: Status | None = None
         self.failures: list[StreamError] = []
@@ -239,8 +241,11 @@ class Run:
         self._restore_lower()
         self._plan()
         if self._checks is not None and engine["checks"] is not None:
-            states = [(self._method.restored(state, fresh), gradient) for state, gradient in found.check_states]
-            self._checks.restore(engine["checks"], states)
+            if isinstance(self._checks, SaddleChecks):
+                self._checks.restore(engine["checks"])
+            else:
+                states = [(self._method.restored(state, fresh), gradient) for state, gradient in found.check_states]
+                self._checks.restore(engine["checks"], states)
         limit = cast("dict[str, Any] | None", engine.get("limit"))
         if limit is not None and limit["stop"] == self._described_stop():
             # It may be that only another process had reached it.
@@ -360,7 +365,10 @@ class Run:
         if known is not None and known.lower is not None:
             self._lower = max(self._lower, known.lower)
         late = None
-        if self._checks is not None:
+        if isinstance(self._checks, SaddleChecks):
+            with self._timed():
+                is_checked = self._check_residuals(self._checks)
+        elif self._checks is not None:
             with self._timed():
                 is_checked, late = self._check(self._checks, x, known)
             if is_checked:
@@ -441,8 +449,11 @@ class Run:
         if self._checks is not None and self.status in LIMITS and self._checks.iteration != now.iteration:
             is_unchecked = True
             with self._timed():
-                self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
-            if now.records and self._reached(now.records[-1]):
+                if isinstance(self._checks, SaddleChecks):
+                    self._check_residuals(self._checks, is_last=True)
+                else:
+                    self._checks.take(now.iteration, self._outputs()[self._output], self._evidence())
+            if now.records and (self._reached(now.records[-1]) or self._switch_output()):
                 self.status = self._success()
         if self.status in LIMITS and self._has_diverged(now.records):
             self.status = Status.DIVERGED
@@ -463,12 +474,12 @@ class Run:
     @property
     def _late_answer(self) -> LateCheck | None:
         """The late check that showed that all targets held, if one did."""
-        return None if self._checks is None else self._checks.held
+        return self._checks.held if isinstance(self._checks, Checks) else None
 
     def _return_to(self, late: LateCheck) -> None:
         """Return to the iteration that was verified; what was spent since remains spent."""
         now = self._now
-        assert self._checks is not None
+        assert isinstance(self._checks, Checks)
         assert self._checks.last is not None
         now.iteration, now.state = late.iteration, late.state
         now.records[:] = [record for record in now.records if record.iteration <= late.iteration]
@@ -498,9 +509,13 @@ class Run:
         outputs, x = {name: _owned(to_numpy(each)) for name, each in found.items()}, found[self._output]
         certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
-        kkt = None
-        if (reason or self._stop.kkt is not None) and self._is_complete and method.oracle is None:
-            checked = None if self._checks is None or self._checks.last is None else self._checks.last.kkt
+        kkt: KKT | SaddleKKT | None = None
+        if isinstance(context.problem, Saddle):
+            kkt = self._residuals_at_answer() if self._is_complete and method.oracle is None else None
+        elif (reason or self._stop.kkt is not None) and self._is_complete and method.oracle is None:
+            checked = None
+            if isinstance(self._checks, Checks) and self._checks.last is not None:
+                checked = self._checks.last.kkt
             is_estimated = checked is not None and checked.error is not None and self._checks_are_current
             kkt = observer.kkt(x, evidence, context.x0, estimates_error=not is_estimated)
             if kkt is not None and checked is not None and is_estimated:
@@ -528,6 +543,7 @@ class Run:
             certificate=certificate,
             certificate_reason=reason + (f". KKT residuals, which are no certificate: {kkt}" if reason and kkt else ""),
             kkt=kkt,
+            ray=None if self._ray is None else np.array(to_numpy(self._ray)),
             parameters=self._parameters,
             warnings=tuple(filter(None, warnings)),
             settings={
@@ -648,6 +664,41 @@ class Run:
             return ""
         return f"the objective fell to {last:.3g}: it seems to have no lower bound on the set"
 
+    def _check_residuals(self, checks: SaddleChecks, is_last: bool = False) -> bool:
+        """Find the residuals of this iteration, if the method knows them or that is due; return whether."""
+        iteration, known = self._now.iteration, self._method.residuals(self._now.state)
+        if known is not None:
+            checks.take(iteration, [self._output], lambda name: known)
+            return True
+        if not (is_last or checks.is_due(iteration)):
+            return False
+        outputs, environment = self._outputs(), cast(SaddleEnvironment, self._environment)
+        duals = {name: self._dual_of(name) for name in (outputs if self._may_switch else [self._output])}
+
+        def residuals(name: str) -> SaddleKKT:
+            return environment.residuals(outputs[name], cast(Array, duals[name]))
+
+        checks.take(iteration, [name for name, dual in duals.items() if dual is not None], residuals)
+        return True
+
+    def _dual_of(self, output: str) -> Array | None:
+        """The multipliers that belong to an output."""
+        dual = self._method.dual(self._now.state)
+        return dual[output] if isinstance(dual, Mapping) else dual
+
+    def _residuals_at_answer(self) -> SaddleKKT | None:
+        """The residuals of the answer; observed if nothing else told them."""
+        known, checks = self._method.residuals(self._now.state), self._checks
+        if known is not None:
+            return known
+        last = checks.last if isinstance(checks, SaddleChecks) else None
+        if last is not None and (last.iteration, last.output) == (self._now.iteration, self._output):
+            return last.kkt
+        dual = self._dual_of(self._output)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            x = self._outputs()[self._output]
+            return None if dual is None else self._environment.observer.saddle_kkt(x, dual)
+
     @property
     def _checks_are_current(self) -> bool:
         """Whether the last check was taken in this iteration."""
@@ -656,7 +707,9 @@ class Run:
     @property
     def _observes_targets(self) -> bool:
         """Whether a target can only be observed."""
-        return self._stop.objective is not None or self._stop.residual is not None
+        stop = self._stop
+        is_gap_observed = stop.gap is not None and isinstance(self._checks, SaddleChecks)
+        return stop.objective is not None or stop.residual is not None or is_gap_observed
 
     def _outputs(self) -> Mapping[str, Array]:
         """The outputs by name, the recommended one first."""
@@ -719,7 +772,7 @@ class Run:
     def _snapshot(self) -> Snapshot:
         checks = None if self._checks is None else self._checks.to_dict()
         limit = {"status": self.status.name, "stop": self._described_stop()} if self.status in LIMITS else None
-        self._now.check_states = () if self._checks is None else self._checks.states
+        self._now.check_states = self._checks.states if isinstance(self._checks, Checks) else ()
         self._now.is_common = self._method.has_common_state
         self._now.engine = {
             "environment": self._environment.checkpoint(),
@@ -760,8 +813,8 @@ class Run:
             return None
         self._lower = self._lower if metrics.lower is None else metrics.lower
         record = replace(record, **asdict(metrics))
-        is_agreed = self._checks is not None and not self._context.network.session.sees_all
-        return self._checks.agreed(record) if self._checks is not None and is_agreed else record
+        is_agreed = not self._context.network.session.sees_all
+        return self._checks.agreed(record) if isinstance(self._checks, Checks) and is_agreed else record
 
     def _observe_invariant(self) -> None:
         """Look at the method's invariant, which lost messages break; rounding is relative to the L of its steps."""
@@ -771,6 +824,9 @@ class Run:
 
     def _reached(self, record: Record) -> bool:
         """Whether all targets hold: as the agents agreed if they must, else as observed, now or after `finish`."""
+        if isinstance(self._checks, SaddleChecks):
+            last = self._checks.last
+            return last is not None and last.output == self._output and self._checks.hold(record)
         if self._checks is not None:
             return self._checks.held is not None or self._checks.hold(record)
         return self._stop.reached(record) or self._finish_suffices(record)
@@ -789,10 +845,16 @@ class Run:
         if doubt := self._method.contradiction(self._now.state):
             self._doubt = doubt
             return Status.CONTRADICTORY
+        if proof := self._method.no_solution(self._now.state):
+            self._ray = proof.ray
+            return proof.status
         if self._reached(record):
             return self._success()
+        if self._method.is_stalled(self._now.state):
+            return Status.STALLED
         # Another output may hold the targets, too: they are compared now and then.
-        if self._may_switch and has_grown(self._now.iteration, _COMPARISON_GROWTH) and self._switch_output():
+        is_due = self._checks_are_current or has_grown(self._now.iteration, _COMPARISON_GROWTH)
+        if self._may_switch and is_due and self._switch_output():
             return self._success()
         return self._search_infeasibility(record) if self._environment.may_lack_solutions else None
 
@@ -828,8 +890,14 @@ class Run:
         if not (self._may_switch and self._stop.has_targets):
             return False
         for name, x in self._outputs().items():
-            record = self._record(x, is_observed=True)
-            if record is not None and self._stop.reached(record):
+            record, checks = self._record(x, is_observed=True), self._checks
+            if record is None:
+                continue
+            if isinstance(checks, SaddleChecks):
+                is_reached = checks.last is not None and checks.last.output == name and checks.hold(record)
+            else:
+                is_reached = self._stop.reached(record)
+            if is_reached:
                 self._output, self._finite = name, copied(x)
                 records = self._now.records
                 if records and records[-1].iteration == self._now.iteration:

@@ -30,7 +30,6 @@ from gradslide.engine.stopping import Stop
 from gradslide.graphs.graph import GraphLike, as_graph
 from gradslide.methods.auto import Auto
 from gradslide.methods.base import AnyMethod, adapted
-from gradslide.methods.pds import PDS
 from gradslide.network import Local, Network
 from gradslide.network.clock import Clock
 from gradslide.problems.problem import Problem
@@ -38,7 +37,7 @@ from gradslide.problems.saddle import Saddle
 from gradslide.results.costs import Costs
 from gradslide.results.solution import Solution
 
-_DEFAULT, _WITHOUT_NETWORK = Auto(), PDS()
+_DEFAULT = Auto()
 _DIGESTS = 1 << 56
 
 
@@ -147,8 +146,6 @@ def solve(
     """
     started = time.perf_counter()
     method = adapted(_DEFAULT if method is None else method)
-    if isinstance(method, Auto) and isinstance(problem, Saddle):
-        method = _WITHOUT_NETWORK
     graph = as_graph(network)
     network = cast(Network | None, network) if graph is None else Local(graph)
     check_network(problem, network)

@@ -2,10 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -16,7 +16,7 @@ from gradslide._support.types import Array, Storable
 from gradslide.methods.base import AnyMethod
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
-from gradslide.results.certificate import KKT, Certificate
+from gradslide.results.certificate import KKT, Certificate, SaddleKKT
 from gradslide.results.costs import Costs
 from gradslide.results.history import Record
 from gradslide.results.status import Status
@@ -118,8 +118,9 @@ class Stop(CheckedArguments):
     gap : float or Relative, optional
         Target: the absolute value of the certified optimality gap.
     kkt : float or Relative, optional
-        Target on a network: stationarity and disagreement of `Solution.kkt`. It proves nothing about
-        the objective.
+        Target: on a network stationarity and disagreement of `Solution.kkt`, which prove nothing
+        about the objective. Otherwise all three residuals of `SaddleKKT`, which are relative already:
+        ``1e-6`` and ``Relative(1e-6)`` mean the same.
     iterations : int, optional
         Limit on outer iterations.
     gradients, samples, rounds : int, optional
@@ -146,6 +147,8 @@ class Stop(CheckedArguments):
     On a network with gap or kkt the agents decide by themselves: whenever the number of outer
     iterations has grown by half, and at the end, they agree on all targets. That costs control
     rounds and one function value (gap) or gradient (kkt; two the first time), which are counted.
+    Without a network, kkt costs one gradient and two products for each output of the method as
+    often, but nothing with `Auto`, `Newton` and `LBFGS`, which know the residuals.
     With `AutoPDS` the sums are piggybacked on its exchanges instead, and gaps are checked whenever
     the iterations have grown by a fifth. The decision comes some iterations late, and the answer is
     that of the iteration which was checked.
@@ -211,24 +214,27 @@ class Stop(CheckedArguments):
         """Whether any target was given."""
         return not self.given.isdisjoint(TARGETS)
 
-    def success(self, kkt: KKT | None = None) -> Status:
+    def success(self, kkt: KKT | SaddleKKT | None = None) -> Status:
         """Return how a run ends that reaches every target.
 
         Parameters
         ----------
-        kkt : KKT, optional
+        kkt : KKT or SaddleKKT, optional
             The residuals that reached their target.
 
         Returns
         -------
         Status
             `FEASIBLE` if no target concerns the objective, `STATIONARY` if kkt alone does and the
-            error of the objective was not estimated; else `CONVERGED`.
+            error of the objective was not estimated (without a network, the complementarity is not
+            known); else `CONVERGED`.
         """
         if self.objective is not None or self.gap is not None:
             return Status.CONVERGED
         if self.kkt is None:
             return Status.FEASIBLE
+        if isinstance(kkt, SaddleKKT):
+            return Status.STATIONARY if kkt.complementarity is None else Status.CONVERGED
         is_known = self.estimates_error and kkt is not None and kkt.error is not None
         return Status.CONVERGED if is_known else Status.STATIONARY
 
@@ -303,9 +309,13 @@ class Stop(CheckedArguments):
         if self.residual is not None:
             rule = "Stop(residual=...) needs A x = b, or bounds on A x"
             require(problem.duals.is_constrained, rule, repr(problem), "use gap or objective")
-        for name in sorted(self.given & {"disagreement", "kkt"}):
-            rule = f"Stop({name}=...) needs agents on a network"
-            raise InputError(rule, type(problem).__name__, "use residual, gap or objective")
+        if self.kkt is not None:
+            rule = "Stop(kkt=...) needs a method with multipliers and exact gradients"
+            knows = method.oracle is None and (method.has_multipliers or method.stops_itself)
+            require(knows, rule, method.name, "use residual or objective, or a method like gs.PDS()")
+        if self.disagreement is not None:
+            rule = "Stop(disagreement=...) needs agents on a network"
+            raise InputError(rule, type(problem).__name__, "use residual, kkt, gap or objective")
 
     def _check_network(self, problem: Problem, method: AnyMethod) -> None:
         is_exact, is_common = method.oracle is None, problem.domain.common
@@ -324,14 +334,16 @@ class Stop(CheckedArguments):
             rule = "Stop(kkt=...) needs multipliers where agents have domains of their own"
             require(method.proves or is_common, rule, method.name, "use gs.PDS() or gs.CondatVu()")
 
-    def reached(self, record: Record, kkt: KKT | None = None, least: float = 0.0, least_for_error: float = 0.0) -> bool:
+    def reached(
+        self, record: Record, kkt: KKT | SaddleKKT | None = None, least: float = 0.0, least_for_error: float = 0.0
+    ) -> bool:
         """Return whether every target holds.
 
         Parameters
         ----------
         record : Record
             What was observed or agreed on.
-        kkt : KKT, optional
+        kkt : KKT or SaddleKKT, optional
             The residuals that a target on them is compared with.
         least : float
             The least scale of a relative gap, used where the objective is smaller.
@@ -379,17 +391,21 @@ class Stop(CheckedArguments):
         return self.contraction_needed(record)
 
     def _comparisons(
-        self, record: Record, kkt: KKT | None = None, least: float = 0.0, least_for_error: float = 0.0
+        self, record: Record, kkt: KKT | SaddleKKT | None = None, least: float = 0.0, least_for_error: float = 0.0
     ) -> list[tuple[str, float | None, float]]:
         """The name, measured value and largest allowed value of each target."""
-        measurements = (
+        measurements: list[tuple[str, float | None, float]] = [
             ("objective", record.objective, 0.0),
             ("residual", record.residual, record.residual_scale),
             ("disagreement", record.disagreement, record.mean_norm),
             ("gap", None if record.gap is None else abs(record.gap), max(least, abs(record.objective or 0.0))),
-            ("kkt", None if kkt is None else kkt.stationarity, 0.0 if kkt is None else kkt.scale),
-            ("kkt", None if kkt is None else kkt.disagreement, record.mean_norm),
-        )
+        ]
+        if kkt is None:
+            measurements.append(("kkt", None, 0.0))
+        elif isinstance(kkt, SaddleKKT):
+            measurements.append(("kkt", kkt.largest, 1.0))
+        else:
+            measurements += [("kkt", kkt.stationarity, kkt.scale), ("kkt", kkt.disagreement, record.mean_norm)]
         found: list[tuple[str, float | None, float]] = []
         for name, measured, scale in measurements:
             target: Target = getattr(self, name)
@@ -398,7 +414,7 @@ class Stop(CheckedArguments):
                 target = to + target.value * abs(to) if name == "objective" else target.value * to
             if target is not None:
                 found.append((name, measured, target))
-        if self.estimates_error and kkt is not None and kkt.error is not None:
+        if self.estimates_error and isinstance(kkt, KKT) and kkt.error is not None:
             assert isinstance(self.kkt, Relative)
             found.append(("kkt", kkt.error, self.kkt.value * max(least_for_error, abs(kkt.objective or 0.0))))
         return found
@@ -743,6 +759,65 @@ class Checks:
         self.under_way = late
         # Targets may have changed since.
         self.held = held if held is not None and self._held_at(held) else None
+
+
+class SaddleCheck(NamedTuple):
+    """The residuals of an output of a saddle point problem after an outer iteration."""
+
+    iteration: int
+    output: str
+    kkt: SaddleKKT
+
+
+# From an output's name to its residuals.
+Residuals = Callable[[str], SaddleKKT]
+
+
+@dataclass
+class SaddleChecks:
+    """Decisions on the residuals of a saddle point problem, which has no network.
+
+    Parameters
+    ----------
+    stop : Stop
+        The targets.
+
+    Attributes
+    ----------
+    last : SaddleCheck or None
+        The last check, of the output whose residuals were smallest.
+    """
+
+    stop: Stop
+    last: SaddleCheck | None = field(default=None, init=False)
+
+    @property
+    def iteration(self) -> int:
+        """The outer iteration of the last check; -1 before the first."""
+        return -1 if self.last is None else self.last.iteration
+
+    def is_due(self, iteration: int) -> bool:
+        """Whether iterations have grown enough since the last check."""
+        return iteration == 1 or has_grown(iteration, _CHECK_GROWTH)
+
+    def take(self, iteration: int, outputs: Iterable[str], residuals: Residuals) -> None:
+        """Compute the residuals of some outputs after an outer iteration."""
+        found = [SaddleCheck(iteration, name, residuals(name)) for name in outputs]
+        self.last = min(found, key=lambda each: each.kkt.largest)
+
+    def hold(self, record: Record) -> bool:
+        """Whether all targets held after the record's iteration."""
+        return self.iteration == record.iteration and self.last is not None and self.stop.reached(record, self.last.kkt)
+
+    def to_dict(self) -> Storable:
+        """What a checkpoint keeps of the checks."""
+        last = self.last
+        return None if last is None else [last.iteration, last.output, last.kkt.to_dict()]
+
+    def restore(self, saved: Storable) -> None:
+        """Continue from what `to_dict` returned."""
+        iteration, output, kkt = cast(Any, saved)
+        self.last = SaddleCheck(iteration, output, SaddleKKT(**kkt))
 
 
 def has_grown(iteration: int, share: float) -> bool:

@@ -18,7 +18,11 @@ from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.methods.gossip.inner import Shared
 from gradslide.methods.lbfgs import LBFGS
 from gradslide.methods.newton import Newton
+from gradslide.methods.pds import PDS
 from gradslide.methods.steps import is_common
+from gradslide.network.coupling import Operator
+from gradslide.problems.polyhedral import polyhedral
+from gradslide.problems.saddle import Saddle
 
 # Evaluations that each method is expected to take: about the geometric means to a relative error of 1e-6 on data of
 # scikit-learn and random sparse data, and for gossip the gradients on the networks of the paper.
@@ -89,6 +93,8 @@ class Auto(Method[object]):
 
     def choose(self, context: Context) -> Choice:
         """Choose by what the agents can do, and by predicted cost."""
+        if isinstance(context.coupling, Operator):
+            return self._choose_without_network(context)
         name, reason, prepared = "AutoPDS", _only_gossip(context), None
         if reason:
             return Choice(self._method(name), {"method": name, "reason": reason})
@@ -105,6 +111,21 @@ class Auto(Method[object]):
             prepared = common_problem(context, abilities)
         return Choice(self._method(name), {"method": name, "reason": reason}, prepared)
 
+    def _choose_without_network(self, context: Context) -> Choice:
+        """Choose a second-order method wherever its subproblems are quadratic programs."""
+        problem = cast(Saddle, context.problem)
+        reason = _only_first_order(problem)
+        if reason:
+            return Choice(PDS(), {"method": "PDS", "reason": reason})
+        loss = problem.loss
+        if loss.quadratic_part() is not None:
+            name, reason = "Newton", "the loss is quadratic, sets and terms are polyhedral"
+        elif loss.has_hessian and problem.d <= _MOST_COLUMNS:
+            name, reason = "Newton", "the loss has Hessians, sets and terms are polyhedral"
+        else:
+            name, reason = "LBFGS", "sets and terms are polyhedral, and Hessians are not known or too large"
+        return Choice(self._method(name).choose(context).method, {"method": name, "reason": reason})
+
     def reconsider(self, context: Context, choice: Choice, state: Any) -> tuple[Choice, Any]:
         """Change between Newton and LBFGS, once, where the prediction failed."""
         old = choice.method
@@ -119,6 +140,8 @@ class Auto(Method[object]):
         return choice._replace(method=new, told=told), taken
 
     def resumed(self, choice: Choice, told: Any) -> Choice:
+        if not isinstance(choice.method, ExactSums | AutoPDS):
+            return choice
         return choice._replace(method=self._method(str(told["method"])), told=told) if told else choice
 
     def _better(self, context: Context, old: "ExactSums[Any]", state: State[Any]) -> tuple[str, str]:
@@ -174,6 +197,17 @@ def _only_gossip(context: Context) -> str:
     if not (is_numpy(context.x0) or compat.is_torch_array(context.x0)):
         return f"arrays are on {context.problem.device}, and exact sums are computed with NumPy's or PyTorch's"
     return "" if is_common(context) else "agents have different sets or penalties"
+
+
+def _only_first_order(problem: Saddle) -> str:
+    """Return why constraints and terms cannot be put into a quadratic program, or an empty string."""
+    if problem.device is not None:
+        return f"arrays are on {problem.device}, and quadratic programs are solved with NumPy's"
+    if not problem.loss.has_value:
+        return "the loss has no values"
+    if problem.A.matrix is None:
+        return "the entries of A are not known"
+    return "" if polyhedral(problem) is not None else "sets or terms are not polyhedral"
 
 
 def _predict(graph: Graph, lacks: Array, *, d: int, balance: float) -> Array:

@@ -479,6 +479,21 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         """
         return None
 
+    def is_stalled(self, state: StateT) -> bool:
+        """Return whether further steps would only change rounding errors; this ends the run.
+
+        Parameters
+        ----------
+        state : object
+            The current state.
+
+        Returns
+        -------
+        bool
+            False by default.
+        """
+        return False
+
     def no_solution(self, state: StateT) -> "NoSolution | None":
         """Return the proof that a saddle point problem has no solution, if the method found one.
 
@@ -628,7 +643,7 @@ class NoSolution(NamedTuple):
 _ABILITIES = (
     *("coupling", "oracle", "seed", "tuned", "stops_itself", "has_common_state", "lasting_outputs"),
     *("is_unit_free", "prepare", "restored", "dual", "parameters", "iterations"),
-    *("dual_evidence", "hessian", "known", "residuals", "no_solution", "contradiction"),
+    *("dual_evidence", "hessian", "known", "residuals", "is_stalled", "no_solution", "contradiction"),
     *("snapshot_for_check", "invariant", "finish"),
 )
 

@@ -13,8 +13,40 @@ _NO_DAMPING = 1e-6
 _SHORTER = 0.25
 # With more, steps would be no shorter: they are lost in rounding.
 _MOST_DAMPING = 1e100
+# Values contradict gradients if they differ by this share of the slope, and of the values, and by this many rounding
+# errors.
+_ROUGHLY, _SURELY, _SURELY_IN_SINGLE, _ROUNDINGS = 0.1, 1e-6, 1e-3, 10.0
 # The first damping of a model that has no minimum.
 FLAT = 1.0
+
+
+def violation_of_convexity(
+    low: float, high: float, rise: float, *, values: float, rounding: float, is_single: bool
+) -> float:
+    """Return by how much a change of the value lies outside its slopes at both ends, between which convexity has it.
+
+    Parameters
+    ----------
+    low, high : float
+        Slopes along the step at its start and its end.
+    rise : float
+        By how much the value rose.
+    values : float
+        The size of the values: users may compute in single precision.
+    rounding : float
+        What rounding may have changed.
+    is_single : bool
+        Whether data is in single precision.
+
+    Returns
+    -------
+    float
+        0 where it is no more than roughly what rounding explains.
+    """
+    missed = max(low - rise, rise - high)
+    share = _SURELY_IN_SINGLE if is_single else _SURELY
+    allowed = _ROUGHLY * max(abs(low), abs(high)) + share * values + _ROUNDINGS * rounding
+    return missed if missed > allowed else 0.0
 
 
 def is_good_step(decrease: float, predicted: float, noise: float) -> bool:

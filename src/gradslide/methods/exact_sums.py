@@ -24,7 +24,14 @@ from gradslide._support.types import Array
 from gradslide.domains.euclidean import Euclidean
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import Context, Method
-from gradslide.methods.damping import FLAT, NOISE, after_acceptance, after_rejection, is_good_step
+from gradslide.methods.damping import (
+    FLAT,
+    NOISE,
+    after_acceptance,
+    after_rejection,
+    is_good_step,
+    violation_of_convexity,
+)
 from gradslide.methods.steps import require_common_domain
 from gradslide.problems.model import Matrix, minimize_model
 from gradslide.results.certificate import KKT
@@ -40,10 +47,6 @@ from gradslide.theory.certificates import (
 
 # A model that predicts a decrease beyond all measure has no minimum.
 _FAR = 1e30
-
-# Values contradict gradients if they differ by this share of the slope, and of the values (users may compute in single
-# precision), and by this many rounding errors.
-_ROUGHLY, _SURELY, _SURELY_IN_SINGLE, _ROUNDINGS = 0.1, 1e-6, 1e-3, 10.0
 
 # What a method remembers of the curvature.
 CurvatureT = TypeVar("CurvatureT")
@@ -606,16 +609,15 @@ def _contradiction(
     rest = common.objective(x, 0.0)
     rise = sums.value - (model.assessment.objective - rest)
     low, high = float(model.gradient @ step), float(sums.gradient @ step)
-    missed = max(low - rise, rise - high)
     errors, length = sums.errors, float(np.linalg.norm(step))
     rounding = common.eps * (errors.values + errors.operations / common.m * errors.gradients * length)
     # At least of this size are the terms of a quadratic, which may cancel: far away in flat directions.
     terms = max(float(np.sqrt(scales) @ np.abs(each)) ** 2 for each in (x, x + step))
     rounding += float(np.finfo(np.float64).eps) * (abs(rest) + terms)
     # Values that are small beside that at the start may have absolute rounding errors.
-    share = _SURELY_IN_SINGLE if common.dtype == np.float32 else _SURELY
-    values = share * max(abs(sums.value), abs(sums.value - rise), abs(model.assessment.first))
-    return missed if missed > _ROUGHLY * max(abs(low), abs(high)) + values + _ROUNDINGS * rounding + noise else 0.0
+    values = max(abs(sums.value), abs(sums.value - rise), abs(model.assessment.first))
+    is_single = common.dtype == np.float32
+    return violation_of_convexity(low, high, rise, values=values, rounding=rounding + noise, is_single=is_single)
 
 
 def _with_step(

@@ -16,9 +16,11 @@ from gradslide._support.errors import require_number
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.domains.euclidean import Euclidean
-from gradslide.methods.base import Context
+from gradslide.methods.base import Choice, Context
 from gradslide.methods.bfgs import Memory
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals
+from gradslide.methods.sqp import SQP
+from gradslide.network.coupling import Operator
 from gradslide.problems.model import LowRank, Matrix, has_intervals, without_zeros
 
 
@@ -69,6 +71,10 @@ class LBFGS(ExactSums[Memory]):
     def __post_init__(self) -> None:
         require_number("memory", self.memory, "for example 10 or 20", least=1, whole=True)
         object.__setattr__(self, "memory", int(self.memory))
+
+    def choose(self, context: Context) -> Choice:
+        """Return this method, or its form for linear constraints and saddle points."""
+        return Choice(SQP(memory=self.memory)) if isinstance(context.coupling, Operator) else Choice(self)
 
     def is_unit_free(self, domain: Domain) -> bool:
         return isinstance(domain, Euclidean) and has_intervals(domain)

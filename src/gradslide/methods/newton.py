@@ -12,9 +12,11 @@ import numpy as np
 
 from gradslide._support.types import Array
 from gradslide.domains import Domain
-from gradslide.methods.base import Context
+from gradslide.methods.base import Choice, Context
 from gradslide.methods.bfgs import least_curvature
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State, Totals
+from gradslide.methods.sqp import SQP
+from gradslide.network.coupling import Operator
 from gradslide.problems.model import LowRank, Matrix, from_upper, upper
 
 
@@ -66,6 +68,10 @@ class Newton(ExactSums[Curvature]):
     """
 
     needs_hessian: ClassVar[bool] = True
+
+    def choose(self, context: Context) -> Choice:
+        """Return this method, or its form for linear constraints and saddle points."""
+        return Choice(SQP()) if isinstance(context.coupling, Operator) else Choice(self)
 
     def is_unit_free(self, domain: Domain) -> bool:
         return True

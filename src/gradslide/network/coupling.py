@@ -342,10 +342,14 @@ class Operator:
     def __init__(self, problem: Saddle, costs: Costs) -> None:
         self.duals = problem.duals
         self.A = problem.A.counted(costs)
-        self._problem = problem
+        self._problem, self._costs = problem, costs
 
     def norm(self) -> float:
         return self._problem.operator_norm(self.A)
+
+    def count(self, products: int) -> None:
+        """Count products that were computed with the entries of A."""
+        self._costs.operator_products += products
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
         z, xp = self.duals.start() if s is None else s, array_namespace(x)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from array_api_compat import array_namespace
 
 from gradslide._support.errors import InputError, StreamEnded, StreamError, WaitEnded
-from gradslide._support.types import Array
+from gradslide._support.types import Array, Sparse
 from gradslide.losses import Loss
 from gradslide.losses.base import Evaluation, Extrapolation, require_shape
 from gradslide.network.clock import Timeline
@@ -298,6 +298,19 @@ class Oracle:
         self.costs.pace.quickest_hessian = min(self.costs.pace.quickest_hessian, self.costs.now() - started)
         require_shape(self.loss, "hessian", hessians, (*x.shape, x.shape[1]))
         return hessians
+
+    def quadratic_part(self) -> list[Array | Sparse] | None:
+        """Return the matrices of quadratic losses; counts one Hessian.
+
+        Returns
+        -------
+        list of ndarray or scipy.sparse.csr_array, shape (d, d), or None
+            See `Loss.quadratic_part`.
+        """
+        found = self.loss.quadratic_part()
+        if found is not None:
+            self.costs.hessians += 1
+        return found
 
     def derivatives(self, x: Array) -> tuple[Array, Array, Array]:
         """Return values, gradients and Hessians in one evaluation; counts one of each.

@@ -12,6 +12,7 @@ is none. What it needs of P and K is in a `KKTSystem`, so that blocks of x may l
 """
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from gradslide.problems.model import LowRank
 ACCURATE, _SHARP = 1e-8, 1e-12
 # A ray counts as a certificate if it violates its conditions by this share.
 _CERTAIN = 1e-8
+# By this share, where iterations cannot go on and no point was nearly a solution.
+_NEARLY_CERTAIN, _FAR_OFF = 1e-7, 1e-3
 _MOST_ITERATIONS = 100
 # The share of the way to the boundary that a step takes.
 _SHARE = 0.99
@@ -158,9 +161,16 @@ def interior_point(system: KKTSystem, q: Array, lower: Array, upper: Array) -> Q
     own = system.is_own(len(lower))
     point = _start(system, q, sides)
     best: QPResult | None = None
-    since_best = 0
+    since_best, nearest, tau = 0, math.inf, 1.0
     for iteration in range(1, _MOST_ITERATIONS + 1):
         at = _Residuals.at(system, q, sides, own, point)
+        if min(at.contradiction, at.descent) < nearest:
+            # It comes nearer to a proof that there is no solution.
+            nearest, since_best = min(at.contradiction, at.descent), -1
+        if point.tau > 2 * tau:
+            # After a first step that went too far it takes a while to come back.
+            since_best = -1
+        tau = point.tau
         if best is None or at.relative < best.residual:
             since_best = 0
             best = QPResult(Outcome.INACCURATE, point.x / point.tau, at.multipliers / point.tau, at.relative, iteration)
@@ -183,6 +193,9 @@ def interior_point(system: KKTSystem, q: Array, lower: Array, upper: Array) -> Q
             break
         point = step
     assert best is not None
+    if best.residual > _FAR_OFF and min(at.contradiction, at.descent) <= _NEARLY_CERTAIN:
+        outcome = Outcome.INFEASIBLE if at.contradiction <= at.descent else Outcome.UNBOUNDED
+        return QPResult(outcome, point.x, at.multipliers, at.relative, iteration)
     return best._replace(outcome=Outcome.SOLVED) if best.residual <= ACCURATE else best
 
 
@@ -509,7 +522,12 @@ def _dense_solver(matrix: Array, *, is_definite: bool) -> Callable[[Array], Arra
             return lambda right: cast(Array, linalg.cho_solve(factor, right, check_finite=False))
         except linalg.LinAlgError:
             pass
-    lu = linalg.lu_factor(matrix, check_finite=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", linalg.LinAlgWarning)
+        try:
+            lu = linalg.lu_factor(matrix, check_finite=False)
+        except linalg.LinAlgWarning as singular:
+            raise linalg.LinAlgError(str(singular)) from None
     return lambda right: cast(Array, linalg.lu_solve(lu, right, check_finite=False))
 
 

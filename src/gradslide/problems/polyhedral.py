@@ -81,9 +81,13 @@ class Polyhedral:
     diagonal: Array
 
     def minimize(
-        self, gradient: Array, hessian: "Array | Sparse | LowRank", damping: Array | float = 0.0
+        self,
+        gradient: Array,
+        hessian: "Array | Sparse | LowRank",
+        damping: Array | float = 0.0,
+        center: Array | None = None,
     ) -> ProgramMinimum:
-        """Minimize x' (hessian + damping) x / 2 + gradient' x in place of f.
+        """Minimize s' (hessian + damping) s / 2 + gradient' s with s = x - center in place of f.
 
         Parameters
         ----------
@@ -93,14 +97,17 @@ class Polyhedral:
             Positive semidefinite.
         damping : ndarray, shape (n,), or float
             Added to the diagonal.
+        center : ndarray, shape (n,), optional
+            0 by default. The solver looks for s: where it is small, x is all the more accurate.
 
         Returns
         -------
         ProgramMinimum
         """
-        diagonal = self.diagonal.copy()
-        diagonal[: self.n] += damping
-        more = len(diagonal) - self.n
+        n, own = self.n, np.zeros(len(self.diagonal))
+        own[:n] = damping
+        more = len(own) - n
+        diagonal = self.diagonal + own
         P: Any
         if isinstance(hessian, LowRank):
             factors = np.vstack([hessian.factors, np.zeros((more, hessian.factors.shape[1]))])
@@ -110,10 +117,19 @@ class Polyhedral:
         else:
             P = hessian + np.diag(diagonal)
         q = self.linear.copy()
-        q[: self.n] += gradient
-        found = minimize_qp(P, q, self.K, self.lower, self.upper)
+        q[:n] += gradient
+        lower, upper = self.lower, self.upper
+        if center is not None:
+            whole = np.concatenate([center, np.zeros(more)])
+            q += self.diagonal * whole
+            shift = np.concatenate([self.K @ whole, whole])
+            lower, upper = lower - shift, upper - shift
+        found = minimize_qp(P, q, self.K, lower, upper)
+        x = found.x[:n]
+        if center is not None and found.outcome is not Outcome.UNBOUNDED:
+            x = center + x
         z = found.multipliers[: self.k]
-        return ProgramMinimum(found.outcome, found.x[: self.n], z, found.residual, found.iterations, found.products)
+        return ProgramMinimum(found.outcome, x, z, found.residual, found.iterations, found.products)
 
 
 def polyhedral(problem: Saddle) -> Polyhedral | None:
@@ -143,6 +159,25 @@ def polyhedral(problem: Saddle) -> Polyhedral | None:
             return None
         offset += block.m * block.d
     return parts.joined(len(entries) if isinstance(entries, np.ndarray) else entries.shape[0])
+
+
+def polyhedral_set(domain: Domain, mu: float) -> Polyhedral | None:
+    """Return X, ridge and penalty of one agent as linear constraints; None if they are not polyhedral.
+
+    Parameters
+    ----------
+    domain : Domain
+        Bound to one agent, on the host.
+    mu : float
+        The ridge.
+
+    Returns
+    -------
+    Polyhedral or None
+        Without rows of A: k = 0.
+    """
+    parts = _Parts(domain.d)
+    return parts.joined(0) if _add_set(parts, 0, domain, mu) else None
 
 
 def _is_box(domain: Domain) -> bool:
@@ -191,9 +226,11 @@ class _Parts:
     def joined(self, k: int) -> Polyhedral:
         linear, diagonal = np.concatenate(self.linear), np.concatenate(self.diagonal)
         count = len(linear)
-        first = self.rows[0][0][0][1]
+        first = self.rows[0][0][0][1] if self.rows else None
         K: Any
-        if len(self.rows) == 1 and count == self.n and isinstance(first, np.ndarray):
+        if not self.rows:
+            K = np.zeros((0, count))
+        elif len(self.rows) == 1 and count == self.n and isinstance(first, np.ndarray):
             K = np.asarray(first, dtype=np.float64)
         else:
             K = sp.vstack([_placed(terms, count) for terms, _, _ in self.rows], format="csr")

@@ -18,7 +18,7 @@ from gradslide.report.parts import (
     with_all_rounds,
     y_axis,
 )
-from gradslide.results.certificate import KKT, Certificate
+from gradslide.results.certificate import KKT, Certificate, residuals_from_dict
 
 Run = Mapping[str, Any]
 
@@ -118,9 +118,12 @@ def certificate(run: Run) -> dict[str, Any]:
             facts |= {"value less lower bound": upper - lower, "relative": abs(upper / lower - 1) if lower else None}
             holds, text = _judged(residual if is_saddle else 0.0, Certificate(lower, upper).refutation)
     if kkt is not None:
-        residuals = KKT.from_dict(kkt)
-        facts["stationarity (no certificate)"] = residuals.stationarity
-        facts["disagreement (no certificate)"] = residuals.disagreement
+        residuals = residuals_from_dict(kkt)
+        if isinstance(residuals, KKT):
+            facts["stationarity (no certificate)"] = residuals.stationarity
+            facts["disagreement (no certificate)"] = residuals.disagreement
+        else:
+            facts |= {f"{name} residual (no certificate)": each for name, each in residuals.to_dict().items()}
     return {"name": run["network"], "facts": facts, "holds": holds, "text": text, "warnings": list(run["warnings"])}
 
 

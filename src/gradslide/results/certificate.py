@@ -126,7 +126,8 @@ class SaddleKKT:
         |y + A^T z|/(1 + max(|y|, |A^T z|)).
     complementarity : float
         By how much x fails to minimize <y + A^T z, .> + mu nu + r over X, and z to maximize
-        <A x, .> - h over Z, over 1 + |f(x)|: the duality gap of OSQP and PDLP.
+        <A x, .> - h over Z, over 1 + |objective|: the duality gap of OSQP and PDLP. None if h is a
+        function of the user's whose values are not known.
 
     Examples
     --------
@@ -137,16 +138,27 @@ class SaddleKKT:
 
     primal: float
     dual: float
-    complementarity: float
+    complementarity: float | None
 
     @property
     def largest(self) -> float:
-        """The largest of the three."""
-        return max(self.primal, self.dual, self.complementarity)
+        """The largest of those that are known."""
+        return max(each for each in (self.primal, self.dual, self.complementarity) if each is not None)
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float | None]:
         """Return the residuals by name."""
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"primal {self.primal:.3g}, dual {self.dual:.3g}, complementarity {self.complementarity:.3g}"
+        last = "unknown" if self.complementarity is None else f"{self.complementarity:.3g}"
+        return f"primal {self.primal:.3g}, dual {self.dual:.3g}, complementarity {last}"
+
+
+def residuals_from_dict(saved: Mapping[str, float | None]) -> KKT | SaddleKKT:
+    """Return the residuals that `to_dict` of either class wrote."""
+    if "primal" not in saved:
+        return KKT.from_dict(saved)
+    primal, dual = saved["primal"], saved["dual"]
+    assert primal is not None
+    assert dual is not None
+    return SaddleKKT(primal, dual, saved["complementarity"])

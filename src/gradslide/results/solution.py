@@ -12,7 +12,7 @@ from gradslide._support import storage
 from gradslide._support.html import facts_html
 from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
-from gradslide.results.certificate import KKT, Certificate
+from gradslide.results.certificate import KKT, Certificate, SaddleKKT, residuals_from_dict
 from gradslide.results.costs import Costs, traffic, work
 from gradslide.results.history import History
 from gradslide.results.status import Status
@@ -59,9 +59,14 @@ class Solution:
         The certified bounds on the optimum.
     certificate_reason : str
         Why there is no certified gap; empty if there is one.
-    kkt : KKT or None
-        Residuals of the optimality conditions on a network, if no gap is certified or they were a
-        target. They are no certificate. None if gradients are sampled.
+    kkt : KKT, SaddleKKT or None
+        Residuals of the optimality conditions. On a network `KKT`, if no gap is certified or they
+        were a target; otherwise `SaddleKKT`. They are no certificate. None if gradients are sampled,
+        or the method has no multipliers.
+    ray : array or None
+        Why there is no solution. With `Status.INFEASIBLE`: multipliers of shape (k,) of a combination
+        of the constraints that no x in X fulfils. With `Status.UNBOUNDED`: a direction of shape
+        (m, d) along which the objective falls for ever. None if the method found no such proof.
     parameters : mapping of str to float or str
         What the method was given or found; of `Auto` also which method it chose, and why.
     settings : mapping
@@ -95,7 +100,8 @@ class Solution:
     hessian: Array | None = None
     certificate: Certificate | None = None
     certificate_reason: str = "this method gives no certificate"
-    kkt: KKT | None = None
+    kkt: KKT | SaddleKKT | None = None
+    ray: Array | None = None
     parameters: Mapping[str, float | str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -162,9 +168,8 @@ class Solution:
             Where it was written.
         """
         arrays = {f"output.{name}": array for name, array in self.outputs.items()}
-        arrays |= {
-            name: array for name in ("dual", "y", "hessian", "mean") if (array := getattr(self, name)) is not None
-        }
+        names = ("dual", "y", "hessian", "mean", "ray")
+        arrays |= {name: array for name in names if (array := getattr(self, name)) is not None}
         arrays["agents"] = np.asarray(self.agents)
         meta = {
             "output": self.output,
@@ -236,8 +241,10 @@ class Solution:
             facts.append(f"residual={last.residual:.3g}")
         if last and last.gap is not None:
             facts.append(f"gap={last.gap:.3g}")
-        elif self.kkt is not None:
+        elif isinstance(self.kkt, KKT):
             facts.append(f"stationarity={self.kkt.stationarity:.3g}")
+        if isinstance(self.kkt, SaddleKKT):
+            facts.append(f"kkt={self.kkt.largest:.2g}")
         if self.warnings:
             facts.append(f"warnings={len(self.warnings)}")
         return f"Solution({self.status.name}: {self.status.value}; {', '.join(facts)})"
@@ -289,7 +296,8 @@ def load(path: str | os.PathLike[str]) -> Solution:
         hessian=arrays.get("hessian"),
         certificate=None if (proof := meta.get("certificate")) is None else Certificate(**proof),
         certificate_reason=meta["certificate_reason"],
-        kkt=None if (residuals := meta.get("kkt")) is None else KKT.from_dict(residuals),
+        kkt=None if (residuals := meta.get("kkt")) is None else residuals_from_dict(residuals),
+        ray=arrays.get("ray"),
         parameters=meta["parameters"],
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),
@@ -326,8 +334,10 @@ def solution_facts(solution: Solution) -> dict[str, str]:
         facts |= {name: f"{value:.6g}" for name, value in seen.items() if value is not None}
     if solution.certificate is not None:
         facts["optimum"] = _between(solution.certificate, exact=not costs.operator_products)
-    elif solution.kkt is not None:
+    elif isinstance(solution.kkt, KKT):
         facts["stationarity"] = f"{solution.kkt.stationarity:.3g}"
+    if isinstance(solution.kkt, SaddleKKT):
+        facts["KKT residuals"] = str(solution.kkt)
     return facts | {f"warning {number}": text for number, text in enumerate(solution.warnings, 1)}
 
 

@@ -27,11 +27,12 @@ class Status(Enum):
     ROUND_LIMIT = "the limit on communication rounds was reached"
     PRODUCT_LIMIT = "the limit on operator products was reached"
     TIME_LIMIT = "the time limit was reached"
+    STALLED = "steps are lost in rounding before the targets are reached; this is the best point"
     STOPPED = "the callback asked to stop"
     INTERRUPTED = "interrupted from the keyboard; this is what had been reached"
     STREAM_ENDED = "a stream of samples ended; this is what had been reached"
     STREAM_FAILED = "a stream of samples failed; this is what had been reached"
-    INFEASIBLE = "the residual does not fall: no feasible point is near, the constraints contradict each other"
+    INFEASIBLE = "the constraints contradict each other: no point fulfils all of them"
     UNBOUNDED = "the objective falls without end along a direction that the constraints allow"
     CONTRADICTORY = "values, gradients or bounds contradict each other: the loss is not convex, or its gradient wrong"
     DIVERGED = "values grew out of all bounds; this is the last output that was finite"
@@ -58,6 +59,6 @@ class Status(Enum):
 # Every target was reached.
 REACHED = {Status.CONVERGED, Status.STATIONARY, Status.FEASIBLE}
 # Limits: a run that ends at one may have reached its targets all the same.
-LIMITS = {status for status in Status if status.name.endswith("_LIMIT")} | {Status.COMPLETED}
+LIMITS = {status for status in Status if status.name.endswith("_LIMIT")} | {Status.COMPLETED, Status.STALLED}
 # How a run ends by itself, with an answer that is worth finishing.
 ENDS = LIMITS | REACHED | {Status.STOPPED, Status.STREAM_ENDED}

@@ -177,7 +177,7 @@ def solve_refined(
 
 def _is_better(more: Solution, found: Solution) -> bool:
     """Whether the later run improved the answer: one that did not converge may have moved away."""
-    if more.kkt is None or found.kkt is None or not np.all(np.isfinite(more.x)):
+    if not (isinstance(more.kkt, KKT) and isinstance(found.kkt, KKT) and np.all(np.isfinite(more.x))):
         return False
     return more.status in REACHED or more.kkt.stationarity <= found.kkt.stationarity
 
@@ -204,7 +204,7 @@ def _added(anchor: Array, x: Array) -> Array:
 def _joined(problem: Problem, first: Solution, second: Solution) -> Solution:
     """The answer of the second run, with the costs of both, and the lower bound of the first."""
     kkt = None
-    if first.kkt is not None and second.kkt is not None:
+    if isinstance(first.kkt, KKT) and isinstance(second.kkt, KKT):
         kkt = KKT(second.kkt.stationarity, second.kkt.disagreement, first.kkt.scale)
     mean = np.broadcast_to(second.mean, second.x.shape)
     upper = float(np.sum(problem.objective(mean)))

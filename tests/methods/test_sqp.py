@@ -1,0 +1,324 @@
+"""Newton and LBFGS under linear constraints and for saddle points: answers, costs, and what cannot be solved."""
+
+import clarabel
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import LinearConstraint, linprog, minimize
+from scipy.sparse.linalg import aslinearoperator
+
+import gradslide as gs
+from gradslide.domains import Box, L2Ball, NonNegative, PerAgent, Simplex
+
+
+def random_program(seed, n=60, k=90, domain=None):
+    """A quadratic program with many active rows, and with a Hessian of half rank where X is bounded."""
+    rng = np.random.default_rng(seed)
+    half, A, inside = rng.normal(size=(n // 2, n)), rng.normal(size=(k, n)), rng.normal(size=n)
+    Q = half.T @ half / n + (0.01 * np.eye(n) if domain is None else 0)
+    c, b = rng.normal(size=n), A @ inside + rng.exponential(size=k) * (rng.random(k) < 0.7)
+    return Q, c, A, b, gs.LinearlyConstrained(gs.losses.Quadratic(Q, c), A, b, domain, sense="<=")
+
+
+def optimum_of(Q, c, A, b, size=np.inf):
+    """By Clarabel, for A x <= b and |x_j| <= size."""
+    rows, ends = [A], [b]
+    if np.isfinite(size):
+        rows += [np.eye(len(c)), -np.eye(len(c))]
+        ends += [np.full(2 * len(c), size)]
+    G, h = np.vstack(rows), np.concatenate(ends)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cones = [clarabel.NonnegativeConeT(len(h))]
+    return clarabel.DefaultSolver(sp.csc_matrix(Q), c, sp.csc_matrix(G), h, cones, settings).solve().obj_val
+
+
+def logistic(seed, n=12, rows=300, k=8, scales=1.0):
+    """A logistic loss under inequalities, several of them active."""
+    rng = np.random.default_rng(seed)
+    X, labels = rng.normal(size=(rows, n)), np.sign(rng.normal(size=rows))
+    A = rng.normal(size=(k, n))
+    x = rng.normal(size=n)
+    b = A @ x + 0.01
+    scales = np.broadcast_to(scales, n)
+    loss = gs.losses.Logistic(X * scales, labels, agents=1)
+    return loss, A * scales, b, gs.LinearlyConstrained(loss, A * scales, b, sense="<=")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [np.inf, 3.0])
+def test_quadratic_programs_are_solved_by_default(seed, size):
+    *program, problem = random_program(seed, domain=Box(-size, size) if np.isfinite(size) else None)
+    solution = gs.solve(problem)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.kkt.largest <= 1e-6
+    assert solution.objective == pytest.approx(optimum_of(*program, size), rel=1e-6)
+    assert solution.costs.gradients == 2
+    assert solution.parameters["method"] == "Newton"
+    if np.isfinite(size):
+        assert solution.certificate.lower <= solution.objective + 1e-9 * abs(solution.objective)
+        assert solution.gap <= 1e-5 * abs(solution.objective)
+
+
+@pytest.mark.parametrize("method", [None, gs.Newton(), gs.LBFGS()], ids=str)
+def test_a_loss_that_is_not_quadratic_agrees_with_trust_constr(method):
+    loss, A, b, problem = logistic(0)
+    solution = gs.solve(problem, method=method, stop=gs.Stop(kkt=1e-8))
+    given = {"jac": lambda x: loss.gradient(x[None])[0], "method": "trust-constr", "options": {"gtol": 1e-9}}
+    expected = minimize(
+        lambda x: float(loss.value(x[None])[0]), np.zeros(12), constraints=LinearConstraint(A, -np.inf, b), **given
+    )
+    assert solution.status is gs.Status.CONVERGED
+    np.testing.assert_allclose(solution.mean, expected.x, atol=1e-4)
+    assert solution.objective <= expected.fun + 1e-6
+    assert np.all(solution.dual >= -1e-12)
+    np.testing.assert_allclose(loss.gradient(solution.x)[0] + A.T @ solution.dual, 0, atol=1e-5)
+    assert solution.costs.gradients < expected.njev
+
+
+def test_columns_of_any_units_cost_the_same():
+    counts, objectives = [], []
+    for scales in (1.0, np.geomspace(1e-4, 1e4, 12)):
+        *_, problem = logistic(1, scales=scales)
+        solution = gs.solve(problem, method=gs.Newton(), stop=gs.Stop(iterations=8), check_loss=False)
+        counts.append(solution.costs.gradients)
+        objectives.append([record.objective for record in solution.history])
+    assert counts[0] == counts[1]
+    np.testing.assert_allclose(objectives[0][1:], objectives[1][1:], rtol=1e-4)
+    np.testing.assert_allclose(objectives[0][-1], objectives[1][-1], rtol=1e-8)
+
+
+def test_linear_programs_agree_with_linprog():
+    rng = np.random.default_rng(3)
+    A, inside = rng.normal(size=(60, 100)), rng.exponential(size=100)
+    c, b = A.T @ rng.normal(size=60) + rng.exponential(size=100), A @ inside
+    solution = gs.solve(gs.LinearlyConstrained(gs.losses.Linear(c), A, b, NonNegative()))
+    expected = linprog(c, A_eq=A, b_eq=b)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(expected.fun, rel=1e-7)
+    np.testing.assert_allclose(-solution.dual, expected.eqlin.marginals, atol=1e-5)
+
+
+def robust_regression(kind):
+    rng = np.random.default_rng(4)
+    features, targets = rng.normal(size=(40, 5)), rng.normal(size=40)
+    loss = gs.losses.Quadratic(0.1 * np.eye(5), np.zeros(5))
+    h, Z = gs.terms.Linear(targets), {"l1": Box(-1.0, 1.0), "max": Simplex(1.0), "squares": None}[kind]
+    h = gs.terms.Quadratic(2.0, targets) if kind == "squares" else h
+    problem = gs.Saddle(loss, features, h=h, dual_domain=Z)
+
+    def objective(x):
+        left = features @ x - targets
+        return 0.05 * x @ x + {"l1": np.abs(left).sum(), "max": left.max(), "squares": left @ left / 4}[kind]
+
+    return problem, objective
+
+
+@pytest.mark.parametrize("kind", ["l1", "max", "squares"])
+def test_terms_in_place_of_constraints(kind):
+    problem, objective = robust_regression(kind)
+    solution = gs.solve(problem)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(objective(solution.mean), rel=1e-10)
+    rng = np.random.default_rng(0)
+    for size in (1e-1, 1e-3):
+        nearby = solution.mean + size * rng.normal(size=(50, 5))
+        assert min(map(objective, nearby)) >= solution.objective - 1e-8
+
+
+def test_blocks_of_x_with_sets_of_their_own():
+    rng = np.random.default_rng(5)
+    centers, A = rng.normal(size=(3, 4)), rng.normal(size=(2, 12))
+    loss = gs.losses.Quadratic(np.stack([np.eye(4)] * 3), -centers)
+    sets = PerAgent([Box(-0.5, 0.5), Simplex(1.0), Box(0.0, 2.0)])
+    for method in (None, gs.LBFGS()):
+        solution = gs.solve(gs.LinearlyConstrained(loss, A, [0.1, -0.2], sets), method=method)
+        assert solution.status is gs.Status.CONVERGED
+        assert solution.x.shape == (3, 4)
+        np.testing.assert_allclose(A @ solution.x.ravel(), [0.1, -0.2], atol=1e-6)
+        assert solution.x[1].sum() == pytest.approx(1.0)
+        assert np.abs(solution.x[0]).max() <= 0.5
+
+
+def test_a_start_that_violates_constraints_costs_no_gradient():
+    visited = []
+
+    def value(x):
+        visited.append(x.copy())
+        return -np.log(x).sum(axis=1)
+
+    loss = gs.losses.Custom(value=value, gradient=lambda x: -1 / x, agents=1, dimension=3)
+    problem = gs.LinearlyConstrained(loss, np.vstack([np.eye(3), np.ones(3)]), [-0.1, -0.1, -0.1, 3.0])
+    problem = gs.LinearlyConstrained(loss, np.vstack([-np.eye(3), np.ones(3)]), [-0.1] * 3 + [3.0], sense="<=")
+    solution = gs.solve(problem, x0=-np.ones(3), check_loss=False)
+    np.testing.assert_allclose(solution.mean, 1.0, atol=1e-5)
+    assert np.min(visited) >= 0.1 - 1e-8
+
+
+@pytest.mark.parametrize("method", [None, gs.LBFGS()], ids=str)
+def test_resumed_runs_have_the_same_bits(tmp_path, method):
+    *_, problem = logistic(2)
+    whole = gs.solve(problem, method=method, stop=gs.Stop(iterations=6))
+    for iterations in (2, 5, 6):
+        path = tmp_path / "run.npz"
+        part = gs.solve(problem, method=method, stop=gs.Stop(iterations=iterations), checkpoint=path)
+    assert np.array_equal(part.x, whole.x)
+    assert np.array_equal(part.dual, whole.dual)
+    assert part.costs.operator_products == whole.costs.operator_products
+
+
+def test_a_warm_start_takes_fewer_evaluations():
+    *_, problem = logistic(3)
+    cold = gs.solve(problem)
+    warm = gs.solve(problem, warm_start=cold)
+    assert warm.status is gs.Status.CONVERGED
+    assert warm.costs.gradients == 1 < cold.costs.gradients
+
+
+def test_targets_below_rounding_end_as_stalled():
+    *_, problem = random_program(0)
+    solution = gs.solve(problem, stop=gs.Stop(kkt=1e-30, iterations=200))
+    assert solution.status is gs.Status.STALLED
+    assert solution.kkt.largest < 1e-8
+    assert solution.costs.gradients < 30
+
+
+def test_a_wrong_gradient_is_no_answer():
+    center = np.array([1.0, -0.5])
+    loss = gs.losses.Custom(
+        value=lambda x: ((x - center) ** 2).sum(axis=1) / 2, gradient=lambda x: x - center + 1, agents=1, dimension=2
+    )
+    problem = gs.LinearlyConstrained(loss, [[1.0, 1.0]], 0.3, sense="<=")
+    with pytest.warns(RuntimeWarning, match="contradict each other"):
+        solution = gs.solve(problem, check_loss=False)
+    assert solution.status is gs.Status.CONTRADICTORY
+
+
+UNBOUNDED = {
+    "a plane": (gs.losses.Linear([1.0, 0.0]), [[0.0, 1.0]], {"b": 1.0}, None),
+    "a cone": (gs.losses.Linear([-1.0, -1.0]), [[1.0, -1.0]], {"b": 0.0, "sense": "<="}, NonNegative()),
+    "a flat direction": (gs.losses.Quadratic(np.diag([1.0, 0.0]), [0.0, 1.0]), [[1.0, 0.0]], {"b": 1.0}, None),
+    "squares": (
+        gs.losses.Quadratic(np.ones((2, 2)), [1.0, -1.0]),
+        [[1.0, 1.0]],
+        {"lower": -1.0, "upper": 1.0},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_simple_unbounded_problems_come_with_a_ray(name):
+    loss, A, sides, domain = UNBOUNDED[name]
+    A = np.array(A)
+    solution = gs.solve(gs.LinearlyConstrained(loss, A, domain=domain, **sides))
+    assert solution.status is gs.Status.UNBOUNDED
+    ray = solution.ray[0]
+    far = 1e6 * ray
+    assert float(loss.value(far[None])[0]) < -1e5
+    lower, upper = sides.get("lower", -np.inf), sides.get("upper", np.inf)
+    if "b" in sides:
+        lower, upper = (-np.inf if sides.get("sense") == "<=" else 0.0), 0.0
+    assert np.all(A @ ray <= max(0.0, upper if np.isinf(upper) else 0.0) + 1e-7)
+    assert np.all(A @ ray >= min(0.0, lower if np.isinf(lower) else 0.0) - 1e-7)
+    if domain is not None:
+        assert np.all(ray >= -1e-9)
+
+
+def infeasible_problem(seed):
+    """A combination of the rows with weights z contradicts the bounds; other rows and columns hide it."""
+    rng = np.random.default_rng(seed)
+    n, k = 8, 12
+    A, z = rng.normal(size=(k, n)), np.where(rng.random(k) < 0.5, rng.exponential(size=k), 0.0)
+    z[0] = 1.0
+    # A'z = 0, and b'z = -1: no x has A x <= b.
+    A[0] = -(z[1:] @ A[1:])
+    b = rng.normal(size=k)
+    b[0] = -1.0 - z[1:] @ b[1:]
+    loss = gs.losses.Quadratic(np.eye(n), rng.normal(size=n)) if seed % 2 else gs.losses.Linear(rng.normal(size=n))
+    return A, b, gs.LinearlyConstrained(loss, A, b, sense="<=")
+
+
+@pytest.mark.first(10)
+@pytest.mark.parametrize("seed", range(50))
+def test_infeasible_problems_come_with_a_certificate(seed):
+    A, b, problem = infeasible_problem(seed)
+    solution = gs.solve(problem)
+    assert solution.status is gs.Status.INFEASIBLE
+    z = solution.ray
+    assert np.all(z >= -1e-9)
+    np.testing.assert_allclose(A.T @ z, 0, atol=1e-7)
+    assert b @ z < -1e-3
+
+
+def unbounded_problem(seed):
+    """A direction that rows and bounds allow, along which f has no curvature and falls."""
+    rng = np.random.default_rng(seed)
+    n, k = 8, 6
+    ray = rng.normal(size=n)
+    A = rng.normal(size=(k, n))
+    A -= np.outer(np.maximum(A @ ray, 0) + (rng.random(k) < 0.5) * rng.exponential(size=k), ray) / (ray @ ray)
+    half = rng.normal(size=(4, n))
+    half -= np.outer(half @ ray, ray) / (ray @ ray)
+    c = rng.normal(size=n)
+    c -= (1 + c @ ray) / (ray @ ray) * ray
+    Q = half.T @ half if seed % 2 else np.zeros((n, n))
+    return Q, c, A, gs.LinearlyConstrained(gs.losses.Quadratic(Q, c), A, rng.normal(size=k), sense="<=")
+
+
+@pytest.mark.first(10)
+@pytest.mark.parametrize("seed", range(50))
+def test_unbounded_problems_come_with_a_ray(seed):
+    Q, c, A, problem = unbounded_problem(seed)
+    solution = gs.solve(problem)
+    assert solution.status is gs.Status.UNBOUNDED
+    ray = solution.ray[0]
+    np.testing.assert_allclose(Q @ ray, 0, atol=1e-6)
+    assert np.all(A @ ray <= 1e-6)
+    assert c @ ray < -1e-3
+
+
+@pytest.mark.slow
+def test_no_feasible_problem_is_called_otherwise():
+    """500 problems that are feasible and bounded, many hardly so, with wild scales."""
+    for seed in range(500):
+        rng = np.random.default_rng(1000 + seed)
+        n, k = int(rng.integers(2, 15)), int(rng.integers(1, 20))
+        A = rng.normal(size=(k, n)) * 10.0 ** rng.uniform(-3, 3, size=(k, 1)) * 10.0 ** rng.uniform(-2, 2, size=n)
+        A[:, rng.random(n) < 0.2] = 0
+        inside = rng.normal(size=n) * 10.0 ** rng.uniform(-2, 2)
+        slack = rng.exponential(size=k) * 10.0 ** rng.uniform(-8, 2, size=k) * (rng.random(k) < 0.8)
+        z = rng.exponential(size=k) * (rng.random(k) < 0.5)
+        half = rng.normal(size=(int(rng.integers(0, n + 1)), n)) * 10.0 ** rng.uniform(-2, 2)
+        # The gradient at `inside` is that of a minimizer for some right-hand side: the objective is bounded.
+        c = -half.T @ (half @ inside) - A.T @ z
+        problem = gs.LinearlyConstrained(gs.losses.Quadratic(half.T @ half, c), A, A @ inside + slack, sense="<=")
+        solution = gs.solve(problem, stop=gs.Stop(kkt=1e-5, iterations=50))
+        assert solution.status not in (gs.Status.INFEASIBLE, gs.Status.UNBOUNDED), seed
+        assert solution.status is gs.Status.CONVERGED, (seed, solution)
+
+
+REFUSED = {
+    "an operator": (lambda A: aslinearoperator(A), {}, gs.Newton(), ["entries of A", "AutoPDS"]),
+    "a ball": (lambda A: A, {"domain": L2Ball(1.0)}, gs.LBFGS(), ["polyhedral", "AutoPDS"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_quadratic_program_is_refused(name):
+    make, given, method, words = REFUSED[name]
+    problem = gs.LinearlyConstrained(gs.losses.Quadratic(np.eye(3), np.ones(3)), make(np.ones((1, 3))), 1.0, **given)
+    with pytest.raises(gs.InputError) as error:
+        gs.solve(problem, method=method)
+    assert all(word in str(error.value) for word in words)
+    assert gs.solve(problem, stop=gs.Stop(iterations=3)).parameters["method"] != "Newton"
+
+
+def test_newton_needs_hessians():
+    loss = gs.losses.Custom(value=lambda x: (x**4).sum(axis=1), gradient=lambda x: 4 * x**3, agents=1, dimension=2)
+    problem = gs.LinearlyConstrained(loss, [[1.0, 1.0]], 1.0)
+    with pytest.raises(gs.InputError, match=r"Hessians.*LBFGS"):
+        gs.solve(problem, method=gs.Newton())
+    solution = gs.solve(problem)
+    assert solution.parameters["method"] == "LBFGS"
+    np.testing.assert_allclose(solution.mean, 0.5, atol=1e-4)
