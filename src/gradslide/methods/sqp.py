@@ -5,6 +5,8 @@ every point but the first fulfils them and no merit function is needed.
 """
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -14,6 +16,7 @@ import scipy.sparse as sp
 from gradslide._support.arrays import is_numpy, to_numpy
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array, Sparse
+from gradslide.domains import Domain
 from gradslide.methods.base import Context, Method, NoSolution
 from gradslide.methods.bfgs import Memory, least_curvature
 from gradslide.methods.damping import (
@@ -28,11 +31,12 @@ from gradslide.network.coupling import Dual, Operator
 from gradslide.problems.interior_point import Outcome
 from gradslide.problems.model import LowRank, without_zeros
 from gradslide.problems.polyhedral import Polyhedral, ProgramMinimum, polyhedral
-from gradslide.problems.saddle import Saddle
+from gradslide.problems.problem import Objective
+from gradslide.problems.saddle import DualSpace, Saddle
 from gradslide.results.certificate import SaddleKKT
 from gradslide.results.status import Status
 from gradslide.theory.certificates import DualEvidence
-from gradslide.theory.optimality import saddle_residuals
+from gradslide.theory.optimality import Here, saddle_residuals
 
 # A start that violates constraints by more, relative to their size, is moved to the nearest point that does not.
 _VIOLATED = 1e-9
@@ -47,59 +51,157 @@ _LEARNING = 2
 Matrix = Array | Sparse | LowRank
 
 
-class Program(NamedTuple):
-    """What a run prepares once.
+class Program(Here, ABC):
+    """What a run prepares once: constraints, penalties and dual terms, under which models are minimized.
 
     Attributes
     ----------
-    problem : Saddle
-        The problem.
-    sets : Polyhedral
-        Its constraints, penalties and dual terms.
-    matrix : ndarray, sparse matrix or None
-        The second derivatives of a quadratic loss; None for others.
+    problem : Objective
+        Losses, sets and penalties of the blocks of x here.
+    duals : DualSpace
+        The dual term.
+    matrices : list of ndarray or sparse matrix, or None
+        Second derivatives of quadratic losses, one for each block; None for others.
     metric : ndarray, shape (n,)
-        The diagonal with which L-BFGS starts.
+        The diagonal with which L-BFGS starts, and in which the first point is the nearest.
+    groups : sequence of slice
+        Coordinates that have an L-BFGS matrix in common.
     """
 
-    problem: Saddle
-    sets: Polyhedral
-    matrix: Array | Sparse | None
-    metric: Array
+    def __init__(self, problem: Objective, duals: DualSpace, matrices: list[Array | Sparse] | None) -> None:
+        self.problem, self.duals, self.matrices = problem, duals, matrices
+        self.metric = _metric(problem)
+        self.groups: Sequence[slice] = [slice(0, problem.m * problem.d)]
+
+    @abstractmethod
+    def product(self, x: Array) -> Array:
+        """Return A x, shape (1, k)."""
+
+    @abstractmethod
+    def pulled(self, z: Array) -> Array:
+        """Return A^T z, shape (m, d)."""
+
+    @abstractmethod
+    def minimize(self, gradient: Array, matrices: Sequence[Matrix], damping: Array | float, x: Array) -> ProgramMinimum:
+        """Minimize <g, u - x> + (u - x)'(B + diag(damping))(u - x)/2 in place of the losses.
+
+        Parameters
+        ----------
+        gradient : ndarray, shape (n,)
+            g.
+        matrices : sequence
+            B, of all blocks or of groups of coordinates.
+        damping : ndarray, shape (n,), or float
+            Added to the diagonal.
+        x : ndarray, shape (n,)
+            Where the model is.
+
+        Returns
+        -------
+        ProgramMinimum
+        """
+
+
+class PooledProgram(Program):
+    """All blocks in one place: a linear operator with known entries, polyhedral sets and terms.
+
+    Parameters
+    ----------
+    problem : Saddle
+        The problem.
+    coupling : Operator
+        Counts products.
+    sets : Polyhedral
+        Constraints, penalties and dual terms.
+    matrices : list or None
+        As for `Program`.
+    """
+
+    def __init__(
+        self, problem: Saddle, coupling: Operator, sets: Polyhedral, matrices: list[Array | Sparse] | None
+    ) -> None:
+        super().__init__(problem, problem.duals, matrices)
+        self._coupling, self._sets = coupling, sets
+
+    def product(self, x: Array) -> Array:
+        return np.asarray(self._coupling.product(x.astype(self.problem.dtype)), dtype=np.float64)
+
+    def pulled(self, z: Array) -> Array:
+        return np.asarray(self._coupling.pulled(z.astype(self.problem.dtype)), dtype=np.float64)
+
+    def minimize(self, gradient: Array, matrices: Sequence[Matrix], damping: Array | float, x: Array) -> ProgramMinimum:
+        found = self._sets.minimize(gradient, _joined(matrices), damping, x)
+        self._coupling.count(found.products)
+        return found
 
 
 class Point(NamedTuple):
-    """A primal and dual point, and what is known there.
+    """A primal and dual point, and what is known there. Numbers are sums over all agents.
 
     Attributes
     ----------
     x, z : ndarray, shapes (m, d) and (1, k)
         The point.
-    objective : float
-        f(x) + max over z.
-    rest : float
-        The objective without the values of the ft_i.
-    values, gradient : ndarray, shapes (m,) and (m, d)
+    gradient, pull : ndarray, shape (m, d)
+        Of the ft_i, and A^T z.
+    values : ndarray, shape (m,)
         Of the ft_i.
-    pull : ndarray, shape (m, d)
-        A^T z.
+    objective, rest : float
+        f(x) + max over z, and that without the ft_i.
+    size, terms : float
+        Of the values, and of the products of x and gradient: rounding errors are relative to them.
+    lower : float
+        A lower bound on the optimum.
     residuals : tuple
         What `SaddleKKT` holds.
     """
 
     x: Array
     z: Array
-    objective: float
-    rest: float
-    values: Array
     gradient: Array
     pull: Array
+    values: Array
+    objective: float
+    rest: float
+    size: float
+    terms: float
+    lower: float
     residuals: tuple[float, float, float | None]
 
     @property
     def kkt(self) -> SaddleKKT:
         """The residuals."""
         return SaddleKKT(*self.residuals)
+
+
+class Trial(NamedTuple):
+    """An evaluated step from the best point. Numbers are sums over all agents.
+
+    Attributes
+    ----------
+    point : Point
+        Its end.
+    step : ndarray, shape (n,)
+        The step.
+    curvature : object
+        Second derivatives there.
+    is_finite : bool
+        Whether everything is.
+    slope, slope_after, bend : float
+        <g, s> for the gradients at both ends, and s'Bs.
+    length, steepness : float
+        Norms of the step and of the gradient at the best point, in the metric by which damping is scaled.
+    """
+
+    point: Point
+    step: Array
+    curvature: Any
+    is_finite: bool
+    slope: float
+    slope_after: float
+    bend: float
+    length: float
+    steepness: float
 
 
 @dataclass(frozen=True)
@@ -112,7 +214,7 @@ class State:
         Where the first evaluation is.
     best : Point or None
         None before the first evaluation.
-    curvature : ndarray, Memory or None
+    curvature : ndarray, tuple of Memory, or None
         The Hessians of all blocks, or the pairs of L-BFGS; None if the matrix of a quadratic loss is all.
     scales : ndarray, shape (n,)
         The largest second derivatives so far, by which damping is scaled.
@@ -165,7 +267,7 @@ class SQP(Method[State]):
 
     Notes
     -----
-    `Newton` and `LBFGS` become this method on problems without a network.
+    `Newton` and `LBFGS` become this method where linear constraints take the place of consensus.
     """
 
     stops_itself: ClassVar[bool] = True
@@ -177,7 +279,7 @@ class SQP(Method[State]):
     def name(self) -> str:
         return "Newton" if self.memory is None else "LBFGS"
 
-    def is_unit_free(self, domain: Any) -> bool:
+    def is_unit_free(self, domain: Domain) -> bool:
         return self.memory is None
 
     def prepare(self, context: Context) -> Program:
@@ -190,184 +292,191 @@ class SQP(Method[State]):
         if sets is None:
             rule = f"{self.name} needs the entries of A, and sets and terms that are polyhedral"
             raise InputError(rule, repr(problem), "use gs.AutoPDS()")
-        matrix = None
+        matrices = None
         if self.memory is None:
-            blocks = context.oracle.quadratic_part()
-            has_any = blocks is not None or loss.has_hessian
+            matrices = context.oracle.quadratic_part()
+            has_any = matrices is not None or loss.has_hessian
             require(has_any, f"{self.name} needs a loss with Hessians", repr(loss), "use gs.LBFGS()")
-            matrix = None if blocks is None else _joined(blocks)
-        return Program(problem, sets, matrix, _metric(problem))
+        return PooledProgram(problem, cast(Operator, context.coupling), sets, matrices)
 
     def init(self, context: Context) -> State:
         program = cast(Program, context.prepared)
         x = np.asarray(context.x0, dtype=np.float64)
         state = State(start=x)
-        violation = program.problem.duals.violation(_product(context, x))
-        if program.matrix is not None or violation is None:
+        violation = program.duals.violation(program.product(x))
+        if program.matrices is not None or violation is None:
             return state
-        size = 1 + float(np.max(np.abs(x)))
+        size = 1 + float(program.largest(np.array([np.max(np.abs(x))]))[0])
         if float(np.max(np.abs(violation))) <= _VIOLATED * size:
             return state
-        found = self._nearest(context, x)
+        found = _nearest(program, x)
         state = replace(state, factorizations=found.factorizations)
         if found.outcome is Outcome.INFEASIBLE:
             return replace(state, proof=(Status.INFEASIBLE.name, _scaled(found.z)))
         return replace(state, start=_within(program, found.x))
 
     def step(self, context: Context, state: State) -> State:
-        if state.best is None:
-            return self._first(context, state)
         program, best = cast(Program, context.prepared), state.best
+        if best is None:
+            return self._first(context, state)
         scales = cast(Array, state.scales)
-        gradient, matrix = best.gradient.reshape(-1), self._matrix(program, state)
-        found = self._minimize(context, gradient, matrix, state.damping * scales, best.x)
-        factorizations, damping = state.factorizations + found.factorizations, state.damping
-        if found.outcome is Outcome.UNBOUNDED and program.matrix is None:
-            damping = max(state.flat, damping)
-            found = self._minimize(context, gradient, matrix, damping * scales, best.x)
-            factorizations += found.factorizations
-        state = replace(state, factorizations=factorizations, damping=damping)
+        gradient, matrices, x = best.gradient.reshape(-1), self._matrices(program, state), best.x.reshape(-1)
+        found = program.minimize(gradient, matrices, state.damping * scales, x)
+        state = replace(state, factorizations=state.factorizations + found.factorizations)
+        if found.outcome is Outcome.UNBOUNDED and program.matrices is None:
+            damping = max(state.flat, state.damping)
+            found = program.minimize(gradient, matrices, damping * scales, x)
+            state = replace(state, damping=damping, factorizations=state.factorizations + found.factorizations)
         if found.outcome is Outcome.INFEASIBLE:
             return replace(state, proof=(Status.INFEASIBLE.name, _scaled(found.z)))
         if found.outcome is Outcome.UNBOUNDED:
-            if program.matrix is None:
-                return replace(state, damping=4 * damping, idle=state.idle + 1)
-            # A ray proves nothing where there is no point to start from.
-            nearest = self._nearest(context, best.x)
-            state = replace(state, factorizations=factorizations + nearest.factorizations)
-            if nearest.outcome is Outcome.INFEASIBLE:
-                return replace(state, proof=(Status.INFEASIBLE.name, _scaled(nearest.z)))
-            return replace(state, proof=(Status.UNBOUNDED.name, _scaled(found.x).reshape(best.x.shape)))
-        x = _within(program, found.x)
-        step = (x - best.x).reshape(-1)
-        point, curvature = self._evaluated(context, x, found.z[None])
-        predicted = best.rest - point.rest - float(gradient @ step + step @ (matrix @ step) / 2)
-        return self._judged(program, state, point, curvature, step, predicted, damping)
+            return self._without_minimum(program, state, found)
+        trial = self._evaluated(context, _within(program, found.x), found.z[None], state, matrices)
+        return self._judged(program, state, trial)
+
+    def _without_minimum(self, program: Program, state: State, found: ProgramMinimum) -> State:
+        """The model falls for ever: so does a quadratic f; others need more damping."""
+        best = cast(Point, state.best)
+        if program.matrices is None:
+            return replace(state, damping=4 * state.damping, idle=state.idle + 1)
+        # A ray proves nothing where there is no point to start from.
+        nearest = _nearest(program, best.x)
+        state = replace(state, factorizations=state.factorizations + nearest.factorizations)
+        if nearest.outcome is Outcome.INFEASIBLE:
+            return replace(state, proof=(Status.INFEASIBLE.name, _scaled(nearest.z)))
+        return replace(state, proof=(Status.UNBOUNDED.name, _scaled(found.x).reshape(best.x.shape)))
 
     def _first(self, context: Context, state: State) -> State:
         program = cast(Program, context.prepared)
-        z = program.problem.duals.start() if context.s0 is None else context.s0
-        point, curvature = self._evaluated(context, state.start, np.asarray(z, dtype=np.float64))
-        if not _is_finite(point, curvature):
+        z = program.duals.start() if context.s0 is None else context.s0
+        trial = self._evaluated(context, state.start, np.asarray(z, dtype=np.float64), state, ())
+        point, curvature = trial.point, trial.curvature
+        if not trial.is_finite:
             rule = "value and gradient at the start must be finite, and their squares, too"
             raise InputError(rule, f"an objective of {point.objective:.3g}", "give another x0")
+        gradient, objective = point.gradient.reshape(-1), point.objective
         if self.memory is not None:
-            curvature = Memory.first(program.metric, point.gradient.reshape(-1), point.objective)
-        scales = _diagonal(program, curvature)
-        scales = np.maximum(scales, least_curvature(point.gradient.reshape(-1), point.objective))
-        return replace(state, best=point, curvature=curvature, scales=scales, first=point.objective, evaluations=1)
+            curvature = tuple(Memory.first(program.metric[own], gradient[own], objective) for own in program.groups)
+        scales = np.maximum(self._scales(program, curvature), least_curvature(gradient, objective))
+        return replace(state, best=point, curvature=curvature, scales=scales, first=objective, evaluations=1)
 
-    def _judged(
-        self,
-        program: Program,
-        state: State,
-        point: Point,
-        curvature: Any,
-        step: Array,
-        predicted: float,
-        damping: float,
-    ) -> State:
-        """Accept or reject an evaluated point."""
-        best, is_finite = cast(Point, state.best), _is_finite(point, curvature)
+    def _judged(self, program: Program, state: State, trial: Trial) -> State:
+        """Accept or reject an evaluated step."""
+        best, point, is_finite = cast(Point, state.best), trial.point, trial.is_finite
         eps = float(np.finfo(program.problem.dtype).eps)
-        noise = NOISE * eps * max(abs(float(np.sum(each.values))) + abs(each.rest) for each in (best, point))
+        noise = NOISE * eps * max(abs(each.objective - each.rest) + abs(each.rest) for each in (best, point))
         decrease = best.objective - point.objective
-        violation, before = point.kkt.primal, best.kkt.primal
+        predicted = best.rest - point.rest - trial.slope - trial.bend / 2
         is_lost = predicted <= noise
-        is_accepted = is_finite and (
-            (violation <= _LESS * before and before > _VIOLATED)
-            or (
-                violation <= max(_MORE * before, _VIOLATED)
-                and is_good_step(decrease, predicted, noise)
-                and (not is_lost or point.kkt.largest < best.kkt.largest)
-            )
-        )
-        is_idle = not is_accepted or (is_lost and point.kkt.largest > _LESS * best.kkt.largest)
-        if is_finite and state.contradiction == 0:
-            state = replace(state, contradiction=_contradiction(program, best, point, state.first))
+        violation, before = point.kkt.primal, best.kkt.primal
+        is_nearer = violation <= _LESS * before and before > _VIOLATED
+        is_better = not is_lost or point.kkt.largest < best.kkt.largest
+        is_good = is_better and is_good_step(decrease, predicted, noise)
+        is_accepted = is_finite and (is_nearer or (is_good and violation <= max(_MORE * before, _VIOLATED)))
+        is_idle = is_lost and not (is_accepted and point.kkt.largest <= _LESS * best.kkt.largest)
+        curvature = self._learned(program, state, trial, eps, is_accepted)
         state = replace(
             state,
+            curvature=curvature,
             evaluations=state.evaluations + 1,
             rejected=state.rejected + (not is_accepted),
-            idle=state.idle + 1 if is_idle and is_lost else 0,
+            idle=state.idle + 1 if is_idle else 0,
+            contradiction=state.contradiction or _contradiction(program, state, trial, eps),
         )
-        if self.memory is not None:
-            memory = cast(Memory, state.curvature)
-            curvature = memory
-            if is_finite:
-                curvature = memory.learned(
-                    step,
-                    best.gradient.reshape(-1),
-                    point.gradient.reshape(-1),
-                    size=self.memory,
-                    eps=eps,
-                    objective=best.objective,
-                    first=state.first,
-                    is_accepted=is_accepted,
-                )
+        # L-BFGS scales damping by its first matrix, Newton by the largest second derivatives so far.
+        scales = self._scales(program, curvature)
+        if self.memory is None:
+            scales = np.maximum(scales, cast(Array, state.scales))
         if is_accepted:
-            known = np.zeros_like(state.scales) if self.memory is not None else cast(Array, state.scales)
-            damping, flat = after_acceptance(damping, decrease, predicted, noise)
-            scales = np.maximum(known, _diagonal(program, curvature))
-            return replace(
-                state, best=point, curvature=curvature, scales=scales, damping=damping, flat=flat, rejections=0
-            )
-        rejections = state.rejections + 1
-        patience = 0 if self.memory is None else _LEARNING
-        if program.matrix is None and (not is_finite or rejections > patience):
-            scales, gradient = cast(Array, state.scales), best.gradient.reshape(-1)
+            damping, flat = after_acceptance(state.damping, decrease, predicted, noise)
+            return replace(state, best=point, scales=scales, damping=damping, flat=flat, rejections=0)
+        rejections, patience = state.rejections + 1, 0 if self.memory is None else _LEARNING
+        damping = state.damping
+        if program.matrices is None and (not is_finite or rejections > patience):
             damping = after_rejection(
                 damping,
                 rejections - patience if is_finite else rejections,
-                slope=float(gradient @ step) + point.rest - best.rest if is_finite else None,
+                slope=trial.slope + point.rest - best.rest if is_finite else None,
                 decrease=decrease,
-                steepness=math.sqrt(float(np.sum(gradient**2 / np.where(scales > 0, scales, np.inf)))),
-                length=math.sqrt(float(scales @ step**2)),
+                steepness=trial.steepness,
+                length=trial.length,
             )
-        kept = curvature if self.memory is not None else state.curvature
-        scales = _diagonal(program, kept) if self.memory is not None else state.scales
-        return replace(state, curvature=kept, scales=scales, damping=damping, rejections=rejections)
+        return replace(state, scales=scales, damping=damping, rejections=rejections)
 
-    def _evaluated(self, context: Context, x: Array, z: Array) -> tuple[Point, Any]:
-        """Evaluate f, its derivatives, and the residuals with z."""
-        program, oracle = cast(Program, context.prepared), context.oracle
-        problem, at = program.problem, program.problem.placed(x)
-        hessian = None
-        if self.memory is None and program.matrix is None:
-            if len(at) == 1:
-                values, gradient, hessians = oracle.derivatives(at)
-            else:
-                # Together they might come summed up.
-                values, gradient = oracle.value_and_gradient(at)
-                hessians = oracle.hessian(at)
-            hessian = hessians
-        else:
+    def _learned(self, program: Program, state: State, trial: Trial, eps: float, is_accepted: bool) -> Any:
+        """Return what is known about curvature after a trial."""
+        if self.memory is None:
+            return trial.curvature if is_accepted else state.curvature
+        if not trial.is_finite:
+            return state.curvature
+        best = cast(Point, state.best)
+        before, after = best.gradient.reshape(-1), trial.point.gradient.reshape(-1)
+        return tuple(
+            memory.learned(
+                trial.step[own],
+                before[own],
+                after[own],
+                size=self.memory,
+                eps=eps,
+                objective=best.objective,
+                first=state.first,
+                is_accepted=is_accepted,
+            )
+            for memory, own in zip(state.curvature, program.groups, strict=True)
+        )
+
+    def _evaluated(self, context: Context, x: Array, z: Array, state: State, matrices: Sequence[Matrix]) -> Trial:
+        """Evaluate f and its derivatives at x, and the residuals with z."""
+        program, oracle, best = cast(Program, context.prepared), context.oracle, state.best
+        problem, duals, at, hessians = program.problem, program.duals, program.problem.placed(x), None
+        if self.memory is not None or program.matrices is not None:
             values, gradient = oracle.value_and_gradient(at)
+        elif len(at) == 1:
+            values, gradient, hessians = oracle.derivatives(at)
+        else:
+            # Together they might come summed up.
+            values, gradient = oracle.value_and_gradient(at)
+            hessians = oracle.hessian(at)
         values, gradient = (np.asarray(to_numpy(each), dtype=np.float64) for each in (values, gradient))
-        product = _product(context, x)
-        coupling = cast(Operator, context.coupling)
-        pull = np.asarray(coupling.A.apply_adjoint(z[0].astype(problem.dtype)), dtype=np.float64).reshape(x.shape)
-        rest = float(np.sum(problem.objective(x, np.zeros(len(x))))) + problem.duals.conjugate(product)
-        value = float(np.sum(values))
-        kkt = saddle_residuals(problem, x, z, gradient, product, pull, value + rest)
+        product, pull = program.product(x), program.pulled(z)
+        step, slope, bend, length, steepness = np.zeros(x.size), 0.0, 0.0, 0.0, 0.0
+        if best is not None:
+            step, scales, before = (x - best.x).reshape(-1), cast(Array, state.scales), best.gradient.reshape(-1)
+            slope, bend = float(before @ step), float(step @ _times(matrices, step))
+            length = float(scales @ step**2)
+            steepness = float(np.sum(before**2 / np.where(scales > 0, scales, np.inf)))
+        conjugates = np.sum(x * gradient, axis=1) - values
+        least = to_numpy(problem.domain.linear_minimum(gradient + pull, problem.mu))
+        check = float(np.vdot(gradient, gradient)) + (0.0 if hessians is None else float(np.vdot(hessians, hessians)))
+        parts = [values, problem.objective(x, np.zeros(len(x))), np.abs(values), np.abs(x * gradient)]
+        numbers = [*(float(np.sum(part)) for part in parts), float(np.sum(least - conjugates)), check]
+        numbers += [slope, float(gradient.reshape(-1) @ step), bend, length, steepness]
+        value, rest, size, terms, lower, check, slope, after, bend, length, steepness = program.total(
+            np.array(numbers)
+        ).tolist()
+        rest += duals.conjugate(product)
+        kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, value + rest, program)
+        lower -= duals.h(z)
         residuals = kkt.primal, kkt.dual, kkt.complementarity
-        return Point(x, z, value + rest, rest, values, gradient, pull, residuals), hessian
+        lower = lower if math.isfinite(lower) else -math.inf
+        point = Point(x, z, gradient, pull, values, value + rest, rest, size, terms, lower, residuals)
+        is_finite = math.isfinite(value + rest) and math.isfinite(check)
+        return Trial(
+            point, step, hessians, is_finite, slope, after, bend, math.sqrt(max(0.0, length)), math.sqrt(steepness)
+        )
 
-    def _matrix(self, program: Program, state: State) -> Matrix:
-        if program.matrix is not None:
-            return program.matrix
-        return cast(Memory, state.curvature).matrix() if self.memory is not None else _joined(list(state.curvature))
+    def _matrices(self, program: Program, state: State) -> list[Matrix]:
+        if program.matrices is not None:
+            return list(program.matrices)
+        return [memory.matrix() for memory in state.curvature] if self.memory is not None else list(state.curvature)
 
-    def _nearest(self, context: Context, x: Array) -> ProgramMinimum:
-        """The nearest point that fulfils the constraints, in a metric that does not depend on units if possible."""
-        metric = cast(Program, context.prepared).metric
-        return self._minimize(context, np.zeros(x.size), sp.diags_array(metric, format="csr"), 0.0, x)
-
-    def _minimize(self, context: Context, gradient: Array, matrix: Matrix, damping: Any, x: Array) -> ProgramMinimum:
-        program = cast(Program, context.prepared)
-        found = program.sets.minimize(gradient, matrix, damping, x.reshape(-1))
-        cast(Operator, context.coupling).count(found.products)
-        return found
+    def _scales(self, program: Program, curvature: Any) -> Array:
+        """The diagonal of the second derivatives, or of the first matrix of L-BFGS."""
+        if self.memory is not None:
+            return np.concatenate([memory.scales for memory in curvature])
+        if program.matrices is None:
+            return np.einsum("ijj->ij", curvature).reshape(-1)
+        return np.concatenate([cast(Any, matrix).diagonal() for matrix in program.matrices])
 
     def restored(self, state: State, fresh: State) -> State:
         """Make named tuples of what a checkpoint holds as plain ones."""
@@ -375,7 +484,7 @@ class SQP(Method[State]):
         if best is not None:
             best = Point(*best)
         if self.memory is not None and curvature is not None:
-            curvature = Memory(*curvature)
+            curvature = tuple(Memory(*each) for each in curvature)
         return replace(state, best=best, curvature=curvature)
 
     def output(self, state: State) -> dict[str, Array]:
@@ -414,33 +523,33 @@ class SQP(Method[State]):
         return {"rejected": state.rejected, "factorizations": state.factorizations}
 
 
+def _nearest(program: Program, x: Array) -> ProgramMinimum:
+    """The nearest point that fulfils the constraints, in a metric that does not depend on units if possible."""
+    metric = sp.diags_array(program.metric, format="csr")
+    return program.minimize(np.zeros(x.size), [metric[own, own] for own in program.groups], 0.0, x.reshape(-1))
+
+
 def _scaled(ray: Array) -> Array:
     """The ray with a largest entry of 1."""
     return ray / max(float(np.max(np.abs(ray))), 1e-300)
 
 
-def _contradiction(program: Program, before: Point, after: Point, first: float) -> float:
+def _contradiction(program: Program, state: State, trial: Trial, eps: float) -> float:
     """By how much values and gradients at two points violate convexity."""
-    step = after.x - before.x
-    rise = float(np.sum(after.values) - np.sum(before.values))
-    sizes = [float(np.sum(np.abs(point.values))) for point in (before, after)]
-    dtype = program.problem.dtype
-    # At least of this size are the terms of a quadratic, which may cancel.
-    terms = sum(float(np.sum(np.abs(point.x * point.gradient))) for point in (before, after))
+    if not trial.is_finite:
+        return 0.0
+    before, after = cast(Point, state.best), trial.point
+    sizes = before.size, after.size
+    # At least as large as the terms of x and gradient are those of a quadratic, which may cancel.
+    terms = sum(sizes) + before.terms + after.terms
     return violation_of_convexity(
-        float(np.sum(before.gradient * step)),
-        float(np.sum(after.gradient * step)),
-        rise,
-        values=max(*sizes, abs(first)),
-        rounding=float(np.finfo(dtype).eps) * (sum(sizes) + terms) * math.sqrt(step.size),
-        is_single=dtype == np.float32,
+        trial.slope,
+        trial.slope_after,
+        (after.objective - after.rest) - (before.objective - before.rest),
+        values=max(*sizes, abs(state.first)),
+        rounding=eps * terms * math.sqrt(trial.step.size),
+        is_single=program.problem.dtype == np.float32,
     )
-
-
-def _product(context: Context, x: Array) -> Array:
-    """A x, counted."""
-    coupling, dtype = cast(Operator, context.coupling), context.problem.dtype
-    return np.asarray(coupling.A.apply(x.reshape(-1).astype(dtype)), dtype=np.float64)[None]
 
 
 def _within(program: Program, x: Array) -> Array:
@@ -449,27 +558,22 @@ def _within(program: Program, x: Array) -> Array:
     return np.asarray(problem.domain.project(x.reshape(problem.m, problem.d)), dtype=np.float64)
 
 
-def _is_finite(point: Point, curvature: Any) -> bool:
-    arrays = [point.gradient] if curvature is None else [point.gradient, curvature]
-    return math.isfinite(point.objective) and all(bool(np.isfinite(np.vdot(each, each))) for each in arrays)
-
-
-def _diagonal(program: Program, curvature: Any) -> Array:
-    if isinstance(curvature, Memory):
-        return curvature.scales
-    if curvature is None:
-        return np.asarray(cast(Any, program.matrix).diagonal(), dtype=np.float64)
-    return np.einsum("ijj->ij", curvature).reshape(-1)
-
-
-def _joined(blocks: list[Array | Sparse]) -> Array | Sparse:
+def _joined(matrices: Sequence[Matrix]) -> Matrix:
     """The matrices of all blocks of x as one."""
-    if len(blocks) > 1:
-        return sp.block_diag(blocks, format="csr", dtype=np.float64)
-    return cast(Array, blocks[0].astype(np.float64))
+    if len(matrices) == 1:
+        return matrices[0]
+    return sp.block_diag([cast(Array, matrix) for matrix in matrices], format="csr", dtype=np.float64)
 
 
-def _metric(problem: Saddle) -> Array:
+def _times(matrices: Sequence[Matrix], v: Array) -> Array:
+    """The product with a vector, block by block."""
+    if len(matrices) == 1:
+        return cast(Array, matrices[0] @ v)
+    parts = v.reshape(len(matrices), -1)
+    return np.concatenate([matrix @ part for matrix, part in zip(matrices, parts, strict=True)])
+
+
+def _metric(problem: Objective) -> Array:
     """The sums of squares of the columns of the features, where they are known; else ones."""
     squares = problem.loss.column_squares()
     n = problem.m * problem.d

@@ -353,14 +353,19 @@ class Operator:
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
         z, xp = self.duals.start() if s is None else s, array_namespace(x)
-        return Dual(z, self._adjoint(z) if bool(xp.any(z != 0)) else xp.zeros_like(x))
+        return Dual(z, self.pulled(z) if bool(xp.any(z != 0)) else xp.zeros_like(x))
 
     def ascend(self, dual: Dual, u: Array, q: float) -> Dual:
-        z = self.duals.ascend(dual.s, self.A.apply(u.reshape(-1))[None], q)
-        return Dual(z, self._adjoint(z))
+        z = self.duals.ascend(dual.s, self.product(u), q)
+        return Dual(z, self.pulled(z))
 
     def pull(self, dual: Dual) -> Array:
         return dual.w
 
-    def _adjoint(self, z: Array) -> Array:
+    def product(self, x: Array) -> Array:
+        """Return A x as a row (1, k)."""
+        return self.A.apply(x.reshape(-1))[None]
+
+    def pulled(self, z: Array) -> Array:
+        """Return A^T z, in the shape of x."""
         return self.A.apply_adjoint(z[0]).reshape(self._problem.m, self._problem.d)

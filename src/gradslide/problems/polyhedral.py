@@ -5,7 +5,7 @@ more variables: the parts p and n of |x_j| = p + n, for example, or the value of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +104,9 @@ class Polyhedral:
         -------
         ProgramMinimum
         """
+        if center is not None:
+            step = self.around(center).minimize(gradient, hessian, damping)
+            return step if step.outcome is Outcome.UNBOUNDED else step._replace(x=center + step.x)
         n, own = self.n, np.zeros(len(self.diagonal))
         own[:n] = damping
         more = len(own) - n
@@ -118,18 +121,26 @@ class Polyhedral:
             P = hessian + np.diag(diagonal)
         q = self.linear.copy()
         q[:n] += gradient
-        lower, upper = self.lower, self.upper
-        if center is not None:
-            whole = np.concatenate([center, np.zeros(more)])
-            q += self.diagonal * whole
-            shift = np.concatenate([self.K @ whole, whole])
-            lower, upper = lower - shift, upper - shift
-        found = minimize_qp(P, q, self.K, lower, upper)
-        x = found.x[:n]
-        if center is not None and found.outcome is not Outcome.UNBOUNDED:
-            x = center + x
+        found = minimize_qp(P, q, self.K, self.lower, self.upper)
         z = found.multipliers[: self.k]
-        return ProgramMinimum(found.outcome, x, z, found.residual, found.iterations, found.products)
+        return ProgramMinimum(found.outcome, found.x[:n], z, found.residual, found.iterations, found.products)
+
+    def around(self, center: Array) -> "Polyhedral":
+        """Return the same in terms of x - center.
+
+        Parameters
+        ----------
+        center : ndarray, shape (n,)
+            A point.
+
+        Returns
+        -------
+        Polyhedral
+        """
+        whole = np.concatenate([center, np.zeros(len(self.diagonal) - self.n)])
+        shift = np.concatenate([self.K @ whole, whole])
+        linear = self.linear + self.diagonal * whole
+        return replace(self, lower=self.lower - shift, upper=self.upper - shift, linear=linear)
 
 
 def polyhedral(problem: Saddle) -> Polyhedral | None:
