@@ -93,7 +93,7 @@ LAYERS = [
     {"theory"},
     {"methods"},
     {"engine"},
-    {"sklearn", "experiments"},
+    {"sklearn", "experiments", "interfaces"},
     {"report"},
     {"cli"},
 ]
