@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from gradslide.engine.stopping import Stop as Stop
     from gradslide.graphs import mixing as mixing
     from gradslide.graphs.graph import Graph as Graph
+    from gradslide.interfaces import from_cvxpy as from_cvxpy
+    from gradslide.interfaces import from_linprog as from_linprog
+    from gradslide.interfaces import from_qps as from_qps
+    from gradslide.interfaces import from_scipy as from_scipy
     from gradslide.losses.check import check_loss as check_loss
     from gradslide.methods import ADMM as ADMM
     from gradslide.methods import DCS as DCS
@@ -48,11 +52,13 @@ if TYPE_CHECKING:
     from gradslide.network import coupling as coupling
     from gradslide.network.clock import Clock as Clock
     from gradslide.problems import terms as terms
+    from gradslide.problems.coupled import Coupled as Coupled
     from gradslide.problems.problem import Problem as Problem
     from gradslide.problems.saddle import LinearlyConstrained as LinearlyConstrained
     from gradslide.problems.saddle import Saddle as Saddle
     from gradslide.results.certificate import KKT as KKT
     from gradslide.results.certificate import Certificate as Certificate
+    from gradslide.results.certificate import SaddleKKT as SaddleKKT
     from gradslide.results.costs import Costs as Costs
     from gradslide.results.history import History as History
     from gradslide.results.history import Record as Record
@@ -74,6 +80,7 @@ else:
             "engine.stopping": "Relative Stop",
             "graphs": "mixing",
             "graphs.graph": "Graph",
+            "interfaces": "from_cvxpy from_linprog from_qps from_scipy",
             "losses.check": "check_loss",
             "methods": (
                 "ADMM DCS DGD DLM DSGD EXTRA LBFGS NIDS OPAPC PDS SDCS SPDS AcceleratedTracking Auto AutoPDS ChocoSGD "
@@ -82,9 +89,10 @@ else:
             "network": "compressors coupling",
             "network.clock": "Clock",
             "problems": "terms",
+            "problems.coupled": "Coupled",
             "problems.problem": "Problem",
             "problems.saddle": "LinearlyConstrained Saddle",
-            "results.certificate": "KKT Certificate",
+            "results.certificate": "KKT Certificate SaddleKKT",
             "results.costs": "Costs",
             "results.history": "History Record",
             "results.solution": "Solution load",

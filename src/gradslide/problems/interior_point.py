@@ -15,14 +15,13 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
 from scipy import linalg
-from scipy.sparse.linalg import splu
 
 from gradslide._support.types import Array, Sparse
 from gradslide.problems.model import LowRank
@@ -41,6 +40,9 @@ _SHORTEST, _PATIENCE = 1e-6, 12
 # Added to the diagonal of the KKT matrix, and corrected by refinement; relative to its largest entry.
 _REGULARIZATION = 1e-8
 _REFINEMENTS, _REFINED = 10, 1e-13
+# Where refinement costs rounds, a step may miss this share of the residuals, and relative to their scales no more than
+# the second number.
+_FORCING, _COARSEST = 1e-2, 1e-3
 # Rounds of equilibration.
 _RUIZ_ITERATIONS = 10
 # Matrices with more unknowns, and with fewer entries than this share of all, are factored as sparse ones.
@@ -88,12 +90,59 @@ class QPResult(NamedTuple):
     products: int = 0
 
 
+class Measure(NamedTuple):
+    """A number that depends linearly on a solution of the KKT system.
+
+    Attributes
+    ----------
+    value : callable
+        From the number of a right-hand side, dx, y and [K dx, dx] to the number; of shared rows it
+        disregards y and values.
+    of_variables, of_rows : ndarray, shapes (n,) and (k,)
+        By how much it changes with dx and y.
+    """
+
+    value: Callable[[int, Array, Array, Array], float]
+    of_variables: Array
+    of_rows: Array
+
+
+class Solved(NamedTuple):
+    """One solution of the KKT system.
+
+    Attributes
+    ----------
+    dx : ndarray, shape (n,)
+        Variables.
+    y : ndarray, shape (k,)
+        Multipliers of the rows.
+    values : ndarray, shape (k + n,)
+        [K dx, dx].
+    measured : float
+        The sum of `measure` over all processes.
+    """
+
+    dx: Array
+    y: Array
+    values: Array
+    measured: float
+
+
 class KKTSystem(ABC):
     """The matrices of a program, as the interior point method uses them.
 
-    Vectors of constraints have k + n entries, for K x and for x. In several processes every one
-    holds its blocks of x; all of them see the entries of K x that they have in common.
+    Vectors of constraints have k + n entries, for K x and for x. In several processes each one holds
+    some blocks of x with rows of their own. The first rows of K may be shared: they are sums over
+    all blocks, and every process knows their multipliers. One sum over all processes carries what is
+    to be added up at the same time, and maxima that were started before.
+
+    Attributes
+    ----------
+    shared : int
+        The number of rows that all processes have in common.
     """
+
+    shared: int = 0
 
     @abstractmethod
     def hessian(self, x: Array) -> Array:
@@ -101,7 +150,7 @@ class KKTSystem(ABC):
 
     @abstractmethod
     def values(self, x: Array) -> Array:
-        """Return [K x, x]."""
+        """Return [K x, x]; of shared rows what the blocks here add to them."""
 
     @abstractmethod
     def adjoint(self, multipliers: Array) -> Array:
@@ -112,36 +161,48 @@ class KKTSystem(ABC):
         """Prepare `solve` for D = diag(weights); equations have infinite weights."""
 
     @abstractmethod
-    def solve(self, a: Array, b: Array) -> tuple[Array, Array]:
+    def solve(
+        self, rights: Sequence[tuple[Array, Array]], measure: Measure, tolerances: Sequence[tuple[float, float]]
+    ) -> list[Solved]:
         """Solve P dx + D_x dx + K' y = a, K dx - y / D = b (for equations K dx = b).
 
         Parameters
         ----------
-        a : ndarray, shape (n,)
-            Right-hand side of the variables.
-        b : ndarray, shape (k,)
-            Of the rows of K.
+        rights : sequence of (a, b), of shapes (n,) and (k,)
+            Right-hand sides of variables and rows.
+        measure : Measure
+            It is summed over all processes.
+        tolerances : sequence of (float, float)
+            What variables and rows of each solution may miss, where it takes rounds to do better.
 
         Returns
         -------
-        dx : ndarray, shape (n,)
-        y : ndarray, shape (k,)
+        list of Solved
+
+        Raises
+        ------
+        LinAlgError
+            In all processes, if the matrix is singular in floating point.
         """
 
-    def total(self, numbers: Sequence[float]) -> Array:
-        """Return sums over all processes."""
-        return np.asarray(numbers, dtype=np.float64)
+    def completed(self, v: Array, numbers: Sequence[float]) -> tuple[Array, list[float]]:
+        """Return v with sums over all processes in its shared rows, and the sums of numbers."""
+        return v, list(numbers)
 
-    def largest(self, numbers: Sequence[float]) -> Array:
-        """Return maxima over all processes."""
-        return np.asarray(numbers, dtype=np.float64)
+    def start_largest(self, numbers: Sequence[float]) -> None:
+        """Start maxima over all processes, which the next sum or `solve` carries."""
+        self._started = list(numbers)
 
-    def is_own(self, constraints: int) -> Array:
-        """Return which constraints this process adds to sums over all of them."""
-        return np.ones(constraints, dtype=bool)
+    def largest(self) -> list[float]:
+        """Return the maxima of the numbers that were started last."""
+        return self._started
+
+    def largest_now(self, numbers: Sequence[float]) -> list[float]:
+        """Return maxima over all processes at once."""
+        return list(numbers)
 
 
-def interior_point(system: KKTSystem, q: Array, lower: Array, upper: Array) -> QPResult:
+def interior_point(system: KKTSystem, q: Array, lower: Array, upper: Array, *, sharp: float = _SHARP) -> QPResult:
     """Minimize x'Px/2 + q'x subject to lower <= [K x, x] <= upper.
 
     Parameters
@@ -152,18 +213,22 @@ def interior_point(system: KKTSystem, q: Array, lower: Array, upper: Array) -> Q
         Linear term.
     lower, upper : ndarray, shape (k + n,)
         Intervals; equal ends are equations, which only rows of K may have. Every row of K has an end.
+    sharp : float
+        The residual at which iterations end.
 
     Returns
     -------
     QPResult
     """
-    sides = _Sides.of(lower, upper)
-    own = system.is_own(len(lower))
-    point = _start(system, q, sides)
+    sides = _Sides.of(lower, upper, system.shared)
+    try:
+        point = _start(system, q, sides)
+    except (RuntimeError, linalg.LinAlgError):
+        return QPResult(Outcome.INACCURATE, np.zeros(len(q)), np.zeros(len(lower)), math.inf, 1)
     best: QPResult | None = None
     since_best, nearest, tau = 0, math.inf, 1.0
     for iteration in range(1, _MOST_ITERATIONS + 1):
-        at = _Residuals.at(system, q, sides, own, point)
+        at = _Residuals.at(system, q, sides, point)
         if min(at.contradiction, at.descent) < nearest:
             # It comes nearer to a proof that there is no solution.
             nearest, since_best = min(at.contradiction, at.descent), -1
@@ -176,16 +241,16 @@ def interior_point(system: KKTSystem, q: Array, lower: Array, upper: Array) -> Q
             best = QPResult(Outcome.INACCURATE, point.x / point.tau, at.multipliers / point.tau, at.relative, iteration)
         else:
             since_best += 1
-        if at.relative <= _SHARP or not math.isfinite(at.mu):
+        if at.relative <= sharp or not math.isfinite(at.mu):
             break
         if at.contradiction <= _CERTAIN and best.residual > ACCURATE:
             return QPResult(Outcome.INFEASIBLE, point.x, at.multipliers, at.relative, iteration)
         if at.descent <= _CERTAIN and best.residual > ACCURATE:
             return QPResult(Outcome.UNBOUNDED, point.x, at.multipliers, at.relative, iteration)
-        if since_best >= _PATIENCE or (since_best and best.residual <= ACCURATE):
+        if since_best >= _PATIENCE or (at.relative > best.residual and best.residual <= ACCURATE):
             break
         try:
-            step = _step(system, q, sides, own, point, at)
+            step = _step(system, q, sides, point, at)
         except (RuntimeError, linalg.LinAlgError):
             # Singular in floating point.
             break
@@ -197,6 +262,14 @@ def interior_point(system: KKTSystem, q: Array, lower: Array, upper: Array) -> Q
         outcome = Outcome.INFEASIBLE if at.contradiction <= at.descent else Outcome.UNBOUNDED
         return QPResult(outcome, point.x, at.multipliers, at.relative, iteration)
     return best._replace(outcome=Outcome.SOLVED) if best.residual <= ACCURATE else best
+
+
+class _Part(NamedTuple):
+    """The constraints that all processes share, or those that are this one's own: sides, equations, entries of v."""
+
+    sides: Array
+    equations: Array
+    values: slice
 
 
 class _Sides(NamedTuple):
@@ -212,6 +285,8 @@ class _Sides(NamedTuple):
         These ends.
     size : int
         Length of v.
+    own, shared : _Part
+        Constraints of this process, and those of all.
     """
 
     entries: Array
@@ -220,15 +295,20 @@ class _Sides(NamedTuple):
     equations: Array
     targets: Array
     size: int
+    own: _Part
+    shared: _Part
 
     @classmethod
-    def of(cls, lower: Array, upper: Array) -> "_Sides":
+    def of(cls, lower: Array, upper: Array, shared: int) -> "_Sides":
         is_equation = lower == upper
         above, below = (np.flatnonzero(np.isfinite(ends) & ~is_equation) for ends in (upper, lower))
         equations = np.flatnonzero(is_equation)
+        entries = np.concatenate([above, below])
         sign = np.concatenate([np.ones(len(above)), -np.ones(len(below))])
         bound = np.concatenate([upper[above], -lower[below]])
-        return cls(np.concatenate([above, below]), sign, bound, equations, lower[equations], len(lower))
+        own = _Part(entries >= shared, equations >= shared, slice(shared, None))
+        all_share = _Part(~own.sides, ~own.equations, slice(0, shared))
+        return cls(entries, sign, bound, equations, lower[equations], len(lower), own, all_share)
 
     def of_values(self, v: Array) -> Array:
         """Return sign v of each constraint."""
@@ -237,6 +317,10 @@ class _Sides(NamedTuple):
     def summed(self, z: Array) -> Array:
         """Return the sums of z over the constraints of each entry of v."""
         return np.bincount(self.entries, weights=z, minlength=self.size).astype(np.float64)
+
+    def held(self, part: _Part, z: Array, y: Array) -> float:
+        """Return bound'z + targets'y over some constraints."""
+        return float(self.bound[part.sides] @ z[part.sides] + self.targets[part.equations] @ y[part.equations])
 
 
 @dataclass(frozen=True)
@@ -255,8 +339,8 @@ class _Point:
 class _Residuals:
     """The residuals of the embedding at a point, and how good it is.
 
-    `contradiction` and `descent` are small where z proves that the program is infeasible, and x that
-    it is unbounded.
+    `scales` are those of dual and primal residuals. `contradiction` and `descent` are small where z
+    proves that the program is infeasible, and x that it is unbounded.
     """
 
     x: Array
@@ -268,102 +352,150 @@ class _Residuals:
     mu: float
     curvature: float
     relative: float
+    scales: tuple[float, float]
     contradiction: float
     descent: float
 
     @classmethod
-    def at(cls, system: KKTSystem, q: Array, sides: _Sides, own: Array, point: _Point) -> "_Residuals":
+    def at(cls, system: KKTSystem, q: Array, sides: _Sides, point: _Point) -> "_Residuals":
         x, s, z, y, tau, kappa = point.x, point.s, point.z, point.y, point.tau, point.kappa
-        is_own, is_own_equation = own[sides.entries], own[sides.equations]
-        Px, v = system.hessian(x), system.values(x)
         multipliers = sides.summed(sides.sign * z)
         multipliers[sides.equations] = y
-        pull = system.adjoint(multipliers)
-        gap_of_sides, missed = sides.of_values(v) + s, v[sides.equations]
-        r_x, r_s, r_y = Px + pull + tau * q, gap_of_sides - tau * sides.bound, missed - tau * sides.targets
-        held = float(sides.bound[is_own] @ z[is_own] + sides.targets[is_own_equation] @ y[is_own_equation])
-        complements = float(s[is_own] @ z[is_own])
-        sums = system.total([float(q @ x), float(x @ Px), held, complements, float(np.count_nonzero(is_own))])
-        qx, xPx, held, complements, number = sums.tolist()
-        sizes = (r_x, r_s, r_y, Px, pull, q, v, sides.bound, sides.targets, gap_of_sides, missed, multipliers, x)
-        dual, above, off, P_size, pull_size, q_size, v_size, *rest = system.largest([_size(each) for each in sizes])
-        b_size, f_size, sides_size, missed_size, z_size, x_size = rest
+        Px, pull, v = system.hessian(x), system.adjoint(multipliers), system.values(x)
+        r_x = Px + pull + tau * q
+
+        def sizes(part: _Part) -> list[float]:
+            chosen, equations = part.sides, part.equations
+            bound, targets = sides.bound[chosen], sides.targets[equations]
+            gap_of_sides, missed = (sides.of_values(v) + s)[chosen], v[sides.equations[equations]]
+            residuals = gap_of_sides - tau * bound, missed - tau * targets
+            return [*map(size_of, (*residuals, gap_of_sides, missed, bound, targets)), size_of(v[part.values])]
+
+        def sums(part: _Part) -> list[float]:
+            chosen = part.sides
+            return [sides.held(part, z, y), float(s[chosen] @ z[chosen]), float(np.count_nonzero(chosen))]
+
+        z_sizes = [size_of(multipliers[part.values]) for part in (sides.own, sides.shared)]
+        system.start_largest([*map(size_of, (r_x, Px, pull, q, x)), z_sizes[0], *sizes(sides.own)])
+        v, found = system.completed(v, [float(q @ x), float(x @ Px), *sums(sides.own)])
+        qx, xPx = found[:2]
+        held, complements, number = (own + shared for own, shared in zip(found[2:], sums(sides.shared), strict=True))
+        dual, P_size, pull_size, q_size, x_size, z_size, *of_constraints = system.largest()
+        z_size = max(z_size, z_sizes[1])
+        above, off, sides_size, missed_size, b_size, f_size, v_size = map(max, of_constraints, sizes(sides.shared))
         primal_value = xPx / (2 * tau**2) + qx / tau
         dual_value = -xPx / (2 * tau**2) - held / tau
         gap = abs(primal_value - dual_value) / (1 + min(abs(primal_value), abs(dual_value)))
-        relative = max(
-            max(above, off) / (tau + max(v_size, tau * max(b_size, f_size))),
-            dual / (tau + max(P_size, pull_size, tau * q_size)),
-            gap,
-        )
+        scales = tau + max(P_size, pull_size, tau * q_size), tau + max(v_size, tau * max(b_size, f_size))
+        relative = max(max(above, off) / scales[1], dual / scales[0], gap)
         return cls(
             r_x,
-            r_s,
-            r_y,
+            sides.of_values(v) + s - tau * sides.bound,
+            v[sides.equations] - tau * sides.targets,
             qx + held + kappa + xPx / tau,
             Px,
             multipliers,
             (complements + tau * kappa) / (number + 1),
             xPx / tau**2,
             relative if math.isfinite(relative) else math.inf,
+            scales,
             pull_size * max(1.0, x_size / z_size if z_size else 1.0) / -held if held < 0 else math.inf,
             max(P_size, sides_size, missed_size) / -qx if qx < 0 else math.inf,
         )
+
+
+class _Right(NamedTuple):
+    """A right-hand side of the Newton system: of variables, sides and equations."""
+
+    x: Array
+    sides: Array
+    equations: Array
+
+
+class _Found(NamedTuple):
+    """Its solution, and bound'dz + targets'dy + slope'dx over all processes."""
+
+    dx: Array
+    dz: Array
+    dy: Array
+    product: float
 
 
 def _start(system: KKTSystem, q: Array, sides: _Sides) -> _Point:
     """The minimizer with squared violations as penalties, and slacks and multipliers moved into their cone."""
     weights = sides.summed(np.ones(len(sides.entries)))
     weights[sides.equations] = math.inf
-    n = len(q)
     system.factor(weights, np.isinf(weights))
-    x, dz, y = _solved(system, sides, weights, np.ones(len(sides.entries)), -q, sides.bound, sides.targets, n)
-    return _Point(x, _inside(system, -dz), _inside(system, dz), y, 1.0, 1.0)
+    right = _Right(-q, sides.bound, sides.targets)
+    tolerances = [(_COARSEST, _COARSEST)]
+    (found,) = _solved(system, sides, weights, np.ones(len(sides.entries)), [right], q, tolerances)
+    s, z = _inside(system, sides, [-found.dz, found.dz])
+    return _Point(found.dx, s, z, found.dy, 1.0, 1.0)
 
 
-def _inside(system: KKTSystem, v: Array) -> Array:
-    """Return v, moved by a constant so that all entries are well above 0."""
-    positive = np.maximum(v, 0.0)
-    least, number = system.largest([float(np.max(-v, initial=-math.inf))]), float(len(v))
-    mean = system.total([float(positive.sum()), number])
-    target = max(1.0, 0.1 * float(mean[0]) / max(1.0, float(mean[1])))
-    return v + max(0.0, target + float(least[0])) if math.isfinite(float(least[0])) else v
+def _inside(system: KKTSystem, sides: _Sides, vectors: Sequence[Array]) -> list[Array]:
+    """Return vectors over sides, each moved by a constant so that all entries are well above 0."""
+
+    def lowest(part: _Part) -> list[float]:
+        return [float(np.max(-v[part.sides], initial=-math.inf)) for v in vectors]
+
+    def sums(part: _Part) -> list[float]:
+        return [float(np.maximum(v[part.sides], 0.0).sum()) for v in vectors] + [float(np.count_nonzero(part.sides))]
+
+    system.start_largest(lowest(sides.own))
+    found = system.completed(np.zeros(0), sums(sides.own))[1]
+    *positive, number = (own + shared for own, shared in zip(found, sums(sides.shared), strict=True))
+    moved = []
+    for v, total, own, shared in zip(vectors, positive, system.largest(), lowest(sides.shared), strict=True):
+        least, target = max(own, shared), max(1.0, 0.1 * total / max(1.0, number))
+        moved.append(v + max(0.0, target + least) if math.isfinite(least) else v)
+    return moved
 
 
-def _step(system: KKTSystem, q: Array, sides: _Sides, own: Array, point: _Point, at: _Residuals) -> _Point | None:
+def _step(system: KKTSystem, q: Array, sides: _Sides, point: _Point, at: _Residuals) -> _Point | None:
     """Return the next point; None if the step has no length."""
     x, s, z, y, tau, kappa = point.x, point.s, point.z, point.y, point.tau, point.kappa
     squares = s / z
     weights = sides.summed(1 / squares)
     weights[sides.equations] = math.inf
     system.factor(weights, np.isinf(weights))
-    n, is_own, is_own_equation = len(x), own[sides.entries], own[sides.equations]
-    constant = _solved(system, sides, weights, squares, -q, sides.bound, sides.targets, n)
+    slope = q + 2 * at.Px / tau
+    share = max(_REFINED, min(_COARSEST, _FORCING * at.relative))
+    of_moving = share * at.scales[0], share * at.scales[1]
+    # This solution enters the step with a factor of about tau.
+    of_constant = of_moving[0] / tau, of_moving[1] / tau
 
-    def products(dx: Array, dz: Array, dy: Array) -> float:
-        held = float(sides.bound[is_own] @ dz[is_own] + sides.targets[is_own_equation] @ dy[is_own_equation])
-        return held + float(q @ dx) + 2 * float(at.Px @ dx) / tau
+    def solved(rights: Sequence[_Right], tolerances: Sequence[tuple[float, float]]) -> list[_Found]:
+        return _solved(system, sides, weights, squares, rights, slope, tolerances)
 
-    def direction(sigma: float, target: Array, target_tau: float) -> tuple[Array, Array, Array, Array, float, float]:
-        keep = 1 - sigma
-        a = -target / z
-        moving = _solved(system, sides, weights, squares, -keep * at.x, -keep * at.s - a, -keep * at.y, n)
-        first, second = system.total([products(*moving), products(*constant)]).tolist()
+    def steps(
+        moving: _Found, a: Array, keep: float, target_tau: float
+    ) -> tuple[Array, Array, Array, Array, float, float]:
+        """dx, ds, dz, dy, dtau and dkappa from the part that does not depend on dtau."""
         a_kappa = -target_tau / tau
-        dtau = (-keep * at.tau - a_kappa - first) / (second - at.curvature - kappa / tau)
-        dx, dz, dy = (one + dtau * other for one, other in zip(moving, constant, strict=True))
+        dtau = (-keep * at.tau - a_kappa - moving.product) / (constant.product - at.curvature - kappa / tau)
+        pairs = zip(moving[:3], constant[:3], strict=True)
+        dx, dz, dy = (one + dtau * other for one, other in pairs)
         return dx, a - squares * dz, dz, dy, dtau, a_kappa - kappa / tau * dtau
 
     def reach(ds: Array, dz: Array, dtau: float, dkappa: float) -> float:
-        ratios = [float(np.max(-d / v, initial=0.0)) for d, v in ((ds, s), (dz, z))]
-        most = system.largest([max(*ratios, -dtau / tau, -dkappa / kappa)])
-        return min(1.0, 1 / float(most[0])) if most[0] > 0 else 1.0
+        """The step to the boundary, at most 1."""
+        of_own, of_shared = (
+            max(float(np.max(-d[part.sides] / v[part.sides], initial=0.0)) for d, v in ((ds, s), (dz, z)))
+            for part in (sides.own, sides.shared)
+        )
+        most = max(system.largest_now([of_own])[0], of_shared, -dtau / tau, -dkappa / kappa)
+        return min(1.0, 1 / most) if most > 0 else 1.0
 
-    dx, ds, dz, dy, dtau, dkappa = direction(0.0, s * z, tau * kappa)
-    alpha = reach(ds, dz, dtau, dkappa)
-    sigma = (1 - alpha) ** 3
-    target = s * z + ds * dz - sigma * at.mu
-    dx, ds, dz, dy, dtau, dkappa = direction(sigma, target, tau * kappa + dtau * dkappa - sigma * at.mu)
+    rights = [_Right(-q, sides.bound, sides.targets), _Right(-at.x, s - at.s, -at.y)]
+    constant, moving = solved(rights, [of_constant, of_moving])
+    _, ds, dz, _, dtau, dkappa = steps(moving, -s, 1.0, tau * kappa)
+    # The share of mu that the next step aims at depends on how far this one gets.
+    sigma = (1 - reach(ds, dz, dtau, dkappa)) ** 3
+    keep, target = 1 - sigma, s + (ds * dz - sigma * at.mu) / z
+    (moving,) = solved([_Right(-keep * at.x, target - keep * at.s, -keep * at.y)], [of_moving])
+    target_tau = tau * kappa + dtau * dkappa - sigma * at.mu
+    dx, ds, dz, dy, dtau, dkappa = steps(moving, -target, keep, target_tau)
     alpha = _SHARE * reach(ds, dz, dtau, dkappa)
     if not alpha > _SHORTEST:
         return None
@@ -375,24 +507,49 @@ def _step(system: KKTSystem, q: Array, sides: _Sides, own: Array, point: _Point,
 
 
 def _solved(
-    system: KKTSystem, sides: _Sides, weights: Array, squares: Array, a: Array, b: Array, f: Array, n: int
-) -> tuple[Array, Array, Array]:
+    system: KKTSystem,
+    sides: _Sides,
+    weights: Array,
+    squares: Array,
+    rights: Sequence[_Right],
+    slope: Array,
+    tolerances: Sequence[tuple[float, float]],
+) -> list[_Found]:
     """Solve P dx + [K', I] y = a, sign v - squares dz = b, v = f for equations, with v = [K dx, dx]."""
+    n = len(slope)
     k = sides.size - n
-    held = sides.summed(sides.sign * b / squares)
-    rows = np.where(np.isinf(weights[:k]), 0.0, held[:k] / np.where(weights[:k] > 0, weights[:k], 1.0))
-    rows[sides.equations] = f
-    dx, y = system.solve(a + held[k:], rows)
-    dz = (sides.of_values(system.values(dx)) - b) / squares
-    # Weights are huge where a constraint is active: multipliers of rows are those that were solved for.
-    missed = -sides.summed(sides.sign * dz)
-    missed[:k] += y
-    missed[k:] = 0.0
-    dz += sides.sign * missed[sides.entries] / (squares * weights[sides.entries])
-    return dx, dz, y[sides.equations]
+    pairs = []
+    for right in rights:
+        held = sides.summed(sides.sign * right.sides / squares)
+        rows = np.where(np.isinf(weights[:k]), 0.0, held[:k] / np.where(weights[:k] > 0, weights[:k], 1.0))
+        rows[sides.equations] = right.equations
+        pairs.append((right.x + held[k:], rows))
+
+    def multipliers(right: _Right, y: Array, v: Array) -> Array:
+        dz = (sides.of_values(v) - right.sides) / squares
+        # Weights are huge where a constraint is active: multipliers of rows are those that were solved for.
+        missed = -sides.summed(sides.sign * dz)
+        missed[:k] += y
+        missed[k:] = 0.0
+        return cast(Array, dz + sides.sign * missed[sides.entries] / (squares * weights[sides.entries]))
+
+    def product(number: int, dx: Array, y: Array, v: Array) -> float:
+        dz = multipliers(rights[number], y, v)
+        return float(slope @ dx) + sides.held(sides.own, dz, y[sides.equations])
+
+    held = sides.summed(sides.sign * sides.bound / squares)
+    of_rows = held[:k] / np.where(weights[:k] > 0, weights[:k], 1.0)
+    of_rows[sides.equations] = sides.targets
+    measure = Measure(product, slope + held[k:], of_rows)
+    found = []
+    for right, (dx, y, v, measured) in zip(rights, system.solve(pairs, measure, tolerances), strict=True):
+        dz, dy = multipliers(right, y, v), y[sides.equations]
+        found.append(_Found(dx, dz, dy, measured + sides.held(sides.shared, dz, dy)))
+    return found
 
 
-def _size(v: Array) -> float:
+def size_of(v: Array) -> float:
+    """Return the largest absolute value of an entry."""
     return float(np.max(np.abs(v), initial=0.0))
 
 
@@ -410,10 +567,13 @@ class DirectKKT(KKTSystem):
     ----------
     products : int
         Products with K or its transpose so far.
+    shape : tuple of int
+        That of K.
     """
 
     def __init__(self, P: "Array | Sparse | LowRank", K: "Array | Sparse") -> None:
         self._P, self._n, self.products = P, K.shape[1], 0
+        self.shape = int(K.shape[0]), int(K.shape[1])
         base: Any = sp.diags_array(P.diagonal) if isinstance(P, LowRank) else P
         entries = sum(each.nnz if sp.issparse(each) else each.size for each in (base, cast(Any, K)))
         unknowns = self._n + K.shape[0]
@@ -444,7 +604,7 @@ class DirectKKT(KKTSystem):
         self._equations = np.flatnonzero(is_equation[:k])
         self._inequalities = np.flatnonzero(~is_equation[:k])
         self._row_weights = rows[self._inequalities]
-        self._solve = self._factored_sparse() if self._is_sparse else self._factored_dense()
+        self.solve_once = self._factored_sparse() if self._is_sparse else self._factored_dense()
 
     def _factored_dense(self) -> _Solver:
         E, G = self._matrix[self._equations], self._matrix[self._inequalities]
@@ -452,19 +612,21 @@ class DirectKKT(KKTSystem):
         C[np.diag_indices(self._n)] += self._diagonal + _REGULARIZATION
         if len(E):
             C = np.block([[C, E.T], [E, -_REGULARIZATION * np.eye(len(E))]])
-        inner = _dense_solver(C, is_definite=not len(E))
+        inner = dense_solver(C, is_definite=not len(E))
 
         def solve(a: Array, b: Array) -> tuple[Array, Array]:
-            pushed = self._row_weights * b[self._inequalities]
+            pushed = (self._row_weights * b[self._inequalities].T).T
             found = inner(np.concatenate([a + G.T @ pushed, b[self._equations]]))
-            dx, y = found[: self._n], np.empty(len(b))
+            dx, y = found[: self._n], np.empty(b.shape)
             y[self._equations] = found[self._n :]
-            y[self._inequalities] = self._row_weights * (G @ dx) - pushed
+            y[self._inequalities] = (self._row_weights * (G @ dx).T).T - pushed
             return dx, y
 
         return solve
 
     def _factored_sparse(self) -> _Solver:
+        from scipy.sparse.linalg import splu
+
         n, k = self._n, len(self._inverses)
         top = self._base + sp.diags_array(self._diagonal + _REGULARIZATION)
         # An inactive row has a huge entry, which would spoil the scale of others.
@@ -489,19 +651,33 @@ class DirectKKT(KKTSystem):
 
         return corrected
 
-    def solve(self, a: Array, b: Array) -> tuple[Array, Array]:
+    def missed(self, a: Array, b: Array, dx: Array, y: Array) -> tuple[Array, Array]:
+        """Return what is left of the right-hand sides."""
+        self.products += 2
+        left_a = a - (self.hessian(dx) + (self._diagonal * dx.T).T + self._transposed @ y)
+        return left_a, b - (self._matrix @ dx - (self._inverses * y.T).T)
+
+    def solve(
+        self, rights: Sequence[tuple[Array, Array]], measure: Measure, tolerances: Sequence[tuple[float, float]]
+    ) -> list[Solved]:
+        found = []
+        for number, (a, b) in enumerate(rights):
+            dx, y = self._refined(a, b)
+            values = self.values(dx)
+            found.append(Solved(dx, y, values, measure.value(number, dx, y, values)))
+        return found
+
+    def _refined(self, a: Array, b: Array) -> tuple[Array, Array]:
         dx, y = np.zeros_like(a), np.zeros_like(b)
         left_a, left_b = a, b
-        size = _size(a) + _size(b)
+        size = size_of(a) + size_of(b)
         missed = math.inf
         with np.errstate(all="ignore"):
             for _ in range(_REFINEMENTS):
-                more_x, more_y = self._solve(left_a, left_b)
+                more_x, more_y = self.solve_once(left_a, left_b)
                 new_x, new_y = dx + more_x, y + more_y
-                self.products += 2
-                left_a = a - (self.hessian(new_x) + self._diagonal * new_x + self._transposed @ new_y)
-                left_b = b - (self._matrix @ new_x - self._inverses * new_y)
-                now = max(_size(left_a), _size(left_b))
+                left_a, left_b = self.missed(a, b, new_x, new_y)
+                now = max(size_of(left_a), size_of(left_b))
                 if not now < missed:
                     break
                 dx, y, missed, before = new_x, new_y, now, missed
@@ -514,7 +690,7 @@ def _split(v: Array, n: int) -> tuple[Array, Array]:
     return v[:n], v[n:]
 
 
-def _dense_solver(matrix: Array, *, is_definite: bool) -> Callable[[Array], Array]:
+def dense_solver(matrix: Array, *, is_definite: bool) -> Callable[[Array], Array]:
     """Factor a symmetric matrix, by Cholesky if it is definite and rounding leaves it so."""
     if is_definite:
         try:
@@ -549,45 +725,120 @@ def minimize_qp(P: "Array | Sparse | LowRank", q: Array, K: "Array | Sparse", lo
     -------
     QPResult
     """
-    n, k = len(q), K.shape[0]
-    rows = np.flatnonzero(np.isfinite(lower[:k]) | np.isfinite(upper[:k]))
-    moving = np.flatnonzero(~(lower[k:] == upper[k:]))
-    x, multipliers = np.zeros(n), np.zeros(k + n)
-    fixed = np.setdiff1d(np.arange(n), moving)
-    x[fixed] = lower[k:][fixed]
-    chosen = np.concatenate([rows, k + moving])
-    shift = K @ x
-    inner_P = P.within(moving) if isinstance(P, LowRank) else _indexed(P)[moving][:, moving]
-    inner_K = _indexed(K)[rows][:, moving]
-    inner_q = q[moving] + (P @ x)[moving]
-    moved = np.concatenate([shift[rows], np.zeros(len(moving))])
-    scaled = _Equilibrated.of(inner_P, inner_q, inner_K)
-    system = DirectKKT(scaled.P, scaled.K)
-    ends = ((each[chosen] - moved) / scaled.of_constraints for each in (lower, upper))
-    found = interior_point(system, scaled.q, *ends)
-
-    x[moving] = scaled.columns * found.x
-    if found.outcome is Outcome.UNBOUNDED:
-        x[fixed] = 0.0
-    multipliers[chosen] = found.multipliers / (scaled.cost * scaled.of_constraints)
-    if found.outcome is not Outcome.INFEASIBLE and len(fixed):
-        slope = P @ x + q + K.T @ multipliers[:k]
-        multipliers[k + fixed] = -slope[fixed]
-    elif len(fixed):
-        multipliers[k + fixed] = -(K.T @ multipliers[:k])[fixed]
+    reduced = Reduced.of(P, q, K, lower, upper)
+    units = Equilibrated.of(reduced.P, reduced.q, reduced.K)
+    units = units.with_cost(float(np.mean(units.sizes)) if len(units.sizes) else 0.0, size_of(units.q))
+    system = DirectKKT(units.P, units.K)
+    ends = (each / units.of_constraints for each in (reduced.lower, reduced.upper))
+    found = interior_point(system, units.q, *ends)
+    inner = units.columns * found.x, found.multipliers / (units.cost * units.of_constraints)
+    x, multipliers = reduced.restored(*inner, found.outcome)
     return found._replace(x=x, multipliers=multipliers, products=system.products)
 
 
 @dataclass(frozen=True)
-class _Equilibrated:
-    """A program in units in which the KKT matrix has rows of size 1 (Ruiz)."""
+class Reduced:
+    """A program without fixed variables, and without rows that have no end.
+
+    Attributes
+    ----------
+    P, q, K, lower, upper
+        What is left of the program.
+    moving : ndarray of int
+        The variables that are left.
+    fixed : ndarray, shape (n,)
+        The values of fixed variables; 0 for others.
+    """
+
+    P: Any
+    q: Array
+    K: Any
+    lower: Array
+    upper: Array
+    moving: Array
+    fixed: Array
+    _whole: tuple[Any, Array, Any]
+    _rows: Array
+
+    @classmethod
+    def of(cls, P: Any, q: Array, K: Any, lower: Array, upper: Array) -> "Reduced":
+        """Reduce a program; arguments as for `minimize_qp`."""
+        k = K.shape[0]
+        rows = np.flatnonzero(np.isfinite(lower[:k]) | np.isfinite(upper[:k]))
+        is_fixed = lower[k:] == upper[k:]
+        moving, fixed = np.flatnonzero(~is_fixed), np.where(is_fixed, lower[k:], 0.0)
+        chosen = np.concatenate([rows, k + moving])
+        shift = np.concatenate([(K @ fixed)[rows], np.zeros(len(moving))])
+        return cls(
+            P.within(moving) if isinstance(P, LowRank) else indexed(P)[moving][:, moving],
+            q[moving] + (P @ fixed)[moving],
+            indexed(K)[rows][:, moving],
+            lower[chosen] - shift,
+            upper[chosen] - shift,
+            moving,
+            fixed,
+            (P, q, K),
+            rows,
+        )
+
+    def restored(
+        self, x: Array, multipliers: Array, outcome: Outcome, pull: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Return x and multipliers of the whole program.
+
+        Parameters
+        ----------
+        x, multipliers : ndarray
+            Of what is left.
+        outcome : Outcome
+            Directions and certificates leave out what is constant.
+        pull : ndarray, shape (n,), optional
+            What further constraints add to the gradient of the Lagrangian.
+
+        Returns
+        -------
+        x : ndarray, shape (n,)
+        multipliers : ndarray, shape (k + n,)
+        """
+        P, q, K = self._whole
+        n, k = len(q), K.shape[0]
+        whole = np.zeros(n) if outcome is Outcome.UNBOUNDED else self.fixed.copy()
+        whole[self.moving] = x
+        z = np.zeros(k + n)
+        z[np.concatenate([self._rows, k + self.moving])] = multipliers
+        is_fixed = np.ones(n, dtype=bool)
+        is_fixed[self.moving] = False
+        if is_fixed.any():
+            slope = K.T @ z[:k] + (0.0 if pull is None else pull)
+            if outcome is not Outcome.INFEASIBLE:
+                slope = slope + P @ whole + q
+            z[k:][is_fixed] = -slope[is_fixed]
+        return whole, z
+
+
+@dataclass(frozen=True)
+class Equilibrated:
+    """A program in units in which the KKT matrix has rows of size 1 (Ruiz).
+
+    Attributes
+    ----------
+    P, q, K
+        The program in these units.
+    columns, rows : ndarray
+        What variables, and rows of K, are multiplied with: x = columns times the scaled one.
+    sizes : ndarray
+        The largest entry of each column of P, but for the factor `cost`.
+    cost : float
+        What the objective is multiplied with.
+    """
 
     P: Any
     q: Array
     K: Any
     columns: Array
     rows: Array
-    cost: float
+    sizes: Array
+    cost: float = 1.0
 
     @property
     def of_constraints(self) -> Array:
@@ -595,15 +846,25 @@ class _Equilibrated:
         return np.concatenate([1 / self.rows, self.columns])
 
     @classmethod
-    def of(cls, P: Any, q: Array, K: Any) -> "_Equilibrated":
+    def of(cls, P: Any, q: Array, K: Any, shared: Any = None) -> "Equilibrated":
+        """Scale rows and columns.
+
+        Parameters
+        ----------
+        P, q, K
+            The program.
+        shared : ndarray or sparse matrix, optional
+            More rows, whose units are given.
+        """
         n, k = K.shape[1], K.shape[0]
         columns, rows = np.ones(n), np.ones(k)
         low_rank = isinstance(P, LowRank)
         absolute = abs(sp.csr_array(np.abs(P.diagonal) * sp.eye_array(n))) if low_rank else abs(P)
+        others = None if shared is None else abs(shared)
         for _ in range(_RUIZ_ITERATIONS):
-            of_P = _largest(absolute, columns, columns, 0)
-            of_K = _largest(abs(K), rows, columns, 0)
-            sizes = np.maximum(of_P, of_K)
+            sizes = np.maximum(_largest(absolute, columns, columns, 0), _largest(abs(K), rows, columns, 0))
+            if others is not None:
+                sizes = np.maximum(sizes, _largest(others, np.ones(others.shape[0]), columns, 0))
             row_sizes = _largest(abs(K), rows, columns, 1)
             columns = columns / np.sqrt(np.where(sizes > 0, np.clip(sizes, 1e-8, 1e8), 1.0))
             rows = rows / np.sqrt(np.where(row_sizes > 0, np.clip(row_sizes, 1e-8, 1e8), 1.0))
@@ -612,24 +873,37 @@ class _Equilibrated:
         if low_rank:
             scaled_P = LowRank(P.diagonal * columns**2, P.factors * columns[:, None], P.weights)
         else:
-            scaled_P = _scaled(P, columns, columns)
-        scaled_q = columns * q
-        sizes = _largest(absolute, columns, columns, 0)
-        cost = 1 / max(float(np.mean(sizes)) if n else 0.0, _size(scaled_q), 1e-12)
-        cost = min(max(cost, 1e-8), 1e8)
-        if low_rank:
-            scaled_P = LowRank(cost * scaled_P.diagonal, scaled_P.factors, cost * scaled_P.weights)
+            scaled_P = scaled(P, columns, columns)
+        return cls(
+            scaled_P, columns * q, scaled(K, rows, columns), columns, rows, _largest(absolute, columns, columns, 0)
+        )
+
+    def with_cost(self, mean: float, largest: float) -> "Equilibrated":
+        """Scale the objective, too.
+
+        Parameters
+        ----------
+        mean : float
+            Of `sizes`, of all processes.
+        largest : float
+            Entry of q, of all processes.
+        """
+        cost = min(max(1 / max(mean, largest, 1e-12), 1e-8), 1e8)
+        P: Any
+        if isinstance(self.P, LowRank):
+            P = LowRank(cost * self.P.diagonal, self.P.factors, cost * self.P.weights)
         else:
-            scaled_P = cost * scaled_P
-        return cls(scaled_P, cost * scaled_q, _scaled(K, rows, columns), columns, rows, cost)
+            P = cost * self.P
+        return replace(self, P=P, q=cost * self.q, cost=cost)
 
 
-def _indexed(matrix: Any) -> Any:
+def indexed(matrix: Any) -> Any:
     """A matrix whose rows and columns can be chosen."""
     return sp.csr_array(matrix) if sp.issparse(matrix) else matrix
 
 
-def _scaled(matrix: Any, rows: Array, columns: Array) -> Any:
+def scaled(matrix: Any, rows: Array, columns: Array) -> Any:
+    """Return diag(rows) matrix diag(columns)."""
     if sp.issparse(matrix):
         return sp.diags_array(rows) @ matrix @ sp.diags_array(columns)
     return matrix * rows[:, None] * columns
@@ -639,7 +913,7 @@ def _largest(matrix: Any, rows: Array, columns: Array, axis: int) -> Array:
     """The largest entry of each column (axis 0) or row (axis 1) of the scaled matrix; 0 where there are none."""
     if 0 in matrix.shape:
         return np.zeros(matrix.shape[1 - axis])
-    sizes = _scaled(matrix, rows, columns).max(axis=axis)
+    sizes = scaled(matrix, rows, columns).max(axis=axis)
     return np.asarray(sizes.toarray() if sp.issparse(sizes) else sizes, dtype=np.float64).reshape(-1)
 
 

@@ -13,13 +13,12 @@ from gradslide._support.errors import InputError, require, require_number, unkno
 from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array, Device
 from gradslide.domains import Domain, Euclidean
-from gradslide.domains.parameters import checked
 from gradslide.losses import Loss
 from gradslide.problems import scaling as scalings
 from gradslide.problems.linear_map import LinearMap, linear_map
 from gradslide.problems.operator_norm import operator_norm
 from gradslide.problems.problem import Objective, checked_domain
-from gradslide.problems.terms import Interval, Term, as_term
+from gradslide.problems.terms import Term, as_term, interval
 
 
 class Distances(NamedTuple):
@@ -225,23 +224,8 @@ class LinearlyConstrained(Saddle):
         scaling: str | None = None,
     ) -> None:
         super().__init__(loss, A, None, domain, mu=mu, norm=norm, scaling=scaling)
-        interval = _interval(self.A.shape[0], b, sense, lower, upper)
-        self.duals = DualSpace(self.duals.domain.to(None), interval).to(self.device)
-
-
-def _interval(k: int, b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
-    got = f"b {'not ' * (b is None)}given, lower {'not ' * (lower is None)}given, upper {'not ' * (upper is None)}given"
-    one = (b is None) != (lower is None and upper is None)
-    require(one, "give b, or lower and upper (or one of them)", got, "b=0 for A x = 0")
-    if b is None:
-        require(sense is None, "sense goes with b", repr(sense), "leave it out: lower and upper say it")
-        return Interval(-np.inf if lower is None else lower, np.inf if upper is None else upper)
-    if sense not in (None, "==", "<=", ">="):
-        raise unknown_name("sense", sense, ["==", "<=", ">="])
-    rule = f"b must be a number or have one entry for each of the {k} rows of A"
-    require(np.shape(b) in ((), (k,)), rule, f"shape {np.shape(b)}", "check it against A")
-    b = checked("b", b)
-    return Interval(-np.inf if sense == "<=" else b, np.inf if sense == ">=" else b)
+        between = interval(self.A.shape[0], b, sense, lower, upper)
+        self.duals = DualSpace(self.duals.domain.to(None), between).to(self.device)
 
 
 def _weighted(name: str, domain: Domain, weights: Array) -> Domain:

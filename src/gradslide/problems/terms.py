@@ -11,7 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, at_least, dtype_of, is_numpy, on_device, vdot
-from gradslide._support.errors import InputError, kind_of, require
+from gradslide._support.errors import InputError, kind_of, require, unknown_name
 from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array, Device, Parameter
 from gradslide.domains import Domain, Free
@@ -388,6 +388,43 @@ def as_term(h: Any) -> Term:
         kind_of(h),
         "use gs.terms.Linear, Quadratic or Interval, dual_domain= for a set or penalty, or gs.terms.Prox for your own",
     )
+
+
+def interval(k: int, b: Any, sense: str | None, lower: Any, upper: Any) -> Interval:
+    """Return the bounds of constraints that users give in one of two ways.
+
+    Parameters
+    ----------
+    k : int
+        Number of rows.
+    b : array_like, shape () or (k,), or None
+        Right-hand side.
+    sense : {"==", "<=", ">="}, optional
+        Relation to b; equality by default.
+    lower, upper : array_like, shape () or (k,), or None
+        Bounds, instead of b.
+
+    Returns
+    -------
+    Interval
+
+    Raises
+    ------
+    InputError
+        If neither b nor bounds are given, or both are, or one does not fit.
+    """
+    got = f"b {'not ' * (b is None)}given, lower {'not ' * (lower is None)}given, upper {'not ' * (upper is None)}given"
+    one = (b is None) != (lower is None and upper is None)
+    require(one, "give b, or lower and upper (or one of them)", got, "b=0 for A x = 0")
+    if b is None:
+        require(sense is None, "sense goes with b", repr(sense), "leave it out: lower and upper say it")
+        return Interval(-np.inf if lower is None else lower, np.inf if upper is None else upper)
+    if sense not in (None, "==", "<=", ">="):
+        raise unknown_name("sense", sense, ["==", "<=", ">="])
+    rule = f"b must be a number or have one entry for each of the {k} rows of A"
+    require(np.shape(b) in ((), (k,)), rule, f"shape {np.shape(b)}", "check it against A")
+    b = checked("b", b)
+    return Interval(-np.inf if sense == "<=" else b, np.inf if sense == ">=" else b)
 
 
 def _is_free(domain: Domain) -> bool:
