@@ -155,6 +155,15 @@ def test_a_start_that_violates_constraints_costs_no_gradient():
     assert np.min(visited) >= 0.1 - 1e-8
 
 
+def test_a_start_at_the_solution_still_needs_multipliers():
+    loss = gs.losses.Custom(value=lambda x: (x**2).sum(axis=1), gradient=lambda x: 2 * x, agents=1, dimension=2)
+    problem = gs.LinearlyConstrained(loss, [[1.0, 2.0]], 3.0, Box(0.0, [np.inf, 1.0]), sense=">=")
+    solution = gs.solve(problem)
+    assert solution.status is gs.Status.CONVERGED
+    np.testing.assert_allclose(solution.mean, 1.0, atol=1e-8)
+    np.testing.assert_allclose(solution.dual, -2.0, atol=1e-6)
+
+
 @pytest.mark.parametrize("method", [None, gs.LBFGS()], ids=str)
 def test_resumed_runs_have_the_same_bits(tmp_path, method):
     *_, problem = logistic(2)

@@ -10,7 +10,14 @@ import numpy as np
 from gradslide._support.arrays import on_device, to_numpy
 from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.types import Array, DType, Storable
-from gradslide.engine.observers import AgreedObserver, InvariantMonitor, NetworkObserver, Observer, SaddleObserver
+from gradslide.engine.observers import (
+    AgreedObserver,
+    CoupledObserver,
+    InvariantMonitor,
+    NetworkObserver,
+    Observer,
+    SaddleObserver,
+)
 from gradslide.engine.stopping import Checks, Relative, SaddleChecks, Stop
 from gradslide.losses import Loss
 from gradslide.methods.base import AnyMethod
@@ -18,6 +25,7 @@ from gradslide.network import Counted, Local
 from gradslide.network import coupling as couplings
 from gradslide.network.central import Central
 from gradslide.network.clock import Clock, Timeline
+from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Coupling, Operator
 from gradslide.network.faults.fault import Fault
 from gradslide.network.local import OnGraph
@@ -70,7 +78,9 @@ class Environment(ABC):
     compares_outputs : bool
         Whether any output that reaches the targets will do if none was asked for.
     may_lack_solutions : bool
-        Whether the problem may turn out to be infeasible or unbounded.
+        Whether runs search for signs that the problem is infeasible or unbounded.
+    has_rows : bool
+        Whether rows of a linear map take the place of consensus: residuals are those of `SaddleKKT`.
     """
 
     network: Network
@@ -83,6 +93,7 @@ class Environment(ABC):
     invariant: InvariantMonitor | None = None
     compares_outputs: ClassVar[bool] = False
     may_lack_solutions: ClassVar[bool] = False
+    has_rows: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -155,7 +166,7 @@ class NetworkEnvironment(Environment):
         A simulated clock, or several by name.
     """
 
-    observer: NetworkObserver | AgreedObserver
+    observer: NetworkObserver | AgreedObserver | CoupledObserver
 
     def __init__(
         self,
@@ -171,21 +182,25 @@ class NetworkEnvironment(Environment):
             self.timeline = Timeline(clock, network.graph, problem.loss, costs)
         self.network = Counted(network, costs, self.timeline)
         self.network.session.begin()
-        self.coupling = couplings.make(method.coupling, self.network)
-        self._observed: Network | None = None
-        if self._sees_all:
-            observed = self._observed = network.session.uncounted()
-            self.uncounted = None if isinstance(network, Wrapper) else observed
-            self.observer = NetworkObserver(problem, observed, couplings.make(method.coupling, observed))
-            self.invariant = InvariantMonitor(problem, observed, costs)
-        else:
-            self.observer = AgreedObserver()
+        self._observed: Network | None = network.session.uncounted() if self._sees_all else None
+        self._couple(method, costs)
         name = repr(network if isinstance(network, Wrapper) else network.graph)
-        self.names = {"coupling": method.coupling, "network": name}
+        self.names = {"coupling": self.coupling.name, "network": name}
         sampler = None if method.oracle is None else method.oracle.open(problem.loss, network.agents, method.seed)
         shared = {"all_reduce": network.session.all_reduce_signal} if self._sees_all else {}
         self.oracle = Oracle(problem.loss, costs, sampler, self.timeline, **shared)
         self._evaluator = CertificateEvaluator(problem, self.network, self.oracle, is_counted=True)
+
+    def _couple(self, method: AnyMethod, costs: Costs) -> None:
+        """Make what couples the agents, and what observes them."""
+        self.coupling = couplings.make(method.coupling, self.network)
+        observed, network = self._observed, self._network
+        if observed is None:
+            self.observer = AgreedObserver()
+            return
+        self.uncounted = None if isinstance(network, Wrapper) else observed
+        self.observer = NetworkObserver(self._problem, observed, couplings.make(method.coupling, observed))
+        self.invariant = InvariantMonitor(self._problem, observed, costs)
 
     @property
     def starts_feasible(self) -> bool:
@@ -224,7 +239,7 @@ class NetworkEnvironment(Environment):
         # The mean of agents with sets of their own need not be feasible.
         return replace(stop, disagreement=_DISAGREEMENT)
 
-    def checks(self, stop: Stop, start: Array) -> Checks | None:
+    def checks(self, stop: Stop, start: Array) -> Checks | SaddleChecks | None:
         if not self._sees_all:
             rule = "targets that look at all agents need all of them in one run"
             is_agreed = stop.objective is None and stop.residual is None
@@ -276,6 +291,58 @@ class NetworkEnvironment(Environment):
         ]
 
 
+class CoupledEnvironment(NetworkEnvironment):
+    """Agents on a network with variables of their own, coupled by linear constraints.
+
+    Parameters
+    ----------
+    problem, network, method, costs, clock
+        As for `NetworkEnvironment`.
+    """
+
+    has_rows: ClassVar[bool] = True
+
+    def _couple(self, method: AnyMethod, costs: Costs) -> None:
+        self.coupling = SharedRows(self._problem, self.network)
+        if self._observed is None:
+            self.observer = AgreedObserver()
+        else:
+            self.observer = CoupledObserver(self._problem, self._observed)
+
+    @property
+    def starts_feasible(self) -> bool:
+        return False
+
+    def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
+        return Stop(kkt=_KKT, iterations=_MOST_ITERATIONS)
+
+    def completed(self, stop: Stop) -> Stop:
+        return stop
+
+    def checks(self, stop: Stop, start: Array) -> SaddleChecks | None:
+        if not self._sees_all:
+            is_agreed = stop.objective is None and stop.residual is None and stop.gap is None
+            rule = "targets that look at all agents need all of them in one run"
+            require(is_agreed, rule, "objective, residual or gap", "use kkt, which the agents agree on")
+        return None if stop.kkt is None else SaddleChecks(stop)
+
+    def is_contradictory(self, record: Record) -> bool:
+        # At an infeasible point the objective may well lie below the optimum.
+        return False
+
+    def dual_start(self, dual: Array) -> Array:
+        return _row_of_multipliers(dual, (cast(SharedRows, self.coupling).coupled.k,))
+
+    def solution_fields(self, x: Array, dual: Array | None, costs: Costs) -> dict[str, Any]:
+        # The multipliers are the same for all agents.
+        return {**super().solution_fields(x, None, costs), "dual": None if dual is None else dual[0]}
+
+    def warnings(
+        self, method: AnyMethod, x: Array, start: Array, certificate: Certificate | None, is_verified: bool
+    ) -> list[str]:
+        return ["" if method.is_unit_free(self._problem.domain) else uneven_columns(self._problem.loss)]
+
+
 class SaddleEnvironment(Environment):
     """All of x and z in one process, coupled by an operator.
 
@@ -291,6 +358,7 @@ class SaddleEnvironment(Environment):
 
     compares_outputs: ClassVar[bool] = True
     may_lack_solutions: ClassVar[bool] = True
+    has_rows: ClassVar[bool] = True
 
     def __init__(self, problem: Saddle, method: AnyMethod, costs: Costs) -> None:
         self._problem = problem
@@ -349,10 +417,7 @@ class SaddleEnvironment(Environment):
         return not self._problem.duals.is_constrained and _contradicts(record, self._problem.dtype)
 
     def dual_start(self, dual: Array) -> Array:
-        shape = self._problem.A.shape[:1]
-        rule = f"warm_start must have multipliers of shape {shape}"
-        require(dual.shape == shape, rule, dual.shape, "give its x as x0")
-        return dual[None]
+        return _row_of_multipliers(dual, self._problem.A.shape[:1])
 
     def solution_fields(self, x: Array, dual: Array | None, costs: Costs) -> dict[str, Any]:
         return {"costs": costs, "dual": None if dual is None else dual[0]}
@@ -365,6 +430,13 @@ class SaddleEnvironment(Environment):
         refutation = "" if certificate is None or not is_comparable else certificate.refutation
         uneven = "" if method.is_unit_free(self._problem.domain) else uneven_columns(self._problem.loss)
         return [uneven, refutation]
+
+
+def _row_of_multipliers(dual: Array, shape: tuple[int, ...]) -> Array:
+    """Multipliers of an earlier solution as a row, checked."""
+    rule = f"warm_start must have multipliers of shape {shape}"
+    require(dual.shape == shape, rule, dual.shape, "give its x as x0")
+    return dual[None]
 
 
 def _contradicts(record: Record, dtype: DType) -> bool:
@@ -436,6 +508,15 @@ def check_network(problem: object, network: object) -> None:
     if isinstance(network, type) or not hasattr(network, "combine"):
         rule, remedy = "network must be a Graph or a network", "for example gs.Graph.ring(10)"
         raise InputError(rule, kind_of(network), remedy)
+
+
+def check_coupled(problem: Problem, network: Network, method: AnyMethod) -> None:
+    """Refuse methods and networks that coupled agents cannot use."""
+    rule = "coupled agents need gs.Auto(), gs.Newton() or gs.LBFGS()"
+    require(method.serves_rows, rule, method.name, "leave the method out")
+    require(problem.device is None, "coupled agents need arrays of NumPy's", str(problem.device), "leave device out")
+    rule, remedy = "coupled agents need a network without faults", "take them off"
+    require(network.is_reliable, rule, repr(network), remedy)
 
 
 def wrong_number_of_agents(problem: Problem, network: Network) -> InputError:

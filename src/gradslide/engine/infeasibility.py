@@ -6,6 +6,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from gradslide._support.arrays import as_dtype, length, total, vdot
+from gradslide._support.errors import InputError
 from gradslide._support.types import Array
 from gradslide.network.coupling import Dual
 from gradslide.problems.linear_map import LinearMap, least_squares
@@ -150,7 +151,11 @@ def _falls(problem: Saddle, start: Array, x: Array, ray: Array, held: float = 0.
         return False
     if not bool(xp.all(domain.contains(far, 1e-9 * float(xp.max(xp.abs(far)))))):
         return False
-    L = float(np.max(problem.smoothness()))
+    try:
+        L = float(np.max(problem.smoothness()))
+    except InputError:
+        # A loss of the user's own may not know it.
+        L = 0.0
     if L > 0 and L * length(far - start) < _STEPS * length(problem.loss.gradient(start)):
         return False
     gradient = problem.loss.gradient(far)

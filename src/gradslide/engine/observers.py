@@ -14,10 +14,11 @@ from gradslide._support.errors import InputError
 from gradslide._support.types import Array
 from gradslide.engine.infeasibility import is_infeasible, is_unbounded
 from gradslide.engine.stopping import Checks
+from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import NetworkCoupling
 from gradslide.network.protocol import Network
 from gradslide.problems.linear_map import LinearMap
-from gradslide.problems.problem import Objective
+from gradslide.problems.problem import Objective, Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.certificate import KKT, Certificate, SaddleKKT
 from gradslide.results.costs import Costs
@@ -259,10 +260,7 @@ class SaddleObserver(Observer):
         return max((bound for bound in bounds if math.isfinite(bound)), default=-math.inf)
 
     def certificate(self, x: Array, lower: float) -> Certificate | None:
-        seen = self.metrics(x, lower)
-        if seen is None or seen.objective is None or seen.gap is None:
-            return None
-        return Certificate(lower, seen.objective, seen.residual or 0.0)
+        return _certificate_of_rows(self.metrics(x, lower), lower)
 
     def no_certificate(self, method: str) -> str:
         if not self._problem.has_lower_bound:
@@ -295,6 +293,58 @@ class SaddleObserver(Observer):
             return False
         earlier = [record.residual for record in records if 2 * record.iteration <= last.iteration]
         return bool(earlier) and earlier[-1] is not None and last.residual > _STUCK * earlier[-1]
+
+
+class CoupledObserver(Observer):
+    """Observes all agents of a network that are coupled by linear constraints.
+
+    Parameters
+    ----------
+    problem : Problem
+        The coupled problem of the agents here.
+    network : Network
+        The network, uncounted.
+    """
+
+    def __init__(self, problem: Problem, network: Network) -> None:
+        self._problem, self._rows, self._observe = problem, SharedRows(problem, network), network.session.observe
+
+    def metrics(self, x: Array, lower: float, evidence: Sequence[DualEvidence] = ()) -> Metrics | None:
+        """Return the objective at x, the distance of the sum of the A_i x_i from its bounds, and the certified gap."""
+        problem, rows = self._problem, self._rows
+        product = rows.product(x)
+        values = problem.objective(x) if problem.loss.has_value else np.full(len(x), math.nan)
+        value = float(self._observe(values[:, None], "sum")[0])
+        if not np.isfinite(product).all() or (problem.loss.has_value and not math.isfinite(value)):
+            return None
+        objective = value if problem.loss.has_value else None
+        violation = rows.duals.violation(product)
+        assert violation is not None
+        for each in evidence[:1]:
+            parts = problem.domain.linear_minimum(each.y + each.dual.w, problem.mu) - each.conjugate
+            bound = float(self._observe(parts[:, None], "sum")[0]) - rows.duals.h(each.dual.s)
+            lower = max(lower, bound) if math.isfinite(bound) else lower
+        is_certified = objective is not None and math.isfinite(lower)
+        return Metrics(
+            objective=objective,
+            local_objective=objective,
+            residual=length(violation),
+            residual_scale=max(length(product), length(product - violation)),
+            lower=lower if math.isfinite(lower) else None,
+            gap=objective - lower if is_certified and objective is not None else None,
+        )
+
+    def certificate(self, x: Array, lower: float) -> Certificate | None:
+        return _certificate_of_rows(self.metrics(x, lower), lower)
+
+    def no_certificate(self, method: str) -> str:
+        return "some X_i is unbounded and mu = 0 (or a loss has no value), so no lower bound can be computed"
+
+
+def _certificate_of_rows(seen: Metrics | None, lower: float) -> Certificate | None:
+    if seen is None or seen.objective is None or seen.gap is None:
+        return None
+    return Certificate(lower, seen.objective, seen.residual or 0.0)
 
 
 @dataclass

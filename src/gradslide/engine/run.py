@@ -510,7 +510,7 @@ class Run:
         certificate = observer.certificate(x, self._lower)
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
         kkt: KKT | SaddleKKT | None = None
-        if isinstance(context.problem, Saddle):
+        if self._environment.has_rows:
             kkt = self._residuals_at_answer() if self._is_complete and method.oracle is None else None
         elif (reason or self._stop.kkt is not None) and self._is_complete and method.oracle is None:
             checked = None
@@ -672,7 +672,8 @@ class Run:
             return True
         if not (is_last or checks.is_due(iteration)):
             return False
-        outputs, environment = self._outputs(), cast(SaddleEnvironment, self._environment)
+        outputs, environment = self._outputs(), self._environment
+        assert isinstance(environment, SaddleEnvironment)
         duals = {name: self._dual_of(name) for name in (outputs if self._may_switch else [self._output])}
 
         def residuals(name: str) -> SaddleKKT:

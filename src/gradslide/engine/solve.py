@@ -16,10 +16,12 @@ from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.engine.checkpoints import Checkpoint, latest_iteration
 from gradslide.engine.environment import (
+    CoupledEnvironment,
     Environment,
     NetworkEnvironment,
     SaddleEnvironment,
     check_clock,
+    check_coupled,
     check_network,
     on_device_of,
     wrong_number_of_agents,
@@ -32,6 +34,7 @@ from gradslide.methods.auto import Auto
 from gradslide.methods.base import AnyMethod, adapted
 from gradslide.network import Local, Network
 from gradslide.network.clock import Clock
+from gradslide.network.coupled_rows import agreed_dimension
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.results.costs import Costs
@@ -157,6 +160,9 @@ def solve(
         started = time.perf_counter()
         if problem.m != len(network.agents):
             raise wrong_number_of_agents(problem, network)
+        if problem.coupling is not None:
+            check_coupled(problem, network, method)
+            problem = problem.padded(agreed_dimension(problem, network))
     problem = on_device_of(network, problem)
     if clock is not None:
         check_clock(problem, network, clock)
@@ -170,7 +176,9 @@ def solve(
         resume_from = latest_iteration(saver, network) if resume else None
     costs = Costs()
     environment: Environment
-    if isinstance(problem, Saddle) or network is None:
+    if isinstance(problem, Problem) and problem.coupling is not None:
+        environment = CoupledEnvironment(problem, cast(Network, network), method, costs, clock)
+    elif isinstance(problem, Saddle) or network is None:
         environment = SaddleEnvironment(cast(Saddle, problem), method, costs)
     else:
         environment = NetworkEnvironment(problem, network, method, costs, clock)

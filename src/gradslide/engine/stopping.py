@@ -294,6 +294,8 @@ class Stop(CheckedArguments):
             require(problem.loss.has_value, rule, "Custom without it", "use residual or disagreement, or give value=")
         if isinstance(problem, Saddle):
             self._check_saddle(problem, method)
+        elif problem.coupling is not None:
+            self._check_coupled(problem)
         else:
             self._check_network(problem, method)
 
@@ -316,6 +318,13 @@ class Stop(CheckedArguments):
         if self.disagreement is not None:
             rule = "Stop(disagreement=...) needs agents on a network"
             raise InputError(rule, type(problem).__name__, "use residual, kkt, gap or objective")
+
+    def _check_coupled(self, problem: Problem) -> None:
+        if self.gap is not None:
+            rule = "Stop(gap=...) needs a lower bound on the optimum: all X_i bounded or mu > 0, and losses with values"
+            require(problem.has_lower_bound, rule, repr(problem), "use kkt")
+        rule = "Stop(disagreement=...) needs agents that agree: coupled ones have variables of their own"
+        require(self.disagreement is None, rule, repr(problem), "use kkt, residual, gap or objective")
 
     def _check_network(self, problem: Problem, method: AnyMethod) -> None:
         is_exact, is_common = method.oracle is None, problem.domain.common

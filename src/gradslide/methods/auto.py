@@ -19,7 +19,9 @@ from gradslide.methods.gossip.inner import Shared
 from gradslide.methods.lbfgs import LBFGS
 from gradslide.methods.newton import Newton
 from gradslide.methods.pds import PDS
+from gradslide.methods.sqp import MOST_COLUMNS, lacks_of_coupled
 from gradslide.methods.steps import is_common
+from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Operator
 from gradslide.problems.polyhedral import polyhedral
 from gradslide.problems.saddle import Saddle
@@ -29,8 +31,6 @@ from gradslide.problems.saddle import Saddle
 _NEWTON, _LBFGS, _GOSSIP = 7, 27, 150
 # Value, gradient and Hessian take as long as d/20 gradients, and no less than one.
 _COLUMNS = 20.0
-# Hessians of more columns are not formed.
-_MOST_COLUMNS = 1000
 # A method is left for one that is predicted to cost less by this factor than what the first one still needs.
 _CLEARLY = 2.0
 # The model of Newton's method is poor if this share of its steps was rejected.
@@ -83,6 +83,7 @@ class Auto(Method[object]):
 
     stops_itself: ClassVar[bool] = True
     proves: ClassVar[bool] = True
+    serves_rows: ClassVar[bool] = True
 
     balance: float | str = 1.0
 
@@ -95,6 +96,8 @@ class Auto(Method[object]):
         """Choose by what the agents can do, and by predicted cost."""
         if isinstance(context.coupling, Operator):
             return self._choose_without_network(context)
+        if isinstance(context.coupling, SharedRows):
+            return self._choose_for_coupled(context)
         name, reason, prepared = "AutoPDS", _only_gossip(context), None
         if reason:
             return Choice(self._method(name), {"method": name, "reason": reason})
@@ -120,10 +123,20 @@ class Auto(Method[object]):
         loss = problem.loss
         if loss.quadratic_part() is not None:
             name, reason = "Newton", "the loss is quadratic, sets and terms are polyhedral"
-        elif loss.has_hessian and problem.d <= _MOST_COLUMNS:
+        elif loss.has_hessian and problem.d <= MOST_COLUMNS:
             name, reason = "Newton", "the loss has Hessians, sets and terms are polyhedral"
         else:
             name, reason = "LBFGS", "sets and terms are polyhedral, and Hessians are not known or too large"
+        return Choice(self._method(name).choose(context).method, {"method": name, "reason": reason})
+
+    def _choose_for_coupled(self, context: Context) -> Choice:
+        """Choose by what all coupled agents can do."""
+        lacks = lacks_of_coupled(context)
+        name, reason = "Newton", "losses have Hessians, sets are polyhedral"
+        if lacks.hessians:
+            name, reason = "LBFGS", "sets are polyhedral, and Hessians are not known or too large"
+        elif not lacks.matrices:
+            reason = "losses are quadratic, sets are polyhedral"
         return Choice(self._method(name).choose(context).method, {"method": name, "reason": reason})
 
     def reconsider(self, context: Context, choice: Choice, state: Any) -> tuple[Choice, Any]:
@@ -167,7 +180,7 @@ class Auto(Method[object]):
                 return "LBFGS", f"{state.rejected} steps were rejected"
             return "", ""
         is_slow = state.evaluations > 2 * _LBFGS and state.evaluations * lbfgs > _CLEARLY * _NEWTON * newton
-        can_change = cast(CommonProblem, context.prepared).has_hessians and d <= _MOST_COLUMNS
+        can_change = cast(CommonProblem, context.prepared).has_hessians and d <= MOST_COLUMNS
         return ("Newton", "more than twice as many as predicted") if is_slow and can_change else ("", "")
 
     @property
@@ -214,7 +227,7 @@ def _predict(graph: Graph, lacks: Array, *, d: int, balance: float) -> Array:
     """Return the predicted costs of Newton, LBFGS and gossip; infinite where one is impossible."""
     rounds = 2 * graph.radius
     newton = _NEWTON * (balance * max(1.0, d / _COLUMNS) + rounds)
-    if lacks[1] or d > _MOST_COLUMNS:
+    if lacks[1] or d > MOST_COLUMNS:
         newton = math.inf
     lbfgs = _LBFGS * (balance + rounds)
     gossip = _GOSSIP * (balance + 1)

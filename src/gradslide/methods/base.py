@@ -176,6 +176,8 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         Whether the method has last exchanges, see `finish`.
     has_multipliers : bool
         Whether `dual` returns the multipliers z of saddle point problems.
+    serves_rows : bool
+        Whether agents may be coupled by linear constraints instead of consensus.
     has_common_state : bool
         Whether the state is the same for all agents. What only one agent has is then in the process
         of the root of the tree, which is the first one.
@@ -192,6 +194,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
     proves: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
     has_multipliers: ClassVar[bool] = False
+    serves_rows: ClassVar[bool] = False
     has_common_state: ClassVar[bool] = False
     lasting_outputs: ClassVar[tuple[str, ...]] = ()
 

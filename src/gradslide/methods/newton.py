@@ -16,6 +16,7 @@ from gradslide.methods.base import Choice, Context
 from gradslide.methods.bfgs import least_curvature
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State, Totals
 from gradslide.methods.sqp import SQP
+from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Operator
 from gradslide.problems.model import LowRank, Matrix, from_upper, upper
 
@@ -68,10 +69,11 @@ class Newton(ExactSums[Curvature]):
     """
 
     needs_hessian: ClassVar[bool] = True
+    serves_rows: ClassVar[bool] = True
 
     def choose(self, context: Context) -> Choice:
         """Return this method, or its form for linear constraints and saddle points."""
-        return Choice(SQP()) if isinstance(context.coupling, Operator) else Choice(self)
+        return Choice(SQP()) if isinstance(context.coupling, Operator | SharedRows) else Choice(self)
 
     def is_unit_free(self, domain: Domain) -> bool:
         return True

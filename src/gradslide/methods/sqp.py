@@ -19,6 +19,7 @@ from gradslide._support.types import Array, Sparse
 from gradslide.domains import Domain
 from gradslide.methods.base import Context, Method, NoSolution
 from gradslide.methods.bfgs import Memory, least_curvature
+from gradslide.methods.coupled_kkt import AgentProgram, minimize_coupled
 from gradslide.methods.damping import (
     FLAT,
     NOISE,
@@ -27,11 +28,13 @@ from gradslide.methods.damping import (
     is_good_step,
     violation_of_convexity,
 )
+from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Dual, Operator
+from gradslide.network.protocol import Network
 from gradslide.problems.interior_point import Outcome
 from gradslide.problems.model import LowRank, without_zeros
-from gradslide.problems.polyhedral import Polyhedral, ProgramMinimum, polyhedral
-from gradslide.problems.problem import Objective
+from gradslide.problems.polyhedral import Polyhedral, ProgramMinimum, polyhedral, polyhedral_set
+from gradslide.problems.problem import Objective, Problem
 from gradslide.problems.saddle import DualSpace, Saddle
 from gradslide.results.certificate import SaddleKKT
 from gradslide.results.status import Status
@@ -40,11 +43,13 @@ from gradslide.theory.optimality import Here, saddle_residuals
 
 # A start that violates constraints by more, relative to their size, is moved to the nearest point that does not.
 _VIOLATED = 1e-9
-# A step that shrinks the violation to this share is accepted whatever the objective; one that lets it grow beyond this
-# multiple is not.
-_LESS, _MORE = 0.5, 10.0
+# A step that shrinks the violation to this share is accepted whatever the objective; one that lets it grow beyond the
+# accuracy of the interior point method is not.
+_LESS, _ALLOWED = 0.5, 1e-7
 # After so many steps in a row that gain nothing but rounding errors, none will.
 _PATIENCE = 6
+# Hessians of more columns are not formed.
+MOST_COLUMNS = 1000
 # Rejected steps in a row without damping: L-BFGS learns from them.
 _LEARNING = 2
 
@@ -133,6 +138,66 @@ class PooledProgram(Program):
         found = self._sets.minimize(gradient, _joined(matrices), damping, x)
         self._coupling.count(found.products)
         return found
+
+
+class CoupledProgram(Program):
+    """Blocks of x at agents on a network: every process calls each method.
+
+    Parameters
+    ----------
+    problem : Problem
+        The coupled problem of the agents here.
+    coupling : SharedRows
+        Products and multipliers.
+    network : Network
+        Sums over all agents.
+    sets : sequence of Polyhedral
+        Set, ridge and penalty of each agent here, in its own dimension.
+    matrices : list or None
+        As for `Program`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        coupling: SharedRows,
+        network: Network,
+        sets: Sequence[Polyhedral],
+        matrices: list[Array | Sparse] | None,
+    ) -> None:
+        super().__init__(problem, coupling.duals, matrices)
+        self._coupling, self._network, self._sets = coupling, network, sets
+        self.groups = [slice(i * problem.d, (i + 1) * problem.d) for i in range(problem.m)]
+
+    def total(self, numbers: Array) -> Array:
+        return self._network.total(numbers[None])
+
+    def largest(self, numbers: Array) -> Array:
+        return self._network.agree(numbers[None], "max")
+
+    def product(self, x: Array) -> Array:
+        return np.asarray(self._coupling.product(x), dtype=np.float64)
+
+    def pulled(self, z: Array) -> Array:
+        return np.asarray(self._coupling.pulled(z), dtype=np.float64)
+
+    def minimize(self, gradient: Array, matrices: Sequence[Matrix], damping: Array | float, x: Array) -> ProgramMinimum:
+        coupled, shape = self._coupling.coupled, (self.problem.m, self.problem.d)
+        x, gradient = x.reshape(shape), gradient.reshape(shape)
+        damping = np.broadcast_to(damping, x.size).reshape(shape)
+        programs = []
+        for i, (matrix, X, A) in enumerate(zip(matrices, self._sets, coupled.blocks, strict=True)):
+            d = X.n
+            P = matrix.dense() if isinstance(matrix, LowRank) else matrix
+            P = P[:d, :d] + (sp.diags_array(damping[i, :d]) if sp.issparse(P) else np.diag(damping[i, :d]))
+            programs.append(AgentProgram(P, gradient[i, :d], X.around(x[i, :d]), A))
+        already = self.product(x)[0]
+        found = minimize_coupled(self._network, programs, coupled.lower - already, coupled.upper - already)
+        steps = np.zeros(shape)
+        for i, step in enumerate(found.x):
+            steps[i, : len(step)] = step
+        u = steps if found.outcome is Outcome.UNBOUNDED else x + steps
+        return ProgramMinimum(found.outcome, u.reshape(-1), found.z, found.residual, found.iterations, 0)
 
 
 class Point(NamedTuple):
@@ -284,6 +349,8 @@ class SQP(Method[State]):
 
     def prepare(self, context: Context) -> Program:
         """Write constraints and terms as a quadratic program."""
+        if isinstance(context.coupling, SharedRows):
+            return self._prepare_coupled(context, context.coupling)
         problem = cast(Saddle, context.problem)
         require(is_numpy(context.x0), f"{self.name} needs arrays of NumPy's here", repr(problem), "use gs.AutoPDS()")
         loss = problem.loss
@@ -298,6 +365,19 @@ class SQP(Method[State]):
             has_any = matrices is not None or loss.has_hessian
             require(has_any, f"{self.name} needs a loss with Hessians", repr(loss), "use gs.LBFGS()")
         return PooledProgram(problem, cast(Operator, context.coupling), sets, matrices)
+
+    def _prepare_coupled(self, context: Context, coupling: SharedRows) -> CoupledProgram:
+        problem, network, is_newton = cast(Problem, context.problem), context.network, self.memory is None
+        lacks = lacks_of_coupled(context)
+        rule = f"{self.name} needs losses with values"
+        require(not lacks.values, rule, "an agent whose loss has none", "give value=")
+        rule = f"{self.name} needs sets and penalties that are polyhedral"
+        require(not lacks.polyhedra, rule, "an agent with another set", "use boxes, simplices, half-spaces")
+        rule = f"{self.name} needs losses with Hessians"
+        require(not (is_newton and lacks.hessians), rule, "an agent whose loss has none", "use gs.LBFGS()")
+        matrices = context.oracle.quadratic_part() if is_newton and not lacks.matrices else None
+        sets = [cast(Polyhedral, polyhedral_set(part.domain.to(None), problem.mu)) for part in problem.parts()]
+        return CoupledProgram(problem, coupling, network, sets, matrices)
 
     def init(self, context: Context) -> State:
         program = cast(Program, context.prepared)
@@ -332,7 +412,7 @@ class SQP(Method[State]):
         if found.outcome is Outcome.UNBOUNDED:
             return self._without_minimum(program, state, found)
         trial = self._evaluated(context, _within(program, found.x), found.z[None], state, matrices)
-        return self._judged(program, state, trial)
+        return self._judged(program, state, trial, found.residual)
 
     def _without_minimum(self, program: Program, state: State, found: ProgramMinimum) -> State:
         """The model falls for ever: so does a quadratic f; others need more damping."""
@@ -360,11 +440,12 @@ class SQP(Method[State]):
         scales = np.maximum(self._scales(program, curvature), least_curvature(gradient, objective))
         return replace(state, best=point, curvature=curvature, scales=scales, first=objective, evaluations=1)
 
-    def _judged(self, program: Program, state: State, trial: Trial) -> State:
-        """Accept or reject an evaluated step."""
+    def _judged(self, program: Program, state: State, trial: Trial, residual: float) -> State:
+        """Accept or reject an evaluated step; residual: relative, of the quadratic program that it solves."""
         best, point, is_finite = cast(Point, state.best), trial.point, trial.is_finite
         eps = float(np.finfo(program.problem.dtype).eps)
-        noise = NOISE * eps * max(abs(each.objective - each.rest) + abs(each.rest) for each in (best, point))
+        size = max(abs(each.objective - each.rest) + abs(each.rest) for each in (best, point))
+        noise = (NOISE * eps + residual) * size
         decrease = best.objective - point.objective
         predicted = best.rest - point.rest - trial.slope - trial.bend / 2
         is_lost = predicted <= noise
@@ -372,7 +453,7 @@ class SQP(Method[State]):
         is_nearer = violation <= _LESS * before and before > _VIOLATED
         is_better = not is_lost or point.kkt.largest < best.kkt.largest
         is_good = is_better and is_good_step(decrease, predicted, noise)
-        is_accepted = is_finite and (is_nearer or (is_good and violation <= max(_MORE * before, _VIOLATED)))
+        is_accepted = is_finite and (is_nearer or (is_good and violation <= max(before, _ALLOWED)))
         is_idle = is_lost and not (is_accepted and point.kkt.largest <= _LESS * best.kkt.largest)
         curvature = self._learned(program, state, trial, eps, is_accepted)
         state = replace(
@@ -521,6 +602,36 @@ class SQP(Method[State]):
 
     def parameters(self, state: State) -> dict[str, float]:
         return {"rejected": state.rejected, "factorizations": state.factorizations}
+
+
+class Lacks(NamedTuple):
+    """What any of the coupled agents lacks: the same for all agents."""
+
+    values: bool
+    polyhedra: bool
+    hessians: bool
+    matrices: bool
+
+
+def lacks_of_coupled(context: Context) -> Lacks:
+    """Let coupled agents find out what all of them can do: one flooded maximum.
+
+    Parameters
+    ----------
+    context : Context
+        The run.
+
+    Returns
+    -------
+    Lacks
+    """
+    problem = cast(Problem, context.problem)
+    loss = problem.loss
+    is_quadratic = loss.quadratic_part() is not None
+    sets = [polyhedral_set(part.domain.to(None), problem.mu) for part in problem.parts()]
+    has_hessian = is_quadratic or (loss.has_hessian and problem.d <= MOST_COLUMNS)
+    lacks = [not loss.has_value, any(each is None for each in sets), not has_hessian, not is_quadratic]
+    return Lacks(*(bool(each) for each in context.network.agree(np.array([lacks], dtype=np.float64), "max")))
 
 
 def _nearest(program: Program, x: Array) -> ProgramMinimum:
