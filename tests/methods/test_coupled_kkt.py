@@ -13,9 +13,9 @@ from scipy.linalg import block_diag
 import gradslide as gs
 from gradslide.methods import coupled_kkt
 from gradslide.methods.coupled_kkt import AgentProgram, SchurKKT, _Sums, agent_programs, minimize_coupled
-from gradslide.problems import interior_point
-from gradslide.problems.interior_point import DirectKKT, Measure, Outcome
 from gradslide.problems.polyhedral import Polyhedral
+from gradslide.programs import interior_point
+from gradslide.programs.interior_point import DirectKKT, Measure, Outcome
 
 GRAPH = gs.Graph.ring(6)
 

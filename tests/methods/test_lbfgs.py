@@ -8,7 +8,8 @@ from problems import DOMAINS
 
 import gradslide as gs
 from gradslide.methods import lbfgs
-from gradslide.problems.model import LowRank, minimize_model
+from gradslide.problems.model import minimize_model
+from gradslide.programs.low_rank import LowRank
 
 RNG = np.random.default_rng(3)
 FEATURES = RNG.normal(size=(240, 4))

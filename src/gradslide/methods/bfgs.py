@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradslide._support.types import Array
-from gradslide.problems.model import LowRank
+from gradslide.programs.low_rank import LowRank
 
 # A pair (s, y) counts if <s, y> is more than this many roundings of its terms.
 _VISIBLE = 16.0

@@ -25,7 +25,11 @@ from scipy import linalg
 
 from gradslide._support.types import Array, Sparse
 from gradslide.network.protocol import Network
-from gradslide.problems.interior_point import (
+from gradslide.problems.model import from_upper
+from gradslide.problems.model import upper as upper_part
+from gradslide.problems.polyhedral import Polyhedral, polyhedral_set
+from gradslide.problems.problem import Problem
+from gradslide.programs.interior_point import (
     DirectKKT,
     Equilibrated,
     KKTSystem,
@@ -38,10 +42,6 @@ from gradslide.problems.interior_point import (
     scaled,
     size_of,
 )
-from gradslide.problems.model import from_upper
-from gradslide.problems.model import upper as upper_part
-from gradslide.problems.polyhedral import Polyhedral, polyhedral_set
-from gradslide.problems.problem import Problem
 
 # The residual at which iterations end: they cost rounds.
 _SHARP = 1e-10

@@ -22,7 +22,8 @@ from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals
 from gradslide.methods.sqp import SQP
 from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Operator
-from gradslide.problems.model import LowRank, Matrix, has_intervals, without_zeros
+from gradslide.problems.model import Matrix, has_intervals, without_zeros
+from gradslide.programs.low_rank import LowRank
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State,
 from gradslide.methods.sqp import SQP
 from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Operator
-from gradslide.problems.model import LowRank, Matrix, from_upper, upper
+from gradslide.problems.model import Matrix, from_upper, upper
+from gradslide.programs.low_rank import LowRank
 
 
 class Curvature(NamedTuple):

@@ -31,11 +31,12 @@ from gradslide.methods.damping import (
 from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Dual, Operator
 from gradslide.network.protocol import Network
-from gradslide.problems.interior_point import Outcome
-from gradslide.problems.model import LowRank, without_zeros
+from gradslide.problems.model import without_zeros
 from gradslide.problems.polyhedral import Polyhedral, ProgramMinimum, polyhedral, polyhedral_set
 from gradslide.problems.problem import Objective, Problem
 from gradslide.problems.saddle import DualSpace, Saddle
+from gradslide.programs.interior_point import Outcome
+from gradslide.programs.low_rank import LowRank
 from gradslide.results.certificate import SaddleKKT
 from gradslide.results.status import Status
 from gradslide.theory.certificates import DualEvidence

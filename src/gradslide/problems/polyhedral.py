@@ -17,9 +17,9 @@ from gradslide.domains import Affine, Box, Domain, EntropySimplex, Free, Halfspa
 from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.penalties import L1, ElasticNet
 from gradslide.problems import terms
-from gradslide.problems.interior_point import Outcome, minimize_qp
-from gradslide.problems.model import LowRank
 from gradslide.problems.saddle import Saddle
+from gradslide.programs.interior_point import Outcome, minimize_qp
+from gradslide.programs.low_rank import LowRank
 
 # Bounds of this size and beyond are none. Many file formats write 1e20, which rounding may lower.
 NO_BOUND = 1e19

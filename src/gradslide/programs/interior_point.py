@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from scipy import linalg
 
 from gradslide._support.types import Array, Sparse
-from gradslide.problems.model import LowRank
+from gradslide.programs.low_rank import LowRank
 
 # Relative residuals at which a program counts as solved, and those to which iterations go on if they can.
 ACCURATE, _SHARP = 1e-8, 1e-12

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from gradslide.problems.interior_point import Outcome, minimize_qp
-from gradslide.problems.model import LowRank
+from gradslide.programs.interior_point import Outcome, minimize_qp
+from gradslide.programs.low_rank import LowRank
 
 
 def random_program(seed, n=20, k=30, rank=15, fixed=0):
