@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradslide.domains.group_ball import GroupBall as GroupBall
     from gradslide.domains.parameters import Fit as Fit
     from gradslide.domains.per_agent import PerAgent as PerAgent
+    from gradslide.domains.polyhedron import Polyhedron as Polyhedron
     from gradslide.domains.simplex import Simplex as Simplex
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -38,6 +39,7 @@ else:
             "group_ball": "GroupBall",
             "parameters": "Fit",
             "per_agent": "PerAgent",
+            "polyhedron": "Polyhedron",
             "simplex": "Simplex",
         },
     )

@@ -18,9 +18,10 @@ from array_api_compat import array_namespace
 
 from gradslide._support.arrays import is_numpy
 from gradslide._support.types import Array
-from gradslide.domains import Affine, Domain, Free, Halfspace, L2Ball
+from gradslide.domains import Affine, Domain, Free, Halfspace, L2Ball, Polyhedron
 from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.penalties import L1, ElasticNet, GroupL1
+from gradslide.programs.interior_point import Outcome, minimize_qp
 from gradslide.programs.low_rank import LowRank
 
 # Eigenvalues of the Hessian, scaled to a diagonal of ones, below d times this are rounding.
@@ -155,6 +156,8 @@ def minimize_model(
             return _after(x, _newton_step(g, H), g, H)
         if isinstance(one, Affine | Halfspace):
             return _on_plane(x, g, H, one)
+        if isinstance(one, Polyhedron):
+            return _in_polyhedron(x, g, H, one)
         is_scaled = isinstance(H, LowRank) and np.ptp(H.diagonal) > 0
         if isinstance(one, L2Ball) and one.penalty is None and not is_scaled:
             return _in_ball(x, g, H, one)
@@ -252,6 +255,17 @@ def _in_ball(x: Array, g: Array, H: Matrix, domain: L2Ball) -> ModelMinimum:
         u = origin + v * min(1.0, radius / max(float(np.linalg.norm(v)), 1e-300))
         step = u - x
     return _after(x, step, g, H)
+
+
+def _in_polyhedron(x: Array, g: Array, H: Matrix, domain: Polyhedron) -> ModelMinimum:
+    """Over {lower <= [A u, u] <= upper}: a quadratic program."""
+    A, lower, upper = domain.of_agent(0)
+    values = np.concatenate([A @ x, x])
+    found = minimize_qp(H, g, A, lower - values, upper - values)
+    if found.outcome is Outcome.UNBOUNDED:
+        return ModelMinimum(x, math.inf)
+    minimum = _after(x, found.x, g, H)
+    return ModelMinimum(minimum.x, minimum.decrease, found.residual * minimum.decrease)
 
 
 def _prox_steps(x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> ModelMinimum:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from gradslide._support.arrays import to_numpy
 from gradslide._support.types import Array, Sparse
-from gradslide.domains import Affine, Box, Domain, EntropySimplex, Free, Halfspace, L1Ball, Simplex
+from gradslide.domains import Affine, Box, Domain, EntropySimplex, Free, Halfspace, L1Ball, Polyhedron, Simplex
 from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.penalties import L1, ElasticNet
 from gradslide.problems import terms
@@ -314,6 +314,10 @@ def _add_set(parts: _Parts, place: int, domain: Domain, mu: float) -> bool:
     elif isinstance(domain, Affine):
         A, b = np.asarray(domain.A, dtype=np.float64)[0], np.asarray(domain.b, dtype=np.float64)[0]
         parts.constrain([(place, A)], b, b)
+    elif isinstance(domain, Polyhedron):
+        A, lower, upper = domain.of_agent(0)
+        parts.bound(place, lower[len(A) :], upper[len(A) :])
+        parts.constrain([(place, A)], lower[: len(A)], upper[: len(A)])
     else:
         return isinstance(domain, Free)
     return True
