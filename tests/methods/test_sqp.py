@@ -155,6 +155,35 @@ def test_a_start_that_violates_constraints_costs_no_gradient():
     assert np.min(visited) >= 0.1 - 1e-8
 
 
+def test_gradients_may_be_infinite_where_constraints_end():
+    """x log x has its minimum inside, and x^1.5 + x at its end, where users' code may know no gradient."""
+
+    def entropy(x):
+        return np.where(x > 0, np.log(np.where(x > 0, x, 1)) + 1, -np.inf)
+
+    def power(x):
+        return np.where(x > 0, 1.5 * np.sqrt(np.abs(x)) + 1, np.nan)
+
+    with np.errstate(all="ignore"):
+        inner = gs.losses.Custom(
+            value=lambda x: np.where(x > 0, x * np.log(np.where(x > 0, x, 1)), 0).sum(axis=1),
+            gradient=entropy,
+            agents=1,
+            dimension=3,
+        )
+        problem = gs.LinearlyConstrained(inner, [[1.0, 2.0, 3.0]], 3.0, NonNegative())
+        solution = gs.solve(problem, x0=[3.0, 0.001, 0.001], check_loss=False)
+        assert solution.status is gs.Status.CONVERGED
+        assert np.ptp((np.log(solution.mean) + 1) / [1, 2, 3]) < 1e-4
+        outer = gs.losses.Custom(
+            value=lambda x: (np.abs(x) ** 1.5 + x).sum(axis=1), gradient=power, agents=1, dimension=2
+        )
+        problem = gs.LinearlyConstrained(outer, [[1.0, 1.0]], 0.0, NonNegative(), sense=">=")
+        solution = gs.solve(problem, x0=[1.0, 2.0], check_loss=False)
+        assert solution.status is gs.Status.CONVERGED
+        np.testing.assert_allclose(solution.mean, 0, atol=1e-5)
+
+
 def test_a_start_at_the_solution_still_needs_multipliers():
     loss = gs.losses.Custom(value=lambda x: (x**2).sum(axis=1), gradient=lambda x: 2 * x, agents=1, dimension=2)
     problem = gs.LinearlyConstrained(loss, [[1.0, 2.0]], 3.0, Box(0.0, [np.inf, 1.0]), sense=">=")

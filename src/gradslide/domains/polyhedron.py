@@ -138,6 +138,29 @@ class Polyhedron(Euclidean):
         """
         return minimize_qp(np.diag(curvature), slope, *self.of_agent(i))
 
+    def multipliers(self, x: Array, slope: Array) -> Array:
+        """Return the multipliers of the constraints at minimizers of functions with these gradients.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, d)
+            The minimizers over the sets.
+        slope : ndarray, shape (m, d)
+            Gradients of the functions there; with a coupling, A_i^T z added.
+
+        Returns
+        -------
+        ndarray, shape (m, p + d)
+            Multipliers y with slope + A^T y_A + y_x = 0, of the rows of A, then of the bounds on x:
+            positive at upper ends, negative at lower ones.
+        """
+        found = []
+        for i, (point, gradient) in enumerate(zip(to_numpy(x), to_numpy(slope), strict=True)):
+            A, lower, upper = self.of_agent(i)
+            values = np.concatenate([A @ point, point])
+            found.append(minimize_qp(np.eye(len(point)), gradient, A, lower - values, upper - values).multipliers)
+        return np.stack(found)
+
     @property
     def bounded(self) -> bool:
         """Whether lo and hi are finite: what A contributes is not looked at."""

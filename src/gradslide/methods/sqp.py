@@ -47,6 +47,8 @@ _VIOLATED = 1e-9
 # A step that shrinks the violation to this share is accepted whatever the objective; one that lets it grow beyond the
 # accuracy of the interior point method is not.
 _LESS, _ALLOWED = 0.5, 1e-7
+# The share of a step that is taken where the whole step led to values or gradients that are not finite.
+_SHARE = 0.99
 # After so many steps in a row that gain nothing but rounding errors, none will.
 _PATIENCE = 6
 # Hessians of more columns are not formed.
@@ -291,6 +293,9 @@ class State:
     rejections, idle, rejected, evaluations, factorizations : int
         Rejected steps in a row; steps in a row that gained nothing; rejected steps and evaluations so far;
         factorizations of KKT matrices.
+    stays_inside : bool
+        Whether steps end a little before the minimum of the model: losses may not be finite at the ends of
+        constraints, where it often is.
     contradiction : float
         By how much values and gradients violated convexity.
     proof : tuple of str and ndarray, or None
@@ -309,6 +314,7 @@ class State:
     rejected: int = 0
     evaluations: int = 0
     factorizations: int = 0
+    stays_inside: bool = False
     contradiction: float = 0.0
     proof: tuple[str, Array] | None = None
 
@@ -412,7 +418,10 @@ class SQP(Method[State]):
             return replace(state, proof=(Status.INFEASIBLE.name, _scaled(found.z)))
         if found.outcome is Outcome.UNBOUNDED:
             return self._without_minimum(program, state, found)
-        trial = self._evaluated(context, _within(program, found.x), found.z[None], state, matrices)
+        u = _within(program, found.x)
+        if state.stays_inside:
+            u = best.x + _SHARE * (u - best.x)
+        trial = self._evaluated(context, u, found.z[None], state, matrices)
         return self._judged(program, state, trial, found.residual)
 
     def _without_minimum(self, program: Program, state: State, found: ProgramMinimum) -> State:
@@ -474,6 +483,8 @@ class SQP(Method[State]):
             return replace(state, best=point, scales=scales, damping=damping, flat=flat, rejections=0)
         rejections, patience = state.rejections + 1, 0 if self.memory is None else _LEARNING
         damping = state.damping
+        if not is_finite and not state.stays_inside:
+            return replace(state, stays_inside=True)
         if program.matrices is None and (not is_finite or rejections > patience):
             damping = after_rejection(
                 damping,

@@ -43,6 +43,8 @@ _REFINEMENTS, _REFINED = 10, 1e-13
 # Where refinement costs rounds, a step may miss this share of the residuals, and relative to their scales no more than
 # the second number.
 _FORCING, _COARSEST = 1e-2, 1e-3
+# Residuals below this are rounding.
+_EXACT = 1e-15
 # Rounds of equilibration.
 _RUIZ_ITERATIONS = 10
 # Matrices with more unknowns, and with fewer entries than this share of all, are factored as sparse ones.
@@ -662,12 +664,13 @@ class DirectKKT(KKTSystem):
     ) -> list[Solved]:
         found = []
         for number, (a, b) in enumerate(rights):
-            dx, y = self._refined(a, b)
+            dx, y = self.refined(a, b)
             values = self.values(dx)
             found.append(Solved(dx, y, values, measure.value(number, dx, y, values)))
         return found
 
-    def _refined(self, a: Array, b: Array) -> tuple[Array, Array]:
+    def refined(self, a: Array, b: Array) -> tuple[Array, Array]:
+        """Solve as `solve` does, for one right-hand side, and correct what rounding and regularization leave."""
         dx, y = np.zeros_like(a), np.zeros_like(b)
         left_a, left_b = a, b
         size = size_of(a) + size_of(b)
@@ -729,11 +732,68 @@ def minimize_qp(P: "Array | Sparse | LowRank", q: Array, K: "Array | Sparse", lo
     units = Equilibrated.of(reduced.P, reduced.q, reduced.K)
     units = units.with_cost(float(np.mean(units.sizes)) if len(units.sizes) else 0.0, size_of(units.q))
     system = DirectKKT(units.P, units.K)
-    ends = (each / units.of_constraints for each in (reduced.lower, reduced.upper))
-    found = interior_point(system, units.q, *ends)
+    low, high = (each / units.of_constraints for each in (reduced.lower, reduced.upper))
+    found = interior_point(system, units.q, low, high)
+    if found.outcome in (Outcome.SOLVED, Outcome.INACCURATE):
+        found = _polished(system, units.P, units.q, units.K, low, high, found)
     inner = units.columns * found.x, found.multipliers / (units.cost * units.of_constraints)
     x, multipliers = reduced.restored(*inner, found.outcome)
     return found._replace(x=x, multipliers=multipliers, products=system.products)
+
+
+class _Conditions(NamedTuple):
+    """How far a point misses the optimality conditions, relative to the size of their terms."""
+
+    primal: float
+    dual: float
+    gap: float
+
+    @classmethod
+    def at(cls, system: DirectKKT, q: Array, lower: Array, upper: Array, x: Array, z: Array) -> "_Conditions":
+        Px, v, pull = system.hessian(x), system.values(x), system.adjoint(z)
+        violation = np.maximum(0.0, np.maximum(lower - v, v - upper))
+        primal = size_of(violation) / (1 + size_of(v))
+        ends = np.where(z > 0, upper, lower)
+        # A multiplier of an end at infinity is an error of the gradient.
+        wrong = np.where(np.isfinite(ends), 0.0, z)
+        dual = max(size_of(Px + q + pull), size_of(wrong)) / (1 + max(size_of(Px), size_of(pull), size_of(q)))
+        slack = np.where(np.isfinite(ends), np.abs(ends - v), 0.0)
+        return cls(primal, dual, float(np.abs(z) @ slack) / (1 + abs(float(x @ Px / 2 + q @ x))))
+
+
+def _polished(system: DirectKKT, P: Any, q: Array, K: Any, lower: Array, upper: Array, found: QPResult) -> QPResult:
+    """Guess which constraints are active, and solve for them as equations; kept if no residual is larger.
+
+    Points of the interior miss the active constraints by a little, and minimizers by the root of it.
+    """
+    n, k, z = len(q), K.shape[0], found.multipliers
+    v = system.values(found.x)
+    is_upper, is_lower = z > upper - v, -z > v - lower
+    is_active, ends = is_upper | is_lower | (lower == upper), np.where(is_upper, upper, lower)
+    rows, free, held = (
+        np.flatnonzero(is_active[:k]),
+        *(np.flatnonzero(each) for each in (~is_active[k:], is_active[k:])),
+    )
+    x, multipliers = np.zeros(n), np.zeros(k + n)
+    x[held] = ends[k + held]
+    inner = DirectKKT(
+        P.within(free) if isinstance(P, LowRank) else indexed(P)[free][:, free], indexed(K)[rows][:, free]
+    )
+    try:
+        inner.factor(np.concatenate([np.full(len(rows), math.inf), np.zeros(len(free))]), np.arange(k + n) < len(rows))
+        x[free], multipliers[rows] = inner.refined(-q[free] - (P @ x)[free], ends[rows] - (K @ x)[rows])
+    except (RuntimeError, linalg.LinAlgError):
+        return found
+    multipliers[k + held] = -(system.hessian(x) + q + system.adjoint(multipliers))[held]
+    # Multipliers of the wrong sign are none: what is left of the gradient then counts.
+    wrong = (multipliers > 0) & ~np.isfinite(upper) | (multipliers < 0) & ~np.isfinite(lower)
+    before = _Conditions.at(system, q, lower, upper, found.x, z)
+    after = _Conditions.at(system, q, lower, upper, x, np.where(wrong, 0.0, multipliers))
+    system.products += inner.products
+    if not all(new <= max(old, _EXACT) for new, old in zip(after, before, strict=True)):
+        return found
+    outcome = Outcome.SOLVED if max(after) <= ACCURATE else found.outcome
+    return found._replace(outcome=outcome, x=x, multipliers=multipliers, residual=min(found.residual, max(after)))
 
 
 @dataclass(frozen=True)

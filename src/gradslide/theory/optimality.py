@@ -86,6 +86,8 @@ def saddle_residuals(
         primal = _largest(z - duals.ascend(z, product, 1 / step)) / (1 + _largest(z))
     sizes = reductions.largest(np.array([_largest(each) for each in (x, gradient, pull)]))
     size, *slopes = sizes.tolist()
+    if not all(math.isfinite(each) for each in (size, *slopes)):
+        return SaddleKKT(math.inf, math.inf, math.inf)
     step = (1 + size) / (1 + max(slopes))
     slope = gradient + pull
     nearby = problem.domain.prox(problem.domain.grad_nu(x) / step - slope, problem.mu + 1 / step)
