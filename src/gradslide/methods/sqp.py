@@ -441,6 +441,13 @@ class SQP(Method[State]):
         z = program.duals.start() if context.s0 is None else context.s0
         trial = self._evaluated(context, state.start, np.asarray(z, dtype=np.float64), state, ())
         point, curvature = trial.point, trial.curvature
+        if not trial.is_finite and not state.stays_inside:
+            # The interior point method ends amid the points that fulfil the constraints if nothing draws it away.
+            nothing = [sp.csr_array((own.stop - own.start,) * 2) for own in program.groups]
+            found = program.minimize(np.zeros(state.start.size), nothing, 0.0, state.start.reshape(-1))
+            used = state.factorizations + found.factorizations
+            start = _within(program, found.x)
+            return self._first(context, replace(state, start=start, stays_inside=True, factorizations=used))
         if not trial.is_finite:
             rule = "value and gradient at the start must be finite, and their squares, too"
             raise InputError(rule, f"an objective of {point.objective:.3g}", "give another x0")

@@ -768,8 +768,12 @@ def _polished(system: DirectKKT, P: Any, q: Array, K: Any, lower: Array, upper: 
     """
     n, k, z = len(q), K.shape[0], found.multipliers
     v = system.values(found.x)
-    is_upper, is_lower = z > upper - v, -z > v - lower
-    is_active, ends = is_upper | is_lower | (lower == upper), np.where(is_upper, upper, lower)
+    is_equation = lower == upper
+    is_upper, is_lower = ~is_equation & (z > upper - v), ~is_equation & (-z > v - lower)
+    if not np.any(is_upper | is_lower):
+        # Nothing to guess. Without an objective, the point of the interior is better than any other.
+        return found
+    is_active, ends = is_upper | is_lower | is_equation, np.where(is_upper, upper, lower)
     rows, free, held = (
         np.flatnonzero(is_active[:k]),
         *(np.flatnonzero(each) for each in (~is_active[k:], is_active[k:])),
