@@ -45,6 +45,8 @@ _REFINEMENTS, _REFINED = 10, 1e-13
 _FORCING, _COARSEST = 1e-2, 1e-3
 # Residuals below this are rounding.
 _EXACT = 1e-15
+# Rows and factors of a matrix of low rank are few if they are fewer than this share of the variables.
+_FEW = 0.5
 # Rounds of equilibration.
 _RUIZ_ITERATIONS = 10
 # Matrices with more unknowns, and with fewer entries than this share of all, are factored as sparse ones.
@@ -583,9 +585,14 @@ class DirectKKT(KKTSystem):
         self._base: Any = sp.csr_array(base) if self._is_sparse else _dense(base)
         self._matrix: Any = sp.csr_array(K) if self._is_sparse else _dense(K)
         self._transposed: Any = sp.csr_array(self._matrix.T) if self._is_sparse else self._matrix.T
-        if isinstance(P, LowRank) and not self._is_sparse:
-            self._base = P.dense()
-        self._is_low_rank = isinstance(P, LowRank) and self._is_sparse
+        self._is_low_rank = isinstance(P, LowRank)
+        rank = P.factors.shape[1] if isinstance(P, LowRank) else 0
+        # Few rows and factors beside a diagonal: a small matrix is left once x is eliminated.
+        self._is_small = isinstance(P, LowRank) and K.shape[0] + rank < _FEW * self._n
+        if self._is_small:
+            self._dense_rows = _dense(K)
+        elif isinstance(P, LowRank) and not self._is_sparse:
+            self._base, self._is_low_rank = P.dense(), False
 
     def hessian(self, x: Array) -> Array:
         return cast(Array, self._P @ x if self._is_low_rank else self._base @ x)
@@ -606,7 +613,31 @@ class DirectKKT(KKTSystem):
         self._equations = np.flatnonzero(is_equation[:k])
         self._inequalities = np.flatnonzero(~is_equation[:k])
         self._row_weights = rows[self._inequalities]
-        self.solve_once = self._factored_sparse() if self._is_sparse else self._factored_dense()
+        if self._is_small:
+            self.solve_once = self._factored_small()
+        else:
+            self.solve_once = self._factored_sparse() if self._is_sparse else self._factored_dense()
+
+    def _factored_small(self) -> _Solver:
+        """Eliminate dx, whose own matrix is diagonal, and solve for y and the parts along the factors of P."""
+        P, K = cast(LowRank, self._P), self._dense_rows
+        diagonal = P.diagonal + self._diagonal + _REGULARIZATION
+        columns = np.hstack([K.T, P.factors])
+        pulled = (columns.T / diagonal).T
+        below = np.concatenate([np.minimum(self._inverses, 1e20) + _REGULARIZATION, 1 / P.weights])
+        # Rows of inactive constraints are huge: all are brought to about 1.
+        inner = columns.T @ pulled + np.diag(below)
+        scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(inner)), 1e-300))
+        solve_inner = dense_solver(scale[:, None] * inner * scale, is_definite=False)
+        k = len(K)
+
+        def solve(a: Array, b: Array) -> tuple[Array, Array]:
+            right = columns.T @ (a.T / diagonal).T
+            right[:k] -= b
+            found = (solve_inner((right.T * scale).T).T * scale).T
+            return ((a - columns @ found).T / diagonal).T, found[:k]
+
+        return solve
 
     def _factored_dense(self) -> _Solver:
         E, G = self._matrix[self._equations], self._matrix[self._inequalities]
