@@ -45,7 +45,7 @@ def operate(folder, area, neighbours, addresses, diameter):
     others = [Neighbour(f"area {j}", addresses[j], key) for j, key in keys.items()]
     secret = read_secret(folder / f"area-{area}.secret")
     with gs.network.Peers(secret, addresses[area], others, run_id="dispatch", diameter=diameter, meet=60.0) as network:
-        solution = gs.solve(problem, network, stop=gs.Stop(kkt=1e-8, iterations=10))
+        solution = gs.solve(problem, network)
 
     # The price at a bus is minus the multiplier of its balance.
     x = problem.blocks(solution.x)[0][None]

@@ -50,8 +50,6 @@ _CONTRADICTION, _ROUNDINGS = 1e-6, 1e3
 _UNEVEN = 1e3
 # The default limits without a network.
 _GRADIENTS, _PRODUCTS = 10_000, 1_000_000
-# The default target of methods that stop themselves there.
-_KKT = 1e-6
 
 
 class Environment(ABC):
@@ -314,7 +312,7 @@ class CoupledEnvironment(NetworkEnvironment):
         return False
 
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
-        return Stop(kkt=_KKT, iterations=_MOST_ITERATIONS)
+        return Stop(kkt=method.default_accuracy, iterations=_MOST_ITERATIONS)
 
     def completed(self, stop: Stop) -> Stop:
         return stop
@@ -380,7 +378,7 @@ class SaddleEnvironment(Environment):
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         targets: dict[str, Any] = {}
         if method.stops_itself:
-            targets["kkt"] = _KKT
+            targets["kkt"] = method.default_accuracy
         elif self._problem.has_gap:
             targets["gap"] = _TOLERANCE
             if self._problem.duals.is_constrained:

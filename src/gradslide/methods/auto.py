@@ -18,7 +18,6 @@ from gradslide.methods.gossip.auto_pds import AutoPDS
 from gradslide.methods.gossip.inner import Shared
 from gradslide.methods.lbfgs import LBFGS
 from gradslide.methods.newton import Newton
-from gradslide.methods.pds import PDS
 from gradslide.methods.sqp import MOST_COLUMNS, lacks_of_coupled
 from gradslide.methods.steps import is_common
 from gradslide.network.coupled_rows import SharedRows
@@ -119,7 +118,8 @@ class Auto(Method[object]):
         problem = cast(Saddle, context.problem)
         reason = _only_first_order(problem)
         if reason:
-            return Choice(PDS(), {"method": "PDS", "reason": reason})
+            method = self._method("AutoPDS").choose(context).method
+            return Choice(method, {"method": "AutoPDS", "reason": reason})
         loss = problem.loss
         if loss.quadratic_part() is not None:
             name, reason = "Newton", "the loss is quadratic, sets and terms are polyhedral"

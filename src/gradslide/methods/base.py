@@ -176,6 +176,8 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         Whether the method has last exchanges, see `finish`.
     has_multipliers : bool
         Whether `dual` returns the multipliers z of saddle point problems.
+    default_accuracy : float
+        The target on the residuals of linear constraints and saddle points, if it stops itself.
     serves_rows : bool
         Whether agents may be coupled by linear constraints instead of consensus.
     has_common_state : bool
@@ -194,6 +196,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
     proves: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
     has_multipliers: ClassVar[bool] = False
+    default_accuracy: ClassVar[float] = 1e-4
     serves_rows: ClassVar[bool] = False
     has_common_state: ClassVar[bool] = False
     lasting_outputs: ClassVar[tuple[str, ...]] = ()

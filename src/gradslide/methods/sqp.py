@@ -343,6 +343,7 @@ class SQP(Method[State]):
     """
 
     stops_itself: ClassVar[bool] = True
+    default_accuracy: ClassVar[float] = 1e-6
     lasting_outputs: ClassVar[tuple[str, ...]] = ("best",)
 
     memory: int | None = None

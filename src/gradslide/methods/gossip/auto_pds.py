@@ -19,7 +19,7 @@ from gradslide._support.errors import InputError, require, require_number, unkno
 from gradslide._support.types import Array
 from gradslide.graphs.chebyshev import chebyshev, chebyshev_rounds
 from gradslide.methods import defaults
-from gradslide.methods.base import Context, Method, average
+from gradslide.methods.base import Choice, Context, Method, average
 from gradslide.methods.compiled import accelerated
 from gradslide.methods.gossip.inner import Inner, Mixer, Own, Shared, SlidingLoop, squares
 from gradslide.methods.gossip.rules import AGREEMENTS, Rules, restart
@@ -39,8 +39,9 @@ from gradslide.methods.gossip.state import (
 )
 from gradslide.methods.gossip.sums import EPS, EPS_SINGLE, ROUNDING, Known, Sums, Unfinished, rows
 from gradslide.methods.pds import inner_loop
+from gradslide.methods.sliding import AdaptiveSliding
 from gradslide.methods.steps import check_positive, is_common, is_free
-from gradslide.network.coupling import Dual
+from gradslide.network.coupling import Dual, Operator
 from gradslide.theory.certificates import DualEvidence
 
 # The inner loops, and the parameters that each of them does not have.
@@ -62,6 +63,9 @@ _FINAL, _RESERVE = 2.0, 2.0
 @dataclass(frozen=True, kw_only=True)
 class AutoPDS(Method[State]):
     """Primal-dual sliding without parameters, for min sum_i f_i(x), x in X, with exact gradients.
+
+    For linear constraints and saddle points, which have no network, it becomes
+    `gradslide.methods.sliding.AdaptiveSliding`.
 
     An accelerated outer loop estimates L from observed curvatures and restarts when the Lagrangian
     stops falling. Each outer iteration takes one gradient per agent, and values at two points where
@@ -166,6 +170,16 @@ class AutoPDS(Method[State]):
             require_number("spectrum[0]", least, "the smallest eigenvalue of the Laplacian but 0", above=0)
             require_number("spectrum[1]", most, "the largest eigenvalue of the Laplacian", least=least)
             object.__setattr__(self, "spectrum", (float(least), float(most)))
+
+    def choose(self, context: Context) -> Choice:
+        """Return this method, or its form for linear constraints and saddle points."""
+        if not isinstance(context.coupling, Operator):
+            return Choice(self)
+        given = [name for name in ("first_L", "inner", "K", "spectrum") if getattr(self, name) is not None]
+        rule = "without a network, AutoPDS takes balance, L and R"
+        require(not given, rule, ", ".join(given), "leave the others out")
+        balance = 1.0 if self.balance == "measure" else float(self.balance)
+        return Choice(AdaptiveSliding(balance=balance, L=self.L, omega=self.R))
 
     def prepare(self, context: Context) -> Setup:
         """Choose the inner loop, unless it is given, and find the first L and the mixer."""

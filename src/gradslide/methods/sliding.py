@@ -1,0 +1,745 @@
+"""Primal-dual sliding that finds all its parameters: saddle points and linear constraints, one machine.
+
+The iterations are those of Algorithm 5 of
+
+G. Lan, Y. Ouyang, Y. Zhou, "Graph topology invariant gradient and sampling complexity for
+decentralized and stochastic optimization",
+
+in epochs. L follows the curvature that is seen; the weights of the primal and the dual steps, and
+when an epoch ends, follow rules of the kind of PDLP (Applegate et al., "Practical large-scale linear
+programming using primal-dual hybrid gradient", 2021).
+"""
+
+import copy
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self, cast
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradslide._support.arrays import doubles, length, to_numpy, total, vdot
+from gradslide._support.errors import InputError, require_number
+from gradslide._support.types import Array
+from gradslide.domains import Domain, Euclidean
+from gradslide.domains.penalties import GroupL1
+from gradslide.losses import Linear
+from gradslide.methods.base import Context, Copied, Method, NoSolution, as_floats
+from gradslide.network.coupling import Dual, Operator
+from gradslide.problems import scaling as scalings
+from gradslide.problems.linear_map import LinearMap
+from gradslide.problems.operator_norm import operator_norm
+from gradslide.problems.saddle import DualSpace, Saddle
+from gradslide.problems.terms import Interval, Quadratic
+from gradslide.problems.terms import Linear as LinearTerm
+from gradslide.results.certificate import SaddleKKT
+from gradslide.results.status import Status
+from gradslide.theory.certificates import DualEvidence
+from gradslide.theory.optimality import saddle_residuals
+
+# L stays this factor above the curvature that was seen, and rises by at least this factor and at most _STEEPEST.
+_MARGIN, _STEEPEST = 1.2, 4.0
+# How fast L falls otherwise.
+_FALL = 0.9
+# An outer iteration is accepted as it is after L has risen this often.
+_ATTEMPTS = 30
+# A value is known to this many roundings of its size; curvature counts unless rounding may be more than a share of it.
+_ROUNDINGS, _VISIBLE = 450.0, 0.05
+# The length of the step with which the first L is found, relative to x.
+_PROBE = 1e-3
+
+# ||A|| is divided by this. PDHG converges up to sqrt(4/3) (Li and Yan 2022); the bound of an epoch needs 1.
+_STRETCH = 1 / 0.88
+# T inner iterations of an outer one need not be more than this, or these shares of those of the epoch and the run.
+_SHORT, _OF_EPOCH, _OF_RUN = 8, 0.3, 0.1
+# Pi / P is at most this: more hardly saves products, and costs gradients.
+_MOST_PI = 4.0
+# Outer iterations of a typical epoch add up to this S: it says what gradients cost in products.
+_TYPICAL_S = 25.0
+# omega ||A|| is at least this share of L: long dual steps are free where L alone keeps primal steps short.
+_LEAST_SLOPE = 0.2
+
+# An epoch ends when the residuals have fallen to this share, or to that one and rise again, or when it is this share
+# of all inner iterations.
+_SUFFICIENT, _NECESSARY, _LONGEST = 0.4, 0.8, 0.25
+# The last iterate is looked at after so many inner iterations, and whenever those of the epoch grew by this share.
+_FIRST_LOOK, _LOOK_GROWTH = 4, 0.2
+# Linear f: inner iterations between two looks at the residuals, and as a share of those of the epoch.
+_CHUNK, _CHUNK_SHARE = 4, 0.1
+# omega moves by this power of the ratio of both movements over omega, and at most by that factor.
+_SMOOTHING, _MOST_CHANGE = 0.5, 4.0
+# Movements below this are none.
+_NOTHING = 1e-14
+
+# There is no solution if one, or its multipliers, had to be this many times as long as the iterates.
+_FAR = 1e8
+# Points of X this far away show in which directions it goes on for ever.
+_ENDLESS = 1e25
+# A problem without feasible points is not called unbounded: the violation must have fallen to this share of the first.
+_NEARLY_FEASIBLE = 1e-6
+# The objective falls along a ray by at least this share of what its gradient could make it fall.
+_FALLS = 1e-6
+
+
+class Point(NamedTuple):
+    """x and z with their products.
+
+    Attributes
+    ----------
+    x : Array
+        The primal point, shape (m, d).
+    product : Array
+        A x, shape (1, k).
+    z : Array
+        The dual point, shape (1, k).
+    pull : Array
+        A^T z, shape (m, d).
+    """
+
+    x: Array
+    product: Array
+    z: Array
+    pull: Array
+
+
+class Gradient(NamedTuple):
+    """A gradient with its value.
+
+    Attributes
+    ----------
+    y : Array
+        The gradients of the ft_i.
+    value : float or None
+        The sum of the ft_i; None for a loss without values.
+    conjugate : Array
+        <x, y> - ft_i(x), or NaN.
+    """
+
+    y: Array
+    value: float | None
+    conjugate: Array
+
+
+class Curvature(NamedTuple):
+    """L and its slack test.
+
+    Attributes
+    ----------
+    L : float
+        The current L; 0 for a linear f.
+    slack : float
+        The sum of S_k times the violations so far, at most 0.
+    """
+
+    L: float
+    slack: float = 0.0
+
+
+class Weights(NamedTuple):
+    """beta_k and T_k of an outer iteration; T is 0 for the one before the first."""
+
+    beta: float
+    T: int
+
+
+class Epoch(NamedTuple):
+    """What an epoch knows of itself.
+
+    Attributes
+    ----------
+    k : int
+        Outer iterations.
+    inner : int
+        Inner iterations.
+    P, Pi : float
+        The weights of the smooth part and of A in the primal steps.
+    S : float
+        The sum of the beta_k.
+    weights : Weights
+        Those of the last outer iteration.
+    look : int
+        Inner iterations after which the last iterate is looked at.
+    first, latest : float
+        The largest residual at the start, and the latest one that was compared.
+    """
+
+    k: int
+    inner: int
+    P: float
+    Pi: float
+    S: float
+    weights: Weights
+    look: int
+    first: float
+    latest: float
+
+
+@dataclass(frozen=True)
+class State(Copied):
+    """The state after an outer iteration, or at the start of an epoch.
+
+    Attributes
+    ----------
+    epoch : Epoch
+        The current epoch.
+    restarts, inner : int
+        Epochs that have ended, and inner iterations of the run.
+    curvature : Curvature
+        L.
+    omega : float
+        The ratio of dual and primal steps: they are omega/||A|| and 1/(omega ||A||).
+    start, last, before, bar : Point
+        The first point of the epoch, the last inner iterate and the one before, and the average.
+    weights : Weights
+        Those of the next outer iteration.
+    under : Point
+        Its x_under, where its gradient was taken, with the average of z.
+    gradient : Gradient
+        The gradient there.
+    answer : Point
+        x_under or the last iterate, whichever is better.
+    kkt : SaddleKKT
+        The residuals at the answer.
+    proof : tuple of str and Array, or None
+        The fields of a `NoSolution`, the status by its name: checkpoints can store that.
+    """
+
+    epoch: Epoch
+    restarts: int
+    inner: int
+    curvature: Curvature
+    omega: float
+    start: Point
+    last: Point
+    before: Point
+    bar: Point
+    weights: Weights
+    under: Point
+    gradient: Gradient
+    answer: Point
+    kkt: SaddleKKT
+    proof: tuple[str, Array] | None = None
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """X and Z with the weights of the run, and the products with A.
+
+    Attributes
+    ----------
+    problem : Saddle
+        The problem, with its own weights.
+    A : LinearMap
+        Its operator; products are counted.
+    domain : Domain
+        X.
+    duals : DualSpace
+        Z and h.
+    norm : float
+        The ||A|| of the step sizes.
+    is_linear : bool
+        Whether f is linear but for mu nu + r.
+    """
+
+    problem: Saddle
+    A: LinearMap
+    domain: Domain
+    duals: DualSpace
+    norm: float
+    is_linear: bool
+
+    @classmethod
+    def of(cls, context: Context, *, is_linear: bool) -> Self:
+        """Scale rows, and columns where f is linear; then find ||A||."""
+        problem, coupling = context.problem, context.coupling
+        if not (isinstance(problem, Saddle) and isinstance(coupling, Operator)):
+            rule, remedy = "this method needs an operator in place of a network", "use gs.AutoPDS()"
+            raise InputError(rule, type(problem).__name__, remedy)
+        domain, duals = problem.domain, problem.duals
+        scales_x, scales_z = is_linear and problem.mu == 0 and _can_be_weighted(domain), _can_weight_rows(duals)
+        kind = {(True, True): "both", (True, False): "columns", (False, True): "rows"}.get((scales_x, scales_z))
+        if coupling.A.matrix is None or kind is None:
+            norm = coupling.norm()
+        else:
+            weights = scalings.weights(coupling.A, kind)
+            if scales_x:
+                domain = _weighted(domain, weights.x.reshape(problem.m, problem.d))
+            if scales_z:
+                duals = copy.copy(duals)
+                duals.domain = _weighted(duals.domain, weights.z)
+            norm = operator_norm(coupling.A, domain, duals.domain)
+        if domain.euclidean and duals.domain.euclidean:
+            norm /= _STRETCH
+        return cls(problem, coupling.A, domain, duals, norm or 1.0, is_linear)
+
+    def product(self, x: Array) -> Array:
+        """Return A x as a row."""
+        return self.A.apply(x.reshape(-1))[None]
+
+    def pull(self, z: Array) -> Array:
+        """Return A^T z in the shape of x."""
+        return self.A.apply_adjoint(z[0]).reshape(self.problem.m, self.problem.d)
+
+    def moved(self, a: Point, b: Point) -> tuple[float, float]:
+        """Return the distances of x and of z between two points."""
+        return math.sqrt(2 * total(self.domain.V(a.x, b.x))), math.sqrt(2 * self.duals.U(a.z, b.z))
+
+    def residuals(self, point: Point, gradient: Gradient) -> SaddleKKT:
+        """Return the residuals at a point with its gradient."""
+        domain, mu, value = self.problem.domain, self.problem.mu, gradient.value
+        if value is not None:
+            value += total(domain.r(point.x)) + (mu * total(domain.nu(point.x)) if mu > 0 else 0.0)
+        return saddle_residuals(
+            self.problem, self.problem.duals, point.x, point.z, gradient.y, point.product, point.pull, value
+        )
+
+
+def _can_be_weighted(domain: Domain) -> bool:
+    is_simple = isinstance(domain, Euclidean) and domain.separable and not isinstance(domain.penalty, GroupL1)
+    return is_simple and domain.weights is None
+
+
+def _can_weight_rows(duals: DualSpace) -> bool:
+    return _can_be_weighted(duals.domain) and isinstance(duals.term, LinearTerm | Quadratic | Interval)
+
+
+def _weighted(domain: Domain, weights: Array) -> Domain:
+    return cast(Euclidean, domain.to(None)).weighted(weights).to(domain.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveSliding(Method[State]):
+    r"""Primal-dual sliding without parameters, for linear constraints and saddle points.
+
+    It solves min over X, max over Z of f(x) + <A x, z> - h(z), where only f and its gradient, A, and
+    the prox steps of X and h are needed. One gradient, one value and T_k times two products with A
+    per outer iteration.
+
+    Parameters
+    ----------
+    balance : float
+        The cost of a gradient in products with A. From about 10 on, gradients are saved at the
+        expense of products.
+    L : float, optional
+        The smoothness of ft. Default: found from the values, or from the gradients of a loss without
+        values.
+    omega : float, optional
+        The first ratio of dual and primal steps: about \|\|z*\|\|/\|\|x* - x_0\|\|. Default:
+        estimated.
+
+    Notes
+    -----
+    An epoch starts at x_0 = x_bar_0, z_0 with S_0 = 0 and P = L. Outer iteration k is
+
+        beta_k    = the positive root of L beta^2 = P (S_{k-1} + beta),  S_k = S_{k-1} + beta_k
+        T_k       = beta_k omega ||A|| / Pi, rounded up;  p_k = P / beta_k,  q_k = Pi T_k / (beta_k omega^2)
+        x_under_k = (S_{k-1} x_bar_{k-1} + beta_k x_{k-1}) / S_k,  y_k = the gradient there
+        T_k inner iterations of Algorithm 5 with eta_k^t = Pi T_k / beta_k + (t - 1) p_k
+        x_bar_k   = (S_{k-1} x_bar_{k-1} + beta_k x_hat_k) / S_k,  z_bar_k likewise
+
+    The schedule of Theorem 3 has Pi = P. Then beta_k (eta_k^1 + p_k T_k) / T_k = Pi + P, and the bound of
+    the theorem is ((P + Pi) V + Pi U / omega^2) / S_N: with larger Pi, up to 4 P here, T_k is smaller.
+    omega ||A|| is at least L / 5: dual steps can be long where L keeps primal steps short anyway. Between
+    Euclidean geometries ||A|| is taken 12 % smaller than it is: PDHG converges with up to 13 % (Li and
+    Yan 2022), this scheme did so in all measurements, but the bound is not proved then.
+
+    L is accepted if the sum of S_k times the violations of the descent inequality is not positive;
+    otherwise k is repeated with a larger one. An epoch ends when the residuals of the optimality
+    conditions have fallen, or as PDLP's; the next one starts at x_under or the last iterate,
+    whichever is better. The gradient at x_under serves both. omega moves towards the ratio of the
+    movements of z and x in the epoch. Rows of A are scaled where its entries are known, the dual set
+    is simple and has no weights yet; columns, too, if f is linear.
+
+    If constraints contradict each other, steps of z approach a combination that proves it; if the
+    objective falls for ever, steps of x approach the direction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradslide as gs
+    >>> from gradslide.methods.sliding import AdaptiveSliding
+    >>> loss = gs.losses.LeastSquares(np.eye(2), [1.0, 3.0])
+    >>> problem = gs.LinearlyConstrained(loss, [[1.0, 1.0]], [2.0])
+    >>> solution = gs.solve(problem, method=AdaptiveSliding(), stop=gs.Stop(iterations=50))
+    >>> bool(abs(solution.mean - [0.0, 2.0]).max() < 1e-6)
+    True
+    """
+
+    stops_itself: ClassVar[bool] = True
+
+    balance: float = 1.0
+    L: float | None = None
+    omega: float | None = None
+
+    def __post_init__(self) -> None:
+        require_number("balance", self.balance, "leave it out for 1", above=0)
+        if self.L is not None:
+            require_number("L", self.L, "leave it out to have it found", least=0)
+        if self.omega is not None:
+            require_number("omega", self.omega, "leave it out to have it estimated", above=0)
+        as_floats(self, "balance", "L", "omega")
+
+    @property
+    def name(self) -> str:
+        return "AutoPDS"
+
+    def prepare(self, context: Context) -> Geometry:
+        """Return the sets with their weights, and ||A||."""
+        return Geometry.of(context, is_linear=self.L == 0 or _is_linear(context))
+
+    def init(self, context: Context) -> State:
+        geometry = cast(Geometry, context.prepared)
+        x, dual = context.x0, context.coupling.start(context.x0, context.s0)
+        point = Point(x, geometry.product(x), dual.s, dual.w)
+        gradient = _evaluated(context, x)
+        y = gradient.y
+        L = 0.0 if geometry.is_linear else self.L or _first_L(context, geometry, x, y)
+        kkt = geometry.residuals(point, gradient)
+        omega = self.omega or _first_omega(geometry, point, y, L)
+        state = State(
+            epoch=Epoch(0, 0, L, L, 0.0, Weights(0.0, 0), 0, 0.0, 0.0),
+            restarts=0,
+            inner=0,
+            curvature=Curvature(L),
+            omega=omega,
+            start=point,
+            last=point,
+            before=point,
+            bar=point,
+            weights=Weights(0.0, 0),
+            under=point,
+            gradient=gradient,
+            answer=point,
+            kkt=kkt,
+        )
+        return self._at_epoch(geometry, state)
+
+    def step(self, context: Context, state: State) -> State:
+        """One outer iteration; then the gradient of the next one, the residuals, and a restart if it is time."""
+        geometry = cast(Geometry, context.prepared)
+        has_values = context.problem.loss.has_value
+        new = _outer_iteration(geometry, state)
+        if not self._finds_L(geometry):
+            return self._looked(context, geometry, new)
+        if not has_values:
+            old, new = state, _ahead(context, geometry, new)
+            return self._judged(context, geometry, replace(new, curvature=_by_gradients(geometry, old, new)))
+        for attempt in range(_ATTEMPTS):
+            curvature, is_accepted = _tested(context, geometry, state, new)
+            if is_accepted or attempt == _ATTEMPTS - 1:
+                break
+            state = replace(state, curvature=curvature)
+            # x_under depends on L, but for the first one.
+            state = self._at_epoch(geometry, state) if state.epoch.k == 0 else _ahead(context, geometry, state)
+            new = _outer_iteration(geometry, state)
+        return self._looked(context, geometry, replace(new, curvature=curvature))
+
+    def _finds_L(self, geometry: Geometry) -> bool:
+        return self.L is None and not geometry.is_linear
+
+    def _at_epoch(self, geometry: Geometry, state: State) -> State:
+        """The start of an epoch at the answer, whose gradient is known."""
+        L, norm, omega, point = state.curvature.L, geometry.norm, state.omega, state.answer
+        if geometry.is_linear:
+            P, Pi = 0.0, omega * norm
+        else:
+            omega = max(omega, _LEAST_SLOPE * L / norm)
+            slope = omega * norm / L
+            # Gradients at that price times 2 sqrt(S), and 2 S slope / kappa products, with S = (1 + kappa) _TYPICAL_S,
+            # cost least at about this kappa = Pi / P.
+            kappa = (2 * slope * math.sqrt(_TYPICAL_S) / self.balance) ** (2 / 3)
+            P, Pi = L, L * max(1.0, min(kappa, slope, _MOST_PI))
+        epoch = Epoch(0, 0, P, Pi, 0.0, Weights(0.0, 0), _FIRST_LOOK, state.kkt.largest, math.inf)
+        state = replace(state, epoch=epoch, curvature=Curvature(L), omega=omega)
+        state = replace(state, start=point, last=point, before=point, bar=point, under=point)
+        return replace(state, weights=_next_weights(geometry, state))
+
+    def _looked(self, context: Context, geometry: Geometry, state: State) -> State:
+        return self._judged(context, geometry, _ahead(context, geometry, state))
+
+    def _judged(self, context: Context, geometry: Geometry, state: State) -> State:
+        """Find the residuals and the answer, and restart there if it is time."""
+        epoch, ends = state.epoch, False
+        answer, here = state.under, state.gradient
+        kkt = geometry.residuals(answer, here)
+        if geometry.is_linear or epoch.inner >= epoch.look:
+            there = _evaluated(context, state.last.x, here.y if geometry.is_linear else None)
+            kkt_there = geometry.residuals(state.last, there)
+            if kkt_there.largest < kkt.largest:
+                answer, here, kkt = state.last, there, kkt_there
+            ends = kkt.largest <= _NECESSARY * epoch.first and kkt.largest > epoch.latest
+            ends = ends or epoch.inner >= _LONGEST * state.inner
+            look = epoch.inner + max(_FIRST_LOOK, math.ceil(_LOOK_GROWTH * epoch.inner))
+            epoch = epoch._replace(latest=kkt.largest, look=look)
+        state = replace(state, epoch=epoch, answer=answer, kkt=kkt)
+        if not ends and kkt.largest > _SUFFICIENT * epoch.first:
+            return state
+        # Where there is no solution, residuals stay what they are.
+        proof = _no_solution(context, geometry, state) if kkt.largest > _NECESSARY * epoch.first else None
+        state = replace(state, gradient=here, proof=None if proof is None else (proof.status.name, proof.ray))
+        return self._at_epoch(geometry, replace(state, omega=_rebalanced(geometry, state), restarts=state.restarts + 1))
+
+    def output(self, state: State) -> Array:
+        return state.answer.x
+
+    def dual(self, state: State) -> Array:
+        """Return the multipliers of the answer."""
+        return state.answer.z
+
+    def residuals(self, state: State) -> SaddleKKT:
+        """Return the residuals at the answer."""
+        return state.kkt
+
+    def no_solution(self, state: State) -> NoSolution | None:
+        """Return the proof that was found at a restart."""
+        return None if state.proof is None else NoSolution(Status[state.proof[0]], state.proof[1])
+
+    def dual_evidence(self, state: State) -> tuple[DualEvidence]:
+        """Return the gradient at x_under with the average of z."""
+        return (
+            DualEvidence(state.gradient.y, state.gradient.conjugate, Dual(state.under.z, state.under.pull), averaged=0),
+        )
+
+    def parameters(self, state: State) -> dict[str, float]:
+        return {
+            "L": state.curvature.L,
+            "omega": state.omega,
+            "restarts": state.restarts,
+            "inner_iterations": state.inner,
+            "balance": self.balance,
+        }
+
+
+def _is_linear(context: Context) -> bool:
+    return isinstance(context.problem.loss, Linear)
+
+
+def _evaluated(context: Context, x: Array, y: Array | None = None) -> Gradient:
+    """Return gradient and value at x; y: the gradient of a linear loss."""
+    xp = array_namespace(x)
+    if y is not None:
+        values = xp.vecdot(doubles(x), doubles(y))
+    elif context.problem.loss.has_value:
+        values, y = context.oracle.value_and_gradient(x)
+    else:
+        y = context.oracle.gradient(x)
+        return Gradient(y, None, xp.full_like(y[:, 0], math.nan))
+    if context.problem.has_lower_bound:
+        context.oracle.extend_reach(xp.linalg.vector_norm(doubles(x), axis=1))
+    value = float(context.network.agree(to_numpy(doubles(values))[:, None], "sum")[0])
+    return Gradient(y, value, xp.vecdot(doubles(x), doubles(y)) - doubles(values))
+
+
+def _dual_norm(domain: Domain, gradient: Array) -> float:
+    """The norm of a gradient that is dual to nu's."""
+    if domain.norm == 1:
+        return length(array_namespace(gradient).max(abs(gradient), axis=1))
+    return length(gradient if domain.weights is None else gradient / array_namespace(gradient).sqrt(domain.weights))
+
+
+def _first_L(context: Context, geometry: Geometry, x: Array, y: Array) -> float:
+    """The curvature between x and a point of X near it, at the cost of a gradient."""
+    xp, domain = array_namespace(x), geometry.problem.domain
+    size, largest = float(xp.max(abs(y))), max(1.0, float(xp.max(abs(x))))
+    ones = xp.ones_like(x)
+    for direction in (-y / (size or 1.0), y / (size or 1.0), ones, -ones):
+        near = domain.project(x + _PROBE * largest * direction)
+        squares = 2 * total(geometry.domain.V(x, near))
+        if squares > 0:
+            change = context.oracle.gradient(near) - y
+            found = max(
+                float(vdot(change, near - x)) / squares, _dual_norm(geometry.domain, change) / math.sqrt(squares)
+            )
+            if found > 0:
+                return found
+            break
+    # Where f is flat any L will do: one with which x moves by about its size.
+    return _dual_norm(geometry.domain, y) / largest or 1.0
+
+
+def _first_omega(geometry: Geometry, point: Point, y: Array, L: float) -> float:
+    """The ratio of the ways that z and x may have to go; 1 if nothing is known."""
+    domain, duals, norm = geometry.domain, geometry.duals, geometry.norm
+    size, way = _dual_norm(domain, y), math.inf
+    violation = duals.violation(point.product)
+    if violation is not None:
+        way = _dual_norm(duals.domain, violation) / norm or math.inf
+    if not math.isfinite(way) and L > 0 and size > 0:
+        way = size / L
+    way = min(way, math.sqrt(2 * total(domain.distance_bound(point.x))))
+    dual_way = min(size / norm or math.inf, math.sqrt(2 * duals.U_bound(duals.start())))
+    ratio = dual_way / way if way > 0 else math.inf
+    return ratio if 0 < ratio < math.inf else 1.0
+
+
+def _next_weights(geometry: Geometry, state: State) -> Weights:
+    """beta and T of the next outer iteration."""
+    epoch, L = state.epoch, state.curvature.L
+    if geometry.is_linear:
+        # Outer iterations only say when to look.
+        T = max(_CHUNK, int(_CHUNK_SHARE * epoch.inner))
+        return Weights(float(T), T)
+    beta = (epoch.P + math.sqrt(epoch.P**2 + 4 * L * epoch.P * epoch.S)) / (2 * L)
+    slope = state.omega * geometry.norm / epoch.Pi
+    most = max(_SHORT, int(_OF_EPOCH * epoch.inner), int(_OF_RUN * state.inner))
+    if beta * slope > most:
+        # A smaller beta is as valid as a larger L.
+        return Weights(most / slope, most)
+    return Weights(beta, max(1, math.ceil(beta * slope - 1e-9)))
+
+
+def _outer_iteration(geometry: Geometry, state: State) -> State:
+    """The inner iterations, and the averages; x_under stays what it was."""
+    domain, duals, mu = geometry.domain, geometry.duals, geometry.problem.mu
+    epoch, (beta, T), old = state.epoch, state.weights, state.epoch.weights
+    p, q, eta_1 = epoch.P / beta, epoch.Pi * T / (beta * state.omega**2), epoch.Pi * T / beta
+    alpha = old.beta * T / (beta * old.T) if old.T else 1.0
+    anchor = p * domain.grad_nu(state.last.x) - state.gradient.y
+    point, before, sums = state.last, state.before, None
+    for t in range(T):
+        # A u follows from A x: one product with A, one with A^T.
+        u = point.product + alpha * (point.product - before.product)
+        z = duals.ascend(point.z, u, q)
+        pull, eta, alpha = geometry.pull(z), eta_1 + t * p, 1.0
+        x = domain.prox(eta * domain.grad_nu(point.x) + anchor - pull, mu + eta + p)
+        point, before = Point(x, geometry.product(x), z, pull), point
+        sums = point if sums is None else Point(*(a + b for a, b in zip(sums, point, strict=True)))
+    assert sums is not None
+    S = epoch.S + beta
+    share = beta / S
+    bar = Point(*(a + share * (b / T - a) for a, b in zip(state.bar, sums, strict=True)))
+    epoch = epoch._replace(k=epoch.k + 1, inner=epoch.inner + T, S=S, weights=state.weights)
+    return replace(state, epoch=epoch, inner=state.inner + T, last=point, before=before, bar=bar)
+
+
+def _ahead(context: Context, geometry: Geometry, state: State) -> State:
+    """The state with x_under of the next outer iteration and its gradient."""
+    weights = _next_weights(geometry, state)
+    share = weights.beta / (state.epoch.S + weights.beta)
+    bar, last = state.bar, state.last
+    x, product = bar.x + share * (last.x - bar.x), bar.product + share * (last.product - bar.product)
+    gradient = _evaluated(context, x, state.gradient.y if geometry.is_linear else None)
+    under = Point(x, product, bar.z, bar.pull)
+    return replace(state, weights=weights, under=under, gradient=gradient)
+
+
+def _tested(context: Context, geometry: Geometry, old: State, new: State) -> tuple[Curvature, bool]:
+    """The slack test: L and the slack, and whether the outer iteration is accepted."""
+    (L, slack), (beta, _), S = old.curvature, old.weights, new.epoch.S
+    at = old.gradient
+    assert at.value is not None
+    move = new.bar.x - old.under.x
+    xp = array_namespace(move)
+    values = context.oracle.value(new.bar.x)
+    rows = [doubles(values), xp.vecdot(doubles(at.y), doubles(move)), 2 * geometry.domain.V(old.under.x, new.bar.x)]
+    value, rise, squares = context.network.agree(np.stack([to_numpy(row) for row in rows], axis=1), "sum").tolist()
+    if not squares > 0:
+        return Curvature(L, slack), True
+    rounding = _ROUNDINGS * float(np.finfo(context.problem.dtype).eps) * abs(at.value)
+    seen = 2 * (value - at.value - rise) / squares
+    # What L stands for where beta was limited: P S / beta^2.
+    violation = S * ((seen - old.epoch.P * S / beta**2) * squares / 2 - rounding)
+    needed = _MARGIN * seen
+    if slack + violation > 0:
+        return Curvature(max(_MARGIN * L, min(needed, _STEEPEST * L)), slack), False
+    if rounding < _VISIBLE * L * squares:
+        L = min(max(_FALL * L, needed), max(L, needed))
+    return Curvature(L, slack + violation), True
+
+
+def _by_gradients(geometry: Geometry, old: State, new: State) -> Curvature:
+    """L from the gradients at two x_under, for a loss without values; nothing is repeated."""
+    L, move, change = old.curvature.L, new.under.x - old.under.x, new.gradient.y - old.gradient.y
+    squares = 2 * total(geometry.domain.V(old.under.x, new.under.x))
+    rounding = _ROUNDINGS * float(np.finfo(geometry.problem.dtype).eps) * length(old.gradient.y) * length(move)
+    if not rounding < _VISIBLE * L * squares:
+        return old.curvature
+    needed = _MARGIN * max(0.0, float(vdot(change, move))) / squares
+    return Curvature(min(needed, _STEEPEST * L) if needed > L else max(_FALL * L, needed))
+
+
+def _rebalanced(geometry: Geometry, state: State) -> float:
+    """omega, moved towards the ratio of the movements of z and x in the epoch."""
+    x, z = geometry.moved(state.start, state.answer)
+    if x <= _NOTHING and z <= _NOTHING:
+        return state.omega
+    ratio = z / max(x, _NOTHING * z) / state.omega
+    return state.omega * min(max(ratio**_SMOOTHING, 1 / _MOST_CHANGE), _MOST_CHANGE)
+
+
+# ---- Problems without a solution
+
+
+def _no_solution(context: Context, geometry: Geometry, state: State) -> NoSolution | None:
+    """Look for a proof in the last steps, in the movement of the epoch, and in z itself."""
+    duals = geometry.duals
+    if not duals.is_constrained:
+        return None
+    if state.kkt.primal > 0:
+        for z in (state.last.z - state.before.z, state.answer.z - state.start.z, state.answer.z):
+            ray = duals.term.escape(z)
+            if bool(array_namespace(ray).any(ray != 0)) and _proves_infeasible(geometry, state, ray):
+                return NoSolution(Status.INFEASIBLE, ray[0])
+    is_bounded = geometry.problem.domain.bounded or geometry.problem.mu > 0
+    if is_bounded or not _is_nearly_feasible(geometry, state.answer):
+        return None
+    for x in (state.last.x - state.before.x, state.answer.x - state.start.x):
+        direction = _endless(geometry, state.answer.x, x)
+        if direction is not None and _proves_unbounded(context, geometry, state, direction):
+            return NoSolution(Status.UNBOUNDED, direction)
+    return None
+
+
+def _proves_infeasible(geometry: Geometry, state: State, ray: Array) -> bool:
+    """Whether <A x, ray> > h(ray) for all x in X up to _FAR times as far as the iterates: none is feasible."""
+    problem, x = geometry.problem, state.answer.x
+    domain, xp = problem.domain.without_penalty(), array_namespace(ray)
+    ray = ray / float(xp.max(abs(ray)))
+    most, slope = problem.duals.term.value(ray), geometry.pull(ray)
+    sizes = abs(doubles(slope))
+    if isinstance(domain, Euclidean) and domain.separable:
+        reach = _FAR * (1 + float(xp.max(abs(x))))
+        lowest = doubles(xp.clip(domain.project(-_ENDLESS * xp.sign(slope)), -reach, reach))
+        least, scale = float(vdot(doubles(slope), lowest)), float(xp.max(abs(lowest)))
+    else:
+        least, scale = total(domain.linear_minimum(slope)), float(xp.max(abs(x)))
+    rounding = _ROUNDINGS * float(np.finfo(problem.dtype).eps)
+    error = rounding * (abs(most) + scale * (float(xp.sum(sizes)) + geometry.norm * length(ray)))
+    return least - most > error + (abs(most) + abs(least)) / _FAR
+
+
+def _is_nearly_feasible(geometry: Geometry, point: Point) -> bool:
+    """Whether the constraints hold, compared with the first violation: A x is no scale, as it grows along a ray."""
+    duals, start = geometry.duals, geometry.problem.domain.start()
+    now = duals.violation(point.product)
+    if now is None or not length(now) > 0:
+        return True
+    first = duals.violation(geometry.product(start))
+    return first is not None and length(now) <= _NEARLY_FEASIBLE * length(first)
+
+
+def _endless(geometry: Geometry, x: Array, direction: Array) -> Array | None:
+    """The part of a direction along which X goes on for ever, of length 1; None if there is none."""
+    size = length(direction)
+    if not size > _NOTHING * (1 + length(x)):
+        return None
+    far, start = _FAR**2, geometry.problem.domain.start()
+    ray = (geometry.problem.domain.project(start + far / size * direction) - start) / far
+    size = length(ray)
+    return ray / size if size > _FALLS else None
+
+
+def _proves_unbounded(context: Context, geometry: Geometry, state: State, ray: Array) -> bool:
+    """Whether f falls along a ray in X and the constraints, up to _FAR times as far as the iterates."""
+    domain, x, y = geometry.problem.domain, state.answer.x, state.gradient.y
+    if not float(vdot(y, ray)) < -_FALLS * length(y):
+        return False
+    out = length(geometry.duals.term.escape(geometry.product(ray)))
+    multipliers = length(state.answer.z) + length(y) / geometry.norm
+    if out * _FAR * multipliers > length(y):
+        return False
+    steps = _FAR * (1 + length(x))
+    far = x + steps * ray
+    y = y if geometry.is_linear else context.oracle.gradient(far)
+    fall = -float(vdot(y, ray)) - total(domain.r(far)) / steps
+    return bool(domain.contains(far, 1e-9 * steps).all()) and fall > _FALLS * length(y) + out * _FAR * multipliers
