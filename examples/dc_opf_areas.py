@@ -25,7 +25,6 @@ from matpower import partition, read_case, split, whole
 from scipy.optimize import linprog
 
 import gradslide as gs
-from gradslide.data.libsvm import data_directory
 from gradslide.network.peers.keys import make_key_pair, read_secret
 from gradslide.network.peers.neighbour import Neighbour, free_addresses
 
@@ -145,6 +144,6 @@ if __name__ == "__main__":
     given = sys.argv[1:]
     main(
         Path(given[0] if given else "dc_opf_areas.png"),
-        Path(given[1]) if len(given) > 1 else data_directory() / "opf" / "pglib_opf_case118_ieee.m",
+        Path(given[1]) if len(given) > 1 else gs.data.data_directory() / "opf" / "pglib_opf_case118_ieee.m",
         int(given[2]) if len(given) > 2 else 4,
     )

@@ -115,7 +115,7 @@ def test_missing_arguments_are_named_after_copies():
         assert repr(copy.copy(made)) == repr(pickle.loads(pickle.dumps(made))) == repr(made)
         check_message(type(made), [f"{type(made).__name__} needs", "got no arguments"])
     assert gs.Graph(2, [(0, 1)]) == RING
-    assert list(inspect.signature(gs.Problem).parameters) == ["loss", "domain", "mu"]
+    assert list(inspect.signature(gs.Problem).parameters) == ["loss", "domain", "mu", "coupling"]
 
 
 def test_a_subclass_may_forget_an_argument_of_its_base():

@@ -1,6 +1,7 @@
 """Statuses claim no more than was verified."""
 
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -334,7 +335,10 @@ def test_columns_are_named_also_without_a_network():
     loss = gs.losses.LeastSquares(table, rng.normal(size=30))
     problem = gs.LinearlyConstrained(loss, [[1.0, 1.0]], [1.0])
     with pytest.warns(RuntimeWarning, match="columns dollars and age of the features differ in scale"):
-        gs.solve(problem, stop=gs.Stop(iterations=5))
+        gs.solve(problem, method=gs.PDS(), stop=gs.Stop(iterations=5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gs.solve(problem).parameters["method"] == "Newton", "which does not depend on units"
 
 
 def test_a_run_on_its_way_back_has_not_diverged():

@@ -38,6 +38,7 @@ DOMAINS = {
     "simplex": "total = 2.0",
     "halfspace": "a = [1, 1, 1, 1]\nb = -1.0",
     "affine": "A = [[1, 1, 0, 0], [0, 0, 1, 1]]\nb = [1, 2]",
+    "polyhedron": "A = [[1, 1, 0, 0], [0, 0, 1, 1]]\nupper = [1, 2]\nlo = -1.0",
     "entropy_simplex": "center = [0.1, 0.2, 0.3, 0.4]",
 }
 PENALTIES = {

@@ -28,6 +28,7 @@ DOMAINS: dict[str, Callable[..., domains.Domain]] = {
     "simplex": domains.Simplex,
     "halfspace": domains.Halfspace,
     "affine": domains.Affine,
+    "polyhedron": domains.Polyhedron,
     "entropy_simplex": domains.EntropySimplex,
 }
 PENALTIES: dict[str, Callable[..., penalties.Penalty]] = {
