@@ -171,11 +171,7 @@ def timed(program: Program, name: str, tolerance: float, seconds: float) -> tupl
     solve, can_tighten = SOLVERS[name]
     for share in (1.0, 0.1, 0.01) if can_tighten else (1.0,):
         started = time.perf_counter()
-        try:
-            answer = solve(program, share * tolerance, seconds)
-        except gs.InputError as refusal:
-            print(f"{program.name}: {refusal}")
-            answer = None
+        answer = solve(program, share * tolerance, seconds)
         spent = time.perf_counter() - started
         residual = float("inf") if answer is None else measured(program, answer)
         if answer is None or residual <= tolerance or spent >= seconds:
@@ -191,7 +187,13 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="a file for all figures")
     arguments = parser.parse_args()
     files = sorted((data_directory() / "qp").glob("*.mat"))
-    programs = [Program.read(path) for path in files if not arguments.only or path.stem in arguments.only]
+    programs = []
+    for program in (Program.read(path) for path in files if not arguments.only or path.stem in arguments.only):
+        try:
+            program.problem()
+            programs.append(program)
+        except gs.InputError as refusal:
+            print(f"{program.name} is left out: {refusal}")
     rows = []
     for program in programs:
         for name in arguments.solvers:
