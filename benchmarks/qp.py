@@ -1,9 +1,9 @@
 """Measure quadratic programs of the Maros-Meszaros test set: how many are solved, and how fast, beside other solvers.
 
-The problems (MATLAB files with P, q, r, A, l, u: minimize x'Px/2 + q'x + r subject to l <= A x <= u, of which the last n
-rows are bounds on x) lie in the folder qp of the data directory, see CONTRIBUTING.md. A problem counts as solved if all
-three residuals of `gs.SaddleKKT`, computed from the x and the multipliers that a solver returned, are at most 1e-4 or
-1e-6, within the time limit and 1e6 products. Solvers with a tolerance are run with that one, then with a tenth and a
+The problems lie in the folder qp of the data directory, see CONTRIBUTING.md: MATLAB files with P, q, A, l, u, minimize
+x'Px/2 + q'x subject to l <= A x <= u, of which the last n rows are bounds on x. A problem counts as solved if all three
+residuals of `gs.SaddleKKT`, computed from the x and the multipliers that a solver returned, are at most 1e-4 or 1e-6,
+within the time limit and 1e6 products. Solvers with a tolerance are run with that one, then with a tenth and a
 hundredth of it as long as the residuals are too large, and only the last run counts. The mean is the geometric one of
 seconds + 1, less 1; a problem that was not solved counts with the time limit.
 
