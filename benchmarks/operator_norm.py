@@ -4,8 +4,8 @@
 
 A has singular values from 1 to ||A||. x* has length 1. z* has length 1 and belongs to the smallest
 singular value, so it does not depend on ||A||. Counts are until f(x) - f* <= 0.01 and |A x - b| <=
-0.01. PDS uses its average, the known L and the theory's R. Condat-Vu uses the better of average and
-last, with its default ratio and the best of a grid.
+0.01. PDS uses its average, the known L and the theory's R. The default and AutoPDS know nothing.
+Condat-Vu uses the better of average and last, with its default ratio and the best of a grid.
 """
 
 import sys
@@ -43,7 +43,12 @@ def instance(A_norm: float) -> tuple[gs.LinearlyConstrained, float]:
 
 
 def run(
-    problem: gs.LinearlyConstrained, optimum: float, method: object, output: str, most: int, record_every: int = 1
+    problem: gs.LinearlyConstrained,
+    optimum: float,
+    method: object,
+    output: str | None,
+    most: int,
+    record_every: int = 1,
 ) -> gs.Solution:
     stop = gs.Stop(objective=optimum + EPS, residual=EPS, operator_products=most)
     return gs.solve(problem, method=method, stop=stop, output=output, record_every=record_every)
@@ -65,22 +70,28 @@ def condat_vu(problem: gs.LinearlyConstrained, optimum: float, ratios: tuple[flo
 
 def main(picture: Path | None) -> None:
     R = gs.guarantees.theory_R(V=0.5, z_star=1.0)
-    names = ("PDS", "Condat-Vu", "Condat-Vu, best of grid")
+    names = ("default", "AutoPDS", "PDS", "Condat-Vu", "best of grid")
     found: dict[str, list[gs.Costs | None]] = {name: [] for name in names}
-    print(f"{'||A||':>6}" + "".join(f"{name:>36}" for name in names))
-    print(f"{'':>6}" + f"{'gradients':>22}{'products':>14}" * len(names))
+    print(f"{'||A||':>6}" + "".join(f"{name:>24}" for name in names))
+    print(f"{'':>6}" + f"{'gradients':>12}{'products':>12}" * len(names))
     for A_norm in NORMS:
         problem, optimum = instance(A_norm)
         ours = run(problem, optimum, gs.PDS(L=L, R=R), "average", 10 * MOST_PRODUCTS)
-        assert ours.status is gs.Status.CONVERGED
-        costs = (ours.costs, condat_vu(problem, optimum, (None,)), condat_vu(problem, optimum, RATIOS))
+        without = [run(problem, optimum, method, None, 10 * MOST_PRODUCTS) for method in (None, gs.AutoPDS())]
+        for each in (ours, *without):
+            assert each.status is gs.Status.CONVERGED, each
+        costs = (
+            *(each.costs for each in (*without, ours)),
+            condat_vu(problem, optimum, (None,)),
+            condat_vu(problem, optimum, RATIOS),
+        )
         for name, each in zip(names, costs, strict=True):
             found[name].append(each)
         cells = (
             (f"{each.gradients:,}", f"{each.operator_products:,}") if each else ("-", f"> {MOST_PRODUCTS:,}")
             for each in costs
         )
-        print(f"{A_norm:>6}" + "".join(f"{gradients:>22}{products:>14}" for gradients, products in cells))
+        print(f"{A_norm:>6}" + "".join(f"{gradients:>12}{products:>12}" for gradients, products in cells))
     if picture is not None:
         draw(found).savefig(picture, dpi=150)
         print("written:", picture)
@@ -89,7 +100,7 @@ def main(picture: Path | None) -> None:
 def draw(found: dict[str, list[gs.Costs | None]]) -> object:
     figure, axes = plt.subplots(1, 2, figsize=(10.4, 4.2), layout="constrained")
     for axis, cost in zip(axes, ("gradients", "operator_products"), strict=True):
-        for (name, costs), colour, marker in zip(found.items(), COLOURS, "osv", strict=False):
+        for (name, costs), colour, marker in zip(found.items(), COLOURS, "Xdosv", strict=False):
             counts = [np.nan if each is None else getattr(each, cost) for each in costs]
             axis.loglog(NORMS, counts, color=colour, marker=marker, label=name)
         axis.set_xlabel("||A||, smallest singular value 1")
