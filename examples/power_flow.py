@@ -40,7 +40,7 @@ def dispatch(limits):
     lower, upper = (np.r_[LOADS.sum(), limited @ LOADS + sign * most] for sign in (-1, 1))
     cost = gs.losses.Quadratic(np.diag(2 * UNITS["square"]), UNITS["linear"])
     problem = gs.LinearlyConstrained(cost, A, lower=lower, upper=upper, domain=gs.domains.Box(0.0, UNITS["most"]))
-    solution = gs.solve(problem, stop=gs.Stop(gap=gs.Relative(1e-6), residual=1e-3))
+    solution = gs.solve(problem)
     return solution, -solution.dual[0] - limited.T @ solution.dual[1:], flows @ (feeds @ solution.mean - LOADS)
 
 
