@@ -172,7 +172,7 @@ def test_deblurring_restores_and_proves_it(tmp_path):
     printed = run("deblurring", tmp_path)
     before, after = numbers(r"blurred, with noise +(\S+) dB\nrestored +(\S+) dB", printed)
     assert after > before + 3
-    objective, gap = numbers(r"objective=(\S+), gap=(\S+)\)", printed)
+    objective, gap = numbers(r"objective=(\S+), gap=(\S+), kkt=", printed)
     assert gap <= 0.01 * objective
 
 
