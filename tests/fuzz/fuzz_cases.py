@@ -454,6 +454,15 @@ def make_case(seed):
     )
 
 
+CONSTRAINED_METHODS = {
+    "default": None,
+    "LBFGS": gs.LBFGS(),
+    "AutoPDS": gs.AutoPDS(),
+    "PDS": gs.PDS(),
+    "CondatVu": gs.CondatVu(),
+}
+
+
 def make_constrained(seed, rng):
     """A quadratic or linear program: feasible, infeasible or unbounded."""
     kind = str(rng.choice(["feasible", "infeasible", "unbounded"], p=[0.6, 0.2, 0.2]))
@@ -504,6 +513,9 @@ def make_constrained(seed, rng):
     stop = {"iterations": int(rng.choice([100, 300, 600])), "target": "constrained gap" if has_gap else "residual"}
     if rng.random() < 0.2:
         stop["target"] = "none"
+    name = str(rng.choice(list(CONSTRAINED_METHODS)))
+    if rng.random() < 0.4:
+        stop["target"] = "kkt"
     program = {"Q": Q, "c": c, "A": A, "lower": lower, "upper": upper, "lo": lo, "hi": hi, "mu": mu}
     return Case(
         seed,
@@ -511,7 +523,7 @@ def make_constrained(seed, rng):
         f"{kind} program, {sense}, d={d}, k={k}, rank={rank}, mu={mu:.1e}, size {size:.0e}, box {has_box}",
         problem,
         program=program,
-        options={"stop": stop, "method": None},
+        options={"stop": stop, "method": CONSTRAINED_METHODS[name]},
         tolerance=tolerance,
-        method="saddle",
+        method=name,
     )

@@ -94,6 +94,12 @@ class Memory(NamedTuple):
         return Memory(self.metric, theta, steps[-size:], changes[-size:])
 
     @property
+    def steepest(self) -> float:
+        """The largest curvature along the steps that are kept; 0 without any."""
+        squares = np.sum(self.steps**2, axis=1)
+        return float(np.max(np.abs(np.sum(self.steps * self.changes, axis=1)) / squares, initial=0.0))
+
+    @property
     def scales(self) -> Array:
         """The first approximation, theta D."""
         return self.theta * self.metric

@@ -259,6 +259,8 @@ class Trial(NamedTuple):
         <g, s> for the gradients at both ends, and s'Bs.
     length, steepness : float
         Norms of the step and of the gradient at the best point, in the metric by which damping is scaled.
+    cancelling : float
+        At least of this size are the terms of a quadratic at both ends, which may cancel far away.
     """
 
     point: Point
@@ -270,6 +272,7 @@ class Trial(NamedTuple):
     bend: float
     length: float
     steepness: float
+    cancelling: float
 
 
 @dataclass(frozen=True)
@@ -540,21 +543,24 @@ class SQP(Method[State]):
             hessians = oracle.hessian(at)
         values, gradient = (np.asarray(to_numpy(each), dtype=np.float64) for each in (values, gradient))
         product, pull = program.product(x), program.pulled(z)
-        step, slope, bend, length, steepness = np.zeros(x.size), 0.0, 0.0, 0.0, 0.0
+        step, slope, bend, length, steepness, cancelling = np.zeros(x.size), 0.0, 0.0, 0.0, 0.0, 0.0
         if best is not None:
             step, scales, before = (x - best.x).reshape(-1), cast(Array, state.scales), best.gradient.reshape(-1)
             slope, bend = float(before @ step), float(step @ _times(matrices, step))
             length = float(scales @ step**2)
             steepness = float(np.sum(before**2 / np.where(scales > 0, scales, np.inf)))
+            if self.memory is not None:
+                # theta may have fallen to the curvature of flat directions.
+                scales = np.maximum(scales, max(memory.steepest for memory in state.curvature))
+            cancelling = max(float(np.sqrt(scales) @ np.abs(each).reshape(-1)) ** 2 for each in (x, best.x))
         conjugates = np.sum(x * gradient, axis=1) - values
         least = to_numpy(problem.domain.linear_minimum(gradient + pull, problem.mu))
         check = float(np.vdot(gradient, gradient)) + (0.0 if hessians is None else float(np.vdot(hessians, hessians)))
         parts = [values, problem.objective(x, np.zeros(len(x))), np.abs(values), np.abs(x * gradient)]
         numbers = [*(float(np.sum(part)) for part in parts), float(np.sum(least - conjugates)), check]
-        numbers += [slope, float(gradient.reshape(-1) @ step), bend, length, steepness]
-        value, rest, size, terms, lower, check, slope, after, bend, length, steepness = program.total(
-            np.array(numbers)
-        ).tolist()
+        numbers += [slope, float(gradient.reshape(-1) @ step), bend, length, steepness, cancelling]
+        value, rest, size, terms, lower, check, *of_step = program.total(np.array(numbers)).tolist()
+        slope, after, bend, length, steepness, cancelling = of_step
         rest += duals.conjugate(product)
         kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, value + rest, program)
         lower -= duals.h(z)
@@ -562,9 +568,8 @@ class SQP(Method[State]):
         lower = lower if math.isfinite(lower) else -math.inf
         point = Point(x, z, gradient, pull, values, value + rest, rest, size, terms, lower, residuals)
         is_finite = math.isfinite(value + rest) and math.isfinite(check)
-        return Trial(
-            point, step, hessians, is_finite, slope, after, bend, math.sqrt(max(0.0, length)), math.sqrt(steepness)
-        )
+        sizes = math.sqrt(max(0.0, length)), math.sqrt(steepness)
+        return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling)
 
     def _matrices(self, program: Program, state: State) -> list[Matrix]:
         if program.matrices is not None:
@@ -671,8 +676,7 @@ def _contradiction(program: Program, state: State, trial: Trial, eps: float) -> 
         return 0.0
     before, after = cast(Point, state.best), trial.point
     sizes = before.size, after.size
-    # At least as large as the terms of x and gradient are those of a quadratic, which may cancel.
-    terms = sum(sizes) + before.terms + after.terms
+    terms = sum(sizes) + before.terms + after.terms + trial.cancelling
     return violation_of_convexity(
         trial.slope,
         trial.slope_after,

@@ -27,7 +27,7 @@ class Status(Enum):
     ROUND_LIMIT = "the limit on communication rounds was reached"
     PRODUCT_LIMIT = "the limit on operator products was reached"
     TIME_LIMIT = "the time limit was reached"
-    STALLED = "steps are lost in rounding before the targets are reached; this is the best point"
+    STALLED = "further steps would only change rounding errors; this is the best point"
     STOPPED = "the callback asked to stop"
     INTERRUPTED = "interrupted from the keyboard; this is what had been reached"
     STREAM_ENDED = "a stream of samples ended; this is what had been reached"
