@@ -150,7 +150,7 @@ def test_floats_are_those_of_the_schur_complement_and_a_few_vectors(monkeypatch)
     # Up: the triangle, how the measured number changes, and a vector and a number for each of three right-hand sides.
     # Down: multipliers, sums of A_i x_i, and a number for each.
     up, down = k * (k + 1) // 2 + k + 3 * (k + 1), 3 * (2 * k + 1)
-    residuals = 2 * (k + 5)
+    residuals = 2 * (k + 6)
     # Maxima that travel with sums; those that are agreed on at once count as control rounds only.
     flooded = 2 * len(GRAPH.edges) * GRAPH.diameter * 13
     per_step = (GRAPH.m - 1) * (up + down + residuals) + flooded

@@ -508,6 +508,8 @@ class Run:
         hessian = self._hessian() if self._is_complete else None
         outputs, x = {name: _owned(to_numpy(each)) for name, each in found.items()}, found[self._output]
         certificate = observer.certificate(x, self._lower)
+        if self.status in (Status.INFEASIBLE, Status.UNBOUNDED):
+            certificate = None
         reason = "" if certificate and math.isfinite(certificate.gap) else observer.no_certificate(method.name)
         kkt: KKT | SaddleKKT | None = None
         if self._environment.has_rows:
@@ -670,7 +672,7 @@ class Run:
         if known is not None:
             checks.take(iteration, [self._output], lambda name: known)
             return True
-        if not (is_last or checks.is_due(iteration)):
+        if self._method.knows_residuals or not (is_last or checks.is_due(iteration)):
             return False
         outputs, environment = self._outputs(), self._environment
         assert isinstance(environment, SaddleEnvironment)

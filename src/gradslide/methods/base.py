@@ -176,6 +176,8 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         Whether the method has last exchanges, see `finish`.
     has_multipliers : bool
         Whether `dual` returns the multipliers z of saddle point problems.
+    knows_residuals : bool
+        Whether `residuals` tells them, though not in every outer iteration.
     default_accuracy : float
         The target on the residuals of linear constraints and saddle points, if it stops itself.
     serves_rows : bool
@@ -196,6 +198,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
     proves: ClassVar[bool] = False
     finishes: ClassVar[bool] = False
     has_multipliers: ClassVar[bool] = False
+    knows_residuals: ClassVar[bool] = False
     default_accuracy: ClassVar[float] = 1e-4
     serves_rows: ClassVar[bool] = False
     has_common_state: ClassVar[bool] = False
@@ -208,6 +211,7 @@ class Method(CheckedArguments, ABC, Generic[StateT]):
         cls.proves = cls.proves or cls.dual_evidence is not Method.dual_evidence or cls.known is not Method.known
         cls.finishes = cls.finish is not Method.finish
         cls.has_multipliers = cls.has_multipliers or cls.dual is not Method.dual
+        cls.knows_residuals = cls.knows_residuals or cls.residuals is not Method.residuals
 
     @property
     def name(self) -> str:
@@ -668,7 +672,11 @@ class _Adapted(Method[object]):
             "proves": not found.keys().isdisjoint({"dual_evidence", "known"}),
             "fixes_iterations": "iterations" in found,
         }
-        found |= {"finishes": "finish" in found, "has_multipliers": "dual" in found}
+        found |= {
+            "finishes": "finish" in found,
+            "has_multipliers": "dual" in found,
+            "knows_residuals": "residuals" in found,
+        }
         for name, ability in found.items():
             setattr(self, name, ability)
 

@@ -47,6 +47,12 @@ _VIOLATED = 1e-9
 # A step that shrinks the violation to this share is accepted whatever the objective; one that lets it grow beyond the
 # accuracy of the interior point method is not.
 _LESS, _ALLOWED = 0.5, 1e-7
+# Ends of constraints are known to so many rounding errors of data in single precision.
+_ROUNDINGS = 4.0
+# Residuals with which a point is accepted, whatever rounding does to the objective.
+_SOLVED = 1e-8
+# Rejected steps in a row after which no other will be accepted.
+_MOST_REJECTIONS = 60
 # The share of a step that is taken where the whole step led to values or gradients that are not finite.
 _SHARE = 0.99
 # After so many steps in a row that gain nothing but rounding errors, none will.
@@ -218,6 +224,8 @@ class Point(NamedTuple):
         f(x) + max over z, and that without the ft_i.
     size, terms : float
         Of the values, and of the products of x and gradient: rounding errors are relative to them.
+    held : float
+        What the constraints' violation is worth by their multipliers.
     lower : float
         A lower bound on the optimum.
     residuals : tuple
@@ -233,6 +241,7 @@ class Point(NamedTuple):
     rest: float
     size: float
     terms: float
+    held: float
     lower: float
     residuals: tuple[float, float, float | None]
 
@@ -375,7 +384,7 @@ class SQP(Method[State]):
             matrices = context.oracle.quadratic_part()
             has_any = matrices is not None or loss.has_hessian
             require(has_any, f"{self.name} needs a loss with Hessians", repr(loss), "use gs.LBFGS()")
-        return PooledProgram(problem, cast(Operator, context.coupling), sets, matrices)
+        return PooledProgram(problem, cast(Operator, context.coupling), sets.widened(_rounding(problem)), matrices)
 
     def _prepare_coupled(self, context: Context, coupling: SharedRows) -> CoupledProgram:
         problem, network, is_newton = cast(Problem, context.problem), context.network, self.memory is None
@@ -388,6 +397,7 @@ class SQP(Method[State]):
         require(not (is_newton and lacks.hessians), rule, "an agent whose loss has none", "use gs.LBFGS()")
         matrices = context.oracle.quadratic_part() if is_newton and not lacks.matrices else None
         sets = [cast(Polyhedral, polyhedral_set(part.domain.to(None), problem.mu)) for part in problem.parts()]
+        sets = [each.widened(_rounding(problem)) for each in sets]
         return CoupledProgram(problem, coupling, network, sets, matrices)
 
     def init(self, context: Context) -> State:
@@ -438,6 +448,8 @@ class SQP(Method[State]):
         state = replace(state, factorizations=state.factorizations + nearest.factorizations)
         if nearest.outcome is Outcome.INFEASIBLE:
             return replace(state, proof=(Status.INFEASIBLE.name, _scaled(nearest.z)))
+        if nearest.outcome is not Outcome.SOLVED:
+            return replace(state, idle=state.idle + 1)
         return replace(state, proof=(Status.UNBOUNDED.name, _scaled(found.x).reshape(best.x.shape)))
 
     def _first(self, context: Context, state: State) -> State:
@@ -450,6 +462,9 @@ class SQP(Method[State]):
             nothing = [sp.csr_array((own.stop - own.start,) * 2) for own in program.groups]
             found = program.minimize(np.zeros(state.start.size), nothing, 0.0, state.start.reshape(-1))
             used = state.factorizations + found.factorizations
+            if found.outcome is Outcome.INFEASIBLE:
+                proof = Status.INFEASIBLE.name, _scaled(found.z)
+                return replace(state, best=point, proof=proof, factorizations=used)
             start = _within(program, found.x)
             return self._first(context, replace(state, start=start, stays_inside=True, factorizations=used))
         if not trial.is_finite:
@@ -466,15 +481,18 @@ class SQP(Method[State]):
         best, point, is_finite = cast(Point, state.best), trial.point, trial.is_finite
         eps = float(np.finfo(program.problem.dtype).eps)
         size = max(abs(each.objective - each.rest) + abs(each.rest) for each in (best, point))
-        noise = (NOISE * eps + residual) * size
+        noise = (NOISE * eps + residual) * size + NOISE * eps * (best.terms + point.terms) + best.held + point.held
         decrease = best.objective - point.objective
         predicted = best.rest - point.rest - trial.slope - trial.bend / 2
         is_lost = predicted <= noise
-        violation, before = point.kkt.primal, best.kkt.primal
+        # Without constraints the primal residual is about z.
+        is_constrained = program.duals.is_constrained
+        violation, before = (point.kkt.primal, best.kkt.primal) if is_constrained else (0.0, 0.0)
         is_nearer = violation <= _LESS * before and before > _VIOLATED
         is_better = not is_lost or point.kkt.largest < best.kkt.largest
         is_good = is_better and is_good_step(decrease, predicted, noise)
-        is_accepted = is_finite and (is_nearer or (is_good and violation <= max(before, _ALLOWED)))
+        is_solved = point.kkt.largest <= min(_SOLVED, best.kkt.largest)
+        is_accepted = is_finite and (is_solved or is_nearer or (is_good and violation <= max(before, _ALLOWED)))
         is_idle = is_lost and not (is_accepted and point.kkt.largest <= _LESS * best.kkt.largest)
         curvature = self._learned(program, state, trial, eps, is_accepted)
         state = replace(
@@ -566,7 +584,9 @@ class SQP(Method[State]):
         lower -= duals.h(z)
         residuals = kkt.primal, kkt.dual, kkt.complementarity
         lower = lower if math.isfinite(lower) else -math.inf
-        point = Point(x, z, gradient, pull, values, value + rest, rest, size, terms, lower, residuals)
+        violation = duals.violation(product)
+        held = 0.0 if violation is None else float(np.sum(np.abs(z) * np.abs(violation)))
+        point = Point(x, z, gradient, pull, values, value + rest, rest, size, terms, held, lower, residuals)
         is_finite = math.isfinite(value + rest) and math.isfinite(check)
         sizes = math.sqrt(max(0.0, length)), math.sqrt(steepness)
         return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling)
@@ -601,7 +621,8 @@ class SQP(Method[State]):
         return None if state.best is None else state.best.z
 
     def residuals(self, state: State) -> SaddleKKT | None:
-        return None if state.best is None else state.best.kkt
+        # At the start they may be small only because the objective is: a program is solved in any case.
+        return None if state.best is None or state.evaluations < 2 else state.best.kkt
 
     def no_solution(self, state: State) -> NoSolution | None:
         return None if state.proof is None else NoSolution(Status[state.proof[0]], state.proof[1])
@@ -616,7 +637,7 @@ class SQP(Method[State]):
         )
 
     def is_stalled(self, state: State) -> bool:
-        return state.idle >= _PATIENCE
+        return state.idle >= _PATIENCE or state.rejections >= _MOST_REJECTIONS
 
     def dual_evidence(self, state: State) -> tuple[DualEvidence, ...]:
         best = state.best
@@ -663,6 +684,11 @@ def _nearest(program: Program, x: Array) -> ProgramMinimum:
     """The nearest point that fulfils the constraints, in a metric that does not depend on units if possible."""
     metric = sp.diags_array(program.metric, format="csr")
     return program.minimize(np.zeros(x.size), [metric[own, own] for own in program.groups], 0.0, x.reshape(-1))
+
+
+def _rounding(problem: Objective) -> float:
+    """By which share ends of constraints are wrong: data in single precision is rounded."""
+    return _ROUNDINGS * float(np.finfo(problem.dtype).eps) if problem.dtype == np.float32 else 0.0
 
 
 def _scaled(ray: Array) -> Array:

@@ -21,8 +21,8 @@ from gradslide.problems.saddle import Saddle
 from gradslide.programs.interior_point import Outcome, minimize_qp
 from gradslide.programs.low_rank import LowRank
 
-# Bounds of this size and beyond are none. Many file formats write 1e20, which rounding may lower.
-NO_BOUND = 1e19
+# Bounds of this size and beyond are none: others are lost in rounding beside them. Many file formats write 1e20.
+NO_BOUND = 1e14
 
 
 class ProgramMinimum(NamedTuple):
@@ -124,6 +124,27 @@ class Polyhedral:
         found = minimize_qp(P, q, self.K, self.lower, self.upper)
         z = found.multipliers[: self.k]
         return ProgramMinimum(found.outcome, found.x[:n], z, found.residual, found.iterations, found.products)
+
+    def widened(self, share: float) -> "Polyhedral":
+        """Return the same with rows that leave room for rounding.
+
+        Parameters
+        ----------
+        share : float
+            Of the size of an end, and of the largest entry of its row.
+
+        Returns
+        -------
+        Polyhedral
+        """
+        if share == 0:
+            return self
+        rows = self.K.shape[0]
+        entries = abs(self.K).max(axis=1)
+        sizes = np.asarray(entries.toarray() if sp.issparse(entries) else entries, dtype=np.float64).reshape(-1)
+        ends = [np.where(np.isfinite(each[:rows]), np.abs(each[:rows]), 0.0) for each in (self.lower, self.upper)]
+        room = np.concatenate([share * np.maximum(sizes, np.maximum(*ends)), np.zeros(len(self.diagonal))])
+        return replace(self, lower=self.lower - room, upper=self.upper + room)
 
     def around(self, center: Array) -> "Polyhedral":
         """Return the same in terms of x - center.

@@ -377,13 +377,17 @@ class _Residuals:
 
         def sums(part: _Part) -> list[float]:
             chosen = part.sides
-            return [sides.held(part, z, y), float(s[chosen] @ z[chosen]), float(np.count_nonzero(chosen))]
+            terms = np.abs(sides.bound[chosen]) @ z[chosen] + np.abs(sides.targets[part.equations]) @ np.abs(
+                y[part.equations]
+            )
+            return [sides.held(part, z, y), float(terms), float(s[chosen] @ z[chosen]), float(np.count_nonzero(chosen))]
 
         z_sizes = [size_of(multipliers[part.values]) for part in (sides.own, sides.shared)]
         system.start_largest([*map(size_of, (r_x, Px, pull, q, x)), z_sizes[0], *sizes(sides.own)])
         v, found = system.completed(v, [float(q @ x), float(x @ Px), *sums(sides.own)])
         qx, xPx = found[:2]
-        held, complements, number = (own + shared for own, shared in zip(found[2:], sums(sides.shared), strict=True))
+        pairs = zip(found[2:], sums(sides.shared), strict=True)
+        held, terms, complements, number = (own + shared for own, shared in pairs)
         dual, P_size, pull_size, q_size, x_size, z_size, *of_constraints = system.largest()
         z_size = max(z_size, z_sizes[1])
         above, off, sides_size, missed_size, b_size, f_size, v_size = map(max, of_constraints, sizes(sides.shared))
@@ -392,6 +396,8 @@ class _Residuals:
         gap = abs(primal_value - dual_value) / (1 + min(abs(primal_value), abs(dual_value)))
         scales = tau + max(P_size, pull_size, tau * q_size), tau + max(v_size, tau * max(b_size, f_size))
         relative = max(max(above, off) / scales[1], dual / scales[0], gap)
+        # Feasible points may be as far away as the ends in the combination are, and as the iterates.
+        far = max(1.0, x_size / z_size, terms / z_size) if z_size else 1.0
         return cls(
             r_x,
             sides.of_values(v) + s - tau * sides.bound,
@@ -403,7 +409,7 @@ class _Residuals:
             xPx / tau**2,
             relative if math.isfinite(relative) else math.inf,
             scales,
-            pull_size * max(1.0, x_size / z_size if z_size else 1.0) / -held if held < 0 else math.inf,
+            pull_size * far / -held if held < 0 else math.inf,
             max(P_size, sides_size, missed_size) / -qx if qx < 0 else math.inf,
         )
 
@@ -576,6 +582,7 @@ class DirectKKT(KKTSystem):
     """
 
     def __init__(self, P: "Array | Sparse | LowRank", K: "Array | Sparse") -> None:
+        P = _diagonal_as_low_rank(P)
         self._P, self._n, self.products = P, K.shape[1], 0
         self.shape = int(K.shape[0]), int(K.shape[1])
         base: Any = sp.diags_array(P.diagonal) if isinstance(P, LowRank) else P
@@ -720,6 +727,15 @@ class DirectKKT(KKTSystem):
         return dx, y
 
 
+def _diagonal_as_low_rank(P: Any) -> Any:
+    """A sparse matrix that is diagonal and definite as one of rank 0; others as they are."""
+    if not sp.issparse(P) or P.nnz > P.shape[0]:
+        return P
+    diagonal = P.diagonal()
+    is_diagonal = np.count_nonzero(diagonal) == len(diagonal) == P.nnz and diagonal.min(initial=1.0) > 0
+    return LowRank(diagonal, np.zeros((len(diagonal), 0)), np.zeros(0)) if is_diagonal else P
+
+
 def _split(v: Array, n: int) -> tuple[Array, Array]:
     return v[:n], v[n:]
 
@@ -823,7 +839,8 @@ def _polished(system: DirectKKT, P: Any, q: Array, K: Any, lower: Array, upper: 
     # Multipliers of the wrong sign are none: what is left of the gradient then counts.
     wrong = (multipliers > 0) & ~np.isfinite(upper) | (multipliers < 0) & ~np.isfinite(lower)
     before = _Conditions.at(system, q, lower, upper, found.x, z)
-    after = _Conditions.at(system, q, lower, upper, x, np.where(wrong, 0.0, multipliers))
+    multipliers[wrong] = 0.0
+    after = _Conditions.at(system, q, lower, upper, x, multipliers)
     system.products += inner.products
     if not all(new <= max(old, _EXACT) for new, old in zip(after, before, strict=True)):
         return found

@@ -199,6 +199,7 @@ class Solution:
             "certificate_reason": self.certificate_reason,
             "kkt": None if self.kkt is None else self.kkt.to_dict(),
             "mean": np.asarray(self.mean).tolist(),
+            "ray": None if self.ray is None else np.asarray(self.ray).tolist(),
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
             "warnings": list(self.warnings),
