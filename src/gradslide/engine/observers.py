@@ -33,6 +33,8 @@ _ROUNDING = 1e-7
 _STUCK = 0.75
 # Constraints that contradict each other never come below this share of norm(A x).
 _NEARLY_FEASIBLE = 1e-2
+# Rounding errors of bounds of data in single precision, relative to the size of their terms.
+_ROUNDINGS_IN_SINGLE = 16.0
 # The least number of products for which a search for a feasible point pays, and a number that always does.
 _LEAST_SEARCH, _LONG_SEARCH = 20, 300
 # Below this share of its size, an invariant that is violated does no harm to the answer.
@@ -252,12 +254,19 @@ class SaddleObserver(Observer):
         """Weak duality: min over X of mu nu + r + <y + A^T z, x>, minus ft*(y) and h(z)."""
         if not self._problem.has_lower_bound:
             return -math.inf
-        bounds = [
-            total(self._problem.domain.linear_minimum(each.y + each.dual.w, self._problem.mu) - each.conjugate)
-            - self._problem.duals.h(each.dual.s)
-            for each in evidence
-        ]
+        bounds = [self._bound_of(each) for each in evidence]
         return max((bound for bound in bounds if math.isfinite(bound)), default=-math.inf)
+
+    def _bound_of(self, evidence: DualEvidence) -> float:
+        problem = self._problem
+        least = problem.domain.linear_minimum(evidence.y + evidence.dual.w, problem.mu)
+        h = problem.duals.h(evidence.dual.s)
+        bound = total(least - evidence.conjugate) - h
+        if problem.dtype != np.float32:
+            return bound
+        # Gradients of single precision are rounded.
+        size = total(abs(least)) + total(abs(evidence.conjugate)) + abs(h)
+        return bound - _ROUNDINGS_IN_SINGLE * float(np.finfo(np.float32).eps) * size
 
     def certificate(self, x: Array, lower: float) -> Certificate | None:
         return _certificate_of_rows(self.metrics(x, lower), lower)

@@ -90,7 +90,7 @@ def from_linprog(
 @checked_arguments
 def from_scipy(
     loss: Loss | Callable[[Array], Any],
-    constraints: "LinearConstraint | Sequence[LinearConstraint]" = (),
+    constraints: "LinearConstraint | Sequence[LinearConstraint] | None" = None,
     bounds: "Bounds | Sequence[Any] | None" = None,
     *,
     jac: Callable[[Array], ArrayLike] | bool | None = None,
@@ -102,7 +102,7 @@ def from_scipy(
     ----------
     loss : Loss or callable
         A loss of one agent, or a smooth convex function f(x) -> float of flat arrays.
-    constraints : scipy.optimize.LinearConstraint or sequence of them
+    constraints : scipy.optimize.LinearConstraint or sequence of them, optional
         Linear constraints ``lb <= A x <= ub``.
     bounds : scipy.optimize.Bounds or sequence of pairs, optional
         Bounds on x: a pair (least, most) for each variable, None for no bound. By default, none.
@@ -137,6 +137,7 @@ def from_scipy(
     """
     from scipy.optimize import Bounds, LinearConstraint
 
+    constraints = () if constraints is None else constraints
     given: list[Any] = list(constraints) if isinstance(constraints, list | tuple) else [constraints]
     for each in given:
         remedy = "give scipy.optimize.LinearConstraint, or a list of them"
