@@ -191,7 +191,7 @@ REFUSED = {
     "disagreement": (lambda: shares(2.0), {"stop": gs.Stop(disagreement=1e-3)}, ["disagreement", "coupled"]),
     "a ball": (
         lambda: gs.Problem([gs.losses.Linear([1.0])] * 4, domain=L2Ball(1.0), coupling=gs.Coupled([[[1.0]]] * 4, 1.0)),
-        {},
+        {"method": gs.Newton()},
         ["polyhedral"],
     ),
 }

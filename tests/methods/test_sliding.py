@@ -397,5 +397,5 @@ def test_refusals():
         with pytest.raises(InputError):
             AdaptiveSliding(**arguments)
     loss = gs.losses.LeastSquares(np.ones((4, 1)), np.arange(4.0), agents=4)
-    with pytest.raises(InputError, match="operator"):
+    with pytest.raises(InputError, match="linear constraints"):
         gs.solve(gs.Problem(loss), gs.Graph.ring(4), AdaptiveSliding(), stop=gs.Stop(iterations=2))

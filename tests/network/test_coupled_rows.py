@@ -5,7 +5,7 @@ import pytest
 
 import gradslide as gs
 from gradslide.network import coupled_rows
-from gradslide.network.coupled_rows import NeighbourRows, SharedRows, agreed_dimension
+from gradslide.network.coupled_rows import NeighbourRows, SharedRows, agreed_dimension, fitting_rows
 
 SIZES = (2, 1, 3, 2, 1, 2, 3)
 M, D = len(SIZES), max(SIZES)
@@ -103,6 +103,42 @@ def test_the_norm_is_exact_or_a_bound(monkeypatch):
     assert exact <= neighbours.norm() <= np.sqrt(3) * exact
     monkeypatch.setattr(coupled_rows, "_MOST_GRAM", 5)
     assert exact <= shared.norm() <= 3 * exact
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_weights_of_rows_scale_the_norm(kind, monkeypatch):
+    coupling, A = kind(problem(), counted()[0]), dense(problem())
+    squares = coupling.row_squares()
+    np.testing.assert_allclose(rows_of(coupling, squares), np.sum(A**2, axis=1), rtol=1e-12)
+    weights = np.where(squares > 0, squares, 1.0)
+    exact = np.linalg.norm(A / np.linalg.norm(A, axis=1)[:, None], 2)
+    assert exact * (1 - 1e-9) <= coupling.norm(weights) <= np.sqrt(3) * exact
+    monkeypatch.setattr(coupled_rows, "_MOST_GRAM", 5)
+    assert exact <= coupling.norm(weights) <= 3 * exact
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_multipliers_are_stored_and_counted_once(kind):
+    made = problem()
+    coupling, z = kind(made, counted()[0]), np.random.default_rng(4).normal(size=(1, made.coupling.k))
+    stored = coupling.placed(z)
+    np.testing.assert_array_equal(rows_of(coupling, stored), z[0])
+    dual = coupling.start(np.zeros((M, D)), stored)
+    np.testing.assert_allclose(coupling.pull(dual).ravel(), dense(made).T @ z[0], atol=1e-13)
+    np.testing.assert_array_equal(coupling.multipliers(dual), z[0])
+    # Of several processes only one would count a shared entry; here it is all of them, each once.
+    assert np.sum(coupling.counted() * stored**2) == pytest.approx(np.sum(z**2))
+
+
+@pytest.mark.parametrize(("cliques", "kind"), [(CLIQUES, NeighbourRows), ([*CLIQUES, (1, 4)], SharedRows)])
+def test_products_are_exchanges_where_constraints_are_between_neighbours(cliques, kind):
+    network, costs = counted()
+    made = problem(cliques=cliques)
+    coupling = fitting_rows(made, network)
+    assert type(coupling) is kind
+    assert (costs.rounds, costs.control_rounds) == (0, network.costs.survey_rounds)
+    x = np.random.default_rng(5).normal(size=(M, D))
+    np.testing.assert_allclose(rows_of(coupling, coupling.product(x)), dense(made) @ x.ravel(), atol=1e-13)
 
 
 def test_what_sums_cost():

@@ -510,7 +510,7 @@ def check_network(problem: object, network: object) -> None:
 
 def check_coupled(problem: Problem, network: Network, method: AnyMethod) -> None:
     """Refuse methods and networks that coupled agents cannot use."""
-    rule = "coupled agents need gs.Auto(), gs.Newton() or gs.LBFGS()"
+    rule = "coupled agents need gs.Auto(), gs.AutoPDS(), gs.Newton() or gs.LBFGS()"
     require(method.serves_rows, rule, method.name, "leave the method out")
     require(problem.device is None, "coupled agents need arrays of NumPy's", str(problem.device), "leave device out")
     rule, remedy = "coupled agents need a network without faults", "take them off"

@@ -130,8 +130,12 @@ class Auto(Method[object]):
         return Choice(self._method(name).choose(context).method, {"method": name, "reason": reason})
 
     def _choose_for_coupled(self, context: Context) -> Choice:
-        """Choose by what all coupled agents can do."""
+        """Choose a second-order method wherever all agents have values and polyhedral sets."""
         lacks = lacks_of_coupled(context)
+        if lacks.values or lacks.polyhedra:
+            reason = "losses have no values" if lacks.values else "sets are not polyhedral"
+            chosen = self._method("AutoPDS").choose(context)
+            return chosen._replace(told={"method": "AutoPDS", "reason": reason, **chosen.told})
         name, reason = "Newton", "losses have Hessians, sets are polyhedral"
         if lacks.hessians:
             name, reason = "LBFGS", "sets are polyhedral, and Hessians are not known or too large"

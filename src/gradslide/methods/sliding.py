@@ -1,4 +1,4 @@
-"""Primal-dual sliding that finds all its parameters: saddle points and linear constraints, one machine.
+"""Primal-dual sliding that finds all its parameters: saddle points, linear constraints, coupled agents.
 
 The iterations are those of Algorithm 5 of
 
@@ -12,30 +12,34 @@ programming using primal-dual hybrid gradient", 2021).
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from gradslide._support.arrays import doubles, length, to_numpy, total, vdot
+from gradslide._support.arrays import doubles, length, total, vdot
 from gradslide._support.errors import InputError, require_number
 from gradslide._support.types import Array
 from gradslide.domains import Domain, Euclidean
 from gradslide.domains.penalties import GroupL1
 from gradslide.losses import Linear
 from gradslide.methods.base import Context, Copied, Method, NoSolution, as_floats
+from gradslide.network.coupled_rows import NeighbourRows, SharedRows, fitting_rows
 from gradslide.network.coupling import Dual, Operator
+from gradslide.network.protocol import Network
 from gradslide.problems import scaling as scalings
 from gradslide.problems.linear_map import LinearMap
 from gradslide.problems.operator_norm import operator_norm
+from gradslide.problems.problem import Objective, Problem
 from gradslide.problems.saddle import DualSpace, Saddle
 from gradslide.problems.terms import Interval, Quadratic
 from gradslide.problems.terms import Linear as LinearTerm
 from gradslide.results.certificate import SaddleKKT
 from gradslide.results.status import Status
-from gradslide.theory.certificates import DualEvidence
-from gradslide.theory.optimality import saddle_residuals
+from gradslide.theory.certificates import DualEvidence, Evaluation
+from gradslide.theory.optimality import Found, Here, Known, residuals_of
 
 # L stays this factor above the curvature that was seen, and rises by at least this factor and at most _STEEPEST.
 _MARGIN, _STEEPEST = 1.2, 4.0
@@ -64,8 +68,10 @@ _LEAST_SLOPE = 0.2
 _SUFFICIENT, _NECESSARY, _LONGEST = 0.4, 0.8, 0.25
 # The last iterate is looked at after so many inner iterations, and whenever those of the epoch grew by this share.
 _FIRST_LOOK, _LOOK_GROWTH = 4, 0.2
-# Linear f: inner iterations between two looks at the residuals, and as a share of those of the epoch.
-_CHUNK, _CHUNK_SHARE = 4, 0.1
+# Linear f: inner iterations between two looks at the residuals, as a share of those of the epoch.
+_CHUNK_SHARE = 0.1
+# Where looks cost rounds: those of the inner iterations between two looks are at least so many times as many.
+_LOOK_SHARE = 1.0
 # omega moves by this power of the ratio of both movements over omega, and at most by that factor.
 _SMOOTHING, _MOST_CHANGE = 0.5, 4.0
 # Movements below this are none.
@@ -73,6 +79,8 @@ _NOTHING = 1e-14
 
 # There is no solution if one, or its multipliers, had to be this many times as long as the iterates.
 _FAR = 1e8
+# What stands for infinity in messages.
+_INFINITE = 1e300
 # Points of X this far away show in which directions it goes on for ever.
 _ENDLESS = 1e25
 # A problem without feasible points is not called unbounded: the violation must have fallen to this share of the first.
@@ -89,9 +97,9 @@ class Point(NamedTuple):
     x : Array
         The primal point, shape (m, d).
     product : Array
-        A x, shape (1, k).
+        A x, in the form of z.
     z : Array
-        The dual point, shape (1, k).
+        The dual point, shape (1, k); or as `NeighbourRows` stores it.
     pull : Array
         A^T z, shape (m, d).
     """
@@ -109,14 +117,14 @@ class Gradient(NamedTuple):
     ----------
     y : Array
         The gradients of the ft_i.
-    value : float or None
-        The sum of the ft_i; None for a loss without values.
+    values : Array or None
+        The ft_i; None for losses without values.
     conjugate : Array
         <x, y> - ft_i(x), or NaN.
     """
 
     y: Array
-    value: float | None
+    values: Array | None
     conjugate: Array
 
 
@@ -202,6 +210,11 @@ class State(Copied):
         The residuals at the answer.
     proof : tuple of str and Array, or None
         The fields of a `NoSolution`, the status by its name: checkpoints can store that.
+    knows_z : bool
+        Whether the z of `under` and `answer` are multipliers that all processes know; if not, they do when the
+        run ends.
+    lower : float
+        The best lower bound on the optimum, where observers cannot find it since z is spread over agents.
     """
 
     epoch: Epoch
@@ -219,41 +232,147 @@ class State(Copied):
     answer: Point
     kkt: SaddleKKT
     proof: tuple[str, Array] | None = None
+    knows_z: bool = True
+    lower: float = -math.inf
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """X and Z with the weights of the run, and the products with A.
+class Geometry(ABC):
+    """X and Z with the weights of the run, the products with A, and sums over all blocks of x.
+
+    All processes take the same decisions: these follow from `totals` and `largest` only, and from what they knew
+    alike before.
 
     Attributes
     ----------
-    problem : Saddle
+    problem : Objective
         The problem, with its own weights.
-    A : LinearMap
-        Its operator; products are counted.
     domain : Domain
         X.
     duals : DualSpace
-        Z and h.
+        Z and h. Points are rows there.
+    unweighted : DualSpace
+        The same with the weights of the problem, for residuals.
     norm : float
         The ||A|| of the step sizes.
     is_linear : bool
         Whether f is linear but for mu nu + r.
+    has_values : bool
+        Whether all losses have values.
+    rounds : float
+        What a product costs: products, or rounds on a network.
+    knows_z : bool
+        Whether points have a z that all processes know.
+    look_rounds : float
+        Rounds that a look at the residuals costs.
+    test_rounds : float
+        Rounds that a slack test costs, beside the gradient of an outer iteration.
+    """
+
+    problem: Objective
+    domain: Domain
+    duals: DualSpace
+    unweighted: DualSpace
+    norm: float
+    is_linear: bool
+    has_values: bool
+    rounds: float
+    knows_z: bool
+    look_rounds: float
+    test_rounds: float
+
+    @property
+    def least_look(self) -> int:
+        """The least number of inner iterations between two looks."""
+        return max(_FIRST_LOOK, math.ceil(_LOOK_SHARE * self.look_rounds / self.rounds))
+
+    @abstractmethod
+    def start(self, context: Context) -> Point:
+        """Return the first point."""
+
+    @abstractmethod
+    def product(self, x: Array) -> Array:
+        """Return A x in the form of z."""
+
+    @abstractmethod
+    def pull(self, z: Array) -> Array:
+        """Return A^T z in the shape of x."""
+
+    @abstractmethod
+    def total(self, numbers: Array) -> Array:
+        """Return sums over all processes."""
+
+    @abstractmethod
+    def largest(self, numbers: Array) -> Array:
+        """Return the largest numbers of all processes."""
+
+    def totals(self, *numbers: float) -> list[float]:
+        """Return sums over all processes."""
+        return cast("list[float]", self.total(np.array(numbers)).tolist())
+
+    def counted(self) -> Array | None:
+        """Return 1 for the entries of z that this process counts in sums, 0 for others; None: all of them."""
+        return None
+
+    def own(self, z: Array) -> Array:
+        """Return z as a row, with 0 for the entries that other processes count."""
+        counted = self.counted()
+        return (z if counted is None else counted * z).reshape(1, -1)
+
+    def multipliers(self, z: Array) -> Array:
+        """Return the multipliers, (1, k), in all processes."""
+        return z
+
+    def ascend(self, z: Array, slope: Array, q: float) -> Array:
+        """Return argmin over Z of h - <slope, .> + q U(z, .)."""
+        return self.duals.ascend(z.reshape(1, -1), slope.reshape(1, -1), q).reshape(z.shape)
+
+    def moved(self, a: Point, b: Point) -> tuple[float, float]:
+        """Return the distances of x and of z between two points."""
+        x, z = self.totals(total(self.domain.V(a.x, b.x)), self.duals.U(self.own(a.z), self.own(b.z)))
+        return math.sqrt(2 * x), math.sqrt(2 * z)
+
+    def residuals(self, *places: tuple[Point, Gradient]) -> list[Found]:
+        """Return the residuals at points with their gradients, and lower bounds where observers cannot find them."""
+        domain, mu, counted, known = self.problem.domain, self.problem.mu, self.counted(), []
+        for point, gradient in places:
+            value = None
+            if gradient.values is not None:
+                value = total(gradient.values) + total(domain.r(point.x))
+                value += mu * total(domain.nu(point.x)) if mu > 0 else 0.0
+            z, product = point.z.reshape(1, -1), point.product.reshape(1, -1)
+            lower = -math.inf if self.knows_z else self._lower(point, gradient)
+            known.append(Known(point.x, z, gradient.y, product, point.pull, value, lower))
+        counted = None if counted is None else counted.reshape(1, -1)
+        return residuals_of(self.problem, self.unweighted, known, self, counted)
+
+    def _lower(self, point: Point, gradient: Gradient) -> float:
+        """The part of a lower bound on the optimum, by weak duality, of the blocks here."""
+        parts = self.problem.domain.linear_minimum(gradient.y + point.pull, self.problem.mu) - gradient.conjugate
+        return total(parts) - self.unweighted.h(self.own(point.z))
+
+
+@dataclass(frozen=True)
+class PooledGeometry(Here, Geometry):
+    """All of x and z in one process.
+
+    Attributes
+    ----------
+    problem : Saddle
+        The problem.
+    A : LinearMap
+        Its operator; products are counted.
     """
 
     problem: Saddle
     A: LinearMap
-    domain: Domain
-    duals: DualSpace
-    norm: float
-    is_linear: bool
 
     @classmethod
     def of(cls, context: Context, *, is_linear: bool) -> Self:
         """Scale rows, and columns where f is linear; then find ||A||."""
         problem, coupling = context.problem, context.coupling
         if not (isinstance(problem, Saddle) and isinstance(coupling, Operator)):
-            rule, remedy = "this method needs an operator in place of a network", "use gs.AutoPDS()"
+            rule, remedy = "this method needs linear constraints in place of consensus", "use gs.AutoPDS()"
             raise InputError(rule, type(problem).__name__, remedy)
         domain, duals = problem.domain, problem.duals
         scales_x, scales_z = is_linear and problem.mu == 0 and _can_be_weighted(domain), _can_weight_rows(duals)
@@ -270,7 +389,24 @@ class Geometry:
             norm = operator_norm(coupling.A, domain, duals.domain)
         if domain.euclidean and duals.domain.euclidean:
             norm /= _STRETCH
-        return cls(problem, coupling.A, domain, duals, norm or 1.0, is_linear)
+        return cls(
+            problem=problem,
+            domain=domain,
+            duals=duals,
+            unweighted=problem.duals,
+            norm=norm or 1.0,
+            is_linear=is_linear,
+            has_values=problem.loss.has_value,
+            rounds=1.0,
+            knows_z=True,
+            look_rounds=0.0,
+            test_rounds=0.0,
+            A=coupling.A,
+        )
+
+    def start(self, context: Context) -> Point:
+        dual = context.coupling.start(context.x0, context.s0)
+        return Point(context.x0, self.product(context.x0), dual.s, dual.w)
 
     def product(self, x: Array) -> Array:
         """Return A x as a row."""
@@ -280,18 +416,91 @@ class Geometry:
         """Return A^T z in the shape of x."""
         return self.A.apply_adjoint(z[0]).reshape(self.problem.m, self.problem.d)
 
-    def moved(self, a: Point, b: Point) -> tuple[float, float]:
-        """Return the distances of x and of z between two points."""
-        return math.sqrt(2 * total(self.domain.V(a.x, b.x))), math.sqrt(2 * self.duals.U(a.z, b.z))
 
-    def residuals(self, point: Point, gradient: Gradient) -> SaddleKKT:
-        """Return the residuals at a point with its gradient."""
-        domain, mu, value = self.problem.domain, self.problem.mu, gradient.value
-        if value is not None:
-            value += total(domain.r(point.x)) + (mu * total(domain.nu(point.x)) if mu > 0 else 0.0)
-        return saddle_residuals(
-            self.problem, self.problem.duals, point.x, point.z, gradient.y, point.product, point.pull, value
+@dataclass(frozen=True)
+class CoupledGeometry(Geometry):
+    """Blocks of x at agents on a network. A product is one exchange, or one sum over the tree.
+
+    Sums of a few numbers and maxima are control rounds.
+
+    Attributes
+    ----------
+    rows : NeighbourRows or SharedRows
+        Products, and where z is.
+    network : Network
+        Sums and maxima over all agents.
+    """
+
+    rows: NeighbourRows | SharedRows
+    network: Network
+
+    @classmethod
+    def of(cls, context: Context, shared: SharedRows, *, is_linear: bool) -> Self:
+        """Choose the form of the products, scale rows, and find ||A||."""
+        problem, network = cast(Problem, context.problem), context.network
+        rows, domain = fitting_rows(problem, network, shared), problem.domain
+        is_linear = is_linear or all(isinstance(part.loss, Linear) for part in problem.parts())
+        lacks = np.array([[not is_linear, not problem.loss.has_value, not domain.euclidean]], dtype=np.float64)
+        lacks = network.agree(np.tile(lacks, (len(network.agents), 1)), "max")
+        squares = rows.row_squares()
+        weights = np.where(squares > 0, squares, 1.0)
+        norm = rows.norm(weights)
+        duals = copy.copy(rows.duals)
+        duals.domain = _weighted(duals.domain, weights.reshape(-1))
+        if not lacks[2]:
+            norm /= _STRETCH
+        is_between_neighbours, costs = isinstance(rows, NeighbourRows), network.costs
+        return cls(
+            problem=problem,
+            domain=domain,
+            duals=duals,
+            unweighted=rows.duals,
+            norm=norm or 1.0,
+            is_linear=not lacks[0],
+            has_values=not lacks[1],
+            rounds=1.0 if is_between_neighbours else float(max(1, costs.sum_rounds)),
+            knows_z=not is_between_neighbours,
+            look_rounds=2.0 * costs.control_rounds("max") + costs.control_rounds("sum"),
+            test_rounds=float(costs.control_rounds("sum")),
+            rows=rows,
+            network=network,
         )
+
+    def start(self, context: Context) -> Point:
+        x = context.x0
+        dual = self.rows.start(x, None if context.s0 is None else self.rows.placed(context.s0))
+        return Point(x, self.product(x), dual.s, dual.w)
+
+    def product(self, x: Array) -> Array:
+        return self.rows.product(x)
+
+    def pull(self, z: Array) -> Array:
+        return self.rows.pulled(z)
+
+    def counted(self) -> Array:
+        return self.rows.counted()
+
+    def multipliers(self, z: Array) -> Array:
+        return self.rows.multipliers(Dual(z, z)).astype(z.dtype, copy=False)[None]
+
+    def total(self, numbers: Array) -> Array:
+        # The agents here are summed up already.
+        rows = np.zeros((len(self.network.agents), len(numbers)))
+        rows[0] = _sendable(numbers)
+        return _received(self.network.agree(rows, "sum"))
+
+    def largest(self, numbers: Array) -> Array:
+        rows = np.tile(_sendable(numbers), (len(self.network.agents), 1))
+        return _received(self.network.agree(rows, "max"))
+
+
+def _sendable(numbers: Array) -> Array:
+    """Large numbers in place of infinite ones and NaN, which peers do not send."""
+    return np.nan_to_num(numbers, nan=_INFINITE, posinf=_INFINITE, neginf=-_INFINITE)
+
+
+def _received(numbers: Array) -> Array:
+    return np.where(abs(numbers) < _INFINITE / 2, numbers, np.copysign(math.inf, numbers))
 
 
 def _can_be_weighted(domain: Domain) -> bool:
@@ -309,7 +518,7 @@ def _weighted(domain: Domain, weights: Array) -> Domain:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveSliding(Method[State]):
-    r"""Primal-dual sliding without parameters, for linear constraints and saddle points.
+    r"""Primal-dual sliding without parameters, for linear constraints, saddle points and coupled agents.
 
     It solves min over X, max over Z of f(x) + <A x, z> - h(z), where only f and its gradient, A, and
     the prox steps of X and h are needed. One gradient, one value and T_k times two products with A
@@ -318,8 +527,8 @@ class AdaptiveSliding(Method[State]):
     Parameters
     ----------
     balance : float
-        The cost of a gradient in products with A. From about 10 on, gradients are saved at the
-        expense of products.
+        The cost of a gradient in products with A, in rounds for coupled agents. From about 10 on,
+        gradients are saved at the expense of products.
     L : float, optional
         The smoothness of ft. Default: found from the values, or from the gradients of a loss without
         values.
@@ -351,7 +560,14 @@ class AdaptiveSliding(Method[State]):
     is simple and has no weights yet; columns, too, if f is linear.
 
     If constraints contradict each other, steps of z approach a combination that proves it; if the
-    objective falls for ever, steps of x approach the direction.
+    objective falls for ever, steps of x approach the direction. Neither is looked for where agents are
+    coupled on a network.
+
+    Coupled agents exchange A_i x_i with their neighbours, once in an inner iteration, where every
+    constraint concerns agents that are neighbours of each other; z is then known to these agents only,
+    until the run ends. Elsewhere a product is a sum over the tree. An outer iteration costs the control
+    rounds of a sum for the slack test. Two maxima and a sum tell the residuals; they are taken when inner
+    iterations have cost as many rounds.
 
     Examples
     --------
@@ -366,6 +582,7 @@ class AdaptiveSliding(Method[State]):
     """
 
     stops_itself: ClassVar[bool] = True
+    serves_rows: ClassVar[bool] = True
 
     balance: float = 1.0
     L: float | None = None
@@ -385,16 +602,17 @@ class AdaptiveSliding(Method[State]):
 
     def prepare(self, context: Context) -> Geometry:
         """Return the sets with their weights, and ||A||."""
-        return Geometry.of(context, is_linear=self.L == 0 or _is_linear(context))
+        if isinstance(context.coupling, SharedRows):
+            return CoupledGeometry.of(context, context.coupling, is_linear=self.L == 0)
+        return PooledGeometry.of(context, is_linear=self.L == 0 or isinstance(context.problem.loss, Linear))
 
     def init(self, context: Context) -> State:
         geometry = cast(Geometry, context.prepared)
-        x, dual = context.x0, context.coupling.start(context.x0, context.s0)
-        point = Point(x, geometry.product(x), dual.s, dual.w)
-        gradient = _evaluated(context, x)
+        point = geometry.start(context)
+        gradient = _evaluated(context, geometry, point.x)
         y = gradient.y
-        L = 0.0 if geometry.is_linear else self.L or _first_L(context, geometry, x, y)
-        kkt = geometry.residuals(point, gradient)
+        L = 0.0 if geometry.is_linear else self.L or _first_L(context, geometry, point.x, y)
+        ((kkt, lower),) = geometry.residuals((point, gradient))
         omega = self.omega or _first_omega(geometry, point, y, L)
         state = State(
             epoch=Epoch(0, 0, L, L, 0.0, Weights(0.0, 0), 0, 0.0, 0.0),
@@ -411,17 +629,18 @@ class AdaptiveSliding(Method[State]):
             gradient=gradient,
             answer=point,
             kkt=kkt,
+            knows_z=geometry.knows_z,
+            lower=lower,
         )
         return self._at_epoch(geometry, state)
 
     def step(self, context: Context, state: State) -> State:
         """One outer iteration; then the gradient of the next one, the residuals, and a restart if it is time."""
         geometry = cast(Geometry, context.prepared)
-        has_values = context.problem.loss.has_value
         new = _outer_iteration(geometry, state)
         if not self._finds_L(geometry):
             return self._looked(context, geometry, new)
-        if not has_values:
+        if not geometry.has_values:
             old, new = state, _ahead(context, geometry, new)
             return self._judged(context, geometry, replace(new, curvature=_by_gradients(geometry, old, new)))
         for attempt in range(_ATTEMPTS):
@@ -447,9 +666,10 @@ class AdaptiveSliding(Method[State]):
             slope = omega * norm / L
             # Gradients at that price times 2 sqrt(S), and 2 S slope / kappa products, with S = (1 + kappa) _TYPICAL_S,
             # cost least at about this kappa = Pi / P.
-            kappa = (2 * slope * math.sqrt(_TYPICAL_S) / self.balance) ** (2 / 3)
+            price = (self.balance + geometry.test_rounds) / geometry.rounds
+            kappa = (2 * slope * math.sqrt(_TYPICAL_S) / price) ** (2 / 3)
             P, Pi = L, L * max(1.0, min(kappa, slope, _MOST_PI))
-        epoch = Epoch(0, 0, P, Pi, 0.0, Weights(0.0, 0), _FIRST_LOOK, state.kkt.largest, math.inf)
+        epoch = Epoch(0, 0, P, Pi, 0.0, Weights(0.0, 0), geometry.least_look, state.kkt.largest, math.inf)
         state = replace(state, epoch=epoch, curvature=Curvature(L), omega=omega)
         state = replace(state, start=point, last=point, before=point, bar=point, under=point)
         return replace(state, weights=_next_weights(geometry, state))
@@ -460,45 +680,66 @@ class AdaptiveSliding(Method[State]):
     def _judged(self, context: Context, geometry: Geometry, state: State) -> State:
         """Find the residuals and the answer, and restart there if it is time."""
         epoch, ends = state.epoch, False
+        looks_twice = geometry.is_linear or epoch.inner >= epoch.look
+        if geometry.look_rounds > 0 and not looks_twice:
+            return state
         answer, here = state.under, state.gradient
-        kkt = geometry.residuals(answer, here)
-        if geometry.is_linear or epoch.inner >= epoch.look:
-            there = _evaluated(context, state.last.x, here.y if geometry.is_linear else None)
-            kkt_there = geometry.residuals(state.last, there)
+        if not looks_twice:
+            ((kkt, lower),) = geometry.residuals((answer, here))
+        else:
+            there = _evaluated(context, geometry, state.last.x, here.y if geometry.is_linear else None)
+            (kkt, lower), (kkt_there, lower_there) = geometry.residuals((answer, here), (state.last, there))
+            lower = max(lower, lower_there)
             if kkt_there.largest < kkt.largest:
                 answer, here, kkt = state.last, there, kkt_there
             ends = kkt.largest <= _NECESSARY * epoch.first and kkt.largest > epoch.latest
             ends = ends or epoch.inner >= _LONGEST * state.inner
-            look = epoch.inner + max(_FIRST_LOOK, math.ceil(_LOOK_GROWTH * epoch.inner))
+            look = epoch.inner + max(geometry.least_look, math.ceil(_LOOK_GROWTH * epoch.inner))
             epoch = epoch._replace(latest=kkt.largest, look=look)
-        state = replace(state, epoch=epoch, answer=answer, kkt=kkt)
+        state = replace(state, epoch=epoch, answer=answer, kkt=kkt, lower=max(state.lower, lower))
         if not ends and kkt.largest > _SUFFICIENT * epoch.first:
             return state
         # Where there is no solution, residuals stay what they are.
-        proof = _no_solution(context, geometry, state) if kkt.largest > _NECESSARY * epoch.first else None
+        is_stuck = isinstance(geometry, PooledGeometry) and kkt.largest > _NECESSARY * epoch.first
+        proof = _no_solution(context, cast(PooledGeometry, geometry), state) if is_stuck else None
         state = replace(state, gradient=here, proof=None if proof is None else (proof.status.name, proof.ray))
         return self._at_epoch(geometry, replace(state, omega=_rebalanced(geometry, state), restarts=state.restarts + 1))
 
     def output(self, state: State) -> Array:
         return state.answer.x
 
-    def dual(self, state: State) -> Array:
-        """Return the multipliers of the answer."""
-        return state.answer.z
+    def dual(self, state: State) -> Array | None:
+        """Return the multipliers of the answer; None while they are spread over agents."""
+        return state.answer.z if state.knows_z else None
 
     def residuals(self, state: State) -> SaddleKKT:
         """Return the residuals at the answer."""
         return state.kkt
 
+    def known(self, state: State) -> Evaluation | None:
+        """Return the lower bound that agents agreed on with the residuals, if there is one."""
+        return Evaluation(state.answer.x, lower=state.lower) if math.isfinite(state.lower) else None
+
     def no_solution(self, state: State) -> NoSolution | None:
         """Return the proof that was found at a restart."""
         return None if state.proof is None else NoSolution(Status[state.proof[0]], state.proof[1])
 
-    def dual_evidence(self, state: State) -> tuple[DualEvidence]:
-        """Return the gradient at x_under with the average of z."""
+    def dual_evidence(self, state: State) -> tuple[DualEvidence, ...]:
+        """Return the gradient at x_under with the average of z, unless that is spread over agents."""
+        if not state.knows_z:
+            return ()
         return (
             DualEvidence(state.gradient.y, state.gradient.conjugate, Dual(state.under.z, state.under.pull), averaged=0),
         )
+
+    def finish(self, context: Context, state: State, factor: float) -> State:
+        """Let all agents know the multipliers: two sums over the tree where they are spread over agents."""
+        if state.knows_z:
+            return state
+        geometry = cast(Geometry, context.prepared)
+        under, answer = (each._replace(z=geometry.multipliers(each.z)) for each in (state.under, state.answer))
+        # No step follows.
+        return replace(state, under=under, answer=answer, knows_z=True)
 
     def parameters(self, state: State) -> dict[str, float]:
         return {
@@ -510,63 +751,65 @@ class AdaptiveSliding(Method[State]):
         }
 
 
-def _is_linear(context: Context) -> bool:
-    return isinstance(context.problem.loss, Linear)
-
-
-def _evaluated(context: Context, x: Array, y: Array | None = None) -> Gradient:
-    """Return gradient and value at x; y: the gradient of a linear loss."""
+def _evaluated(context: Context, geometry: Geometry, x: Array, y: Array | None = None) -> Gradient:
+    """Return gradients and values at x; y: the gradients of linear losses."""
     xp = array_namespace(x)
     if y is not None:
         values = xp.vecdot(doubles(x), doubles(y))
-    elif context.problem.loss.has_value:
+    elif geometry.has_values:
         values, y = context.oracle.value_and_gradient(x)
+        values = doubles(values)
     else:
         y = context.oracle.gradient(x)
         return Gradient(y, None, xp.full_like(y[:, 0], math.nan))
     if context.problem.has_lower_bound:
         context.oracle.extend_reach(xp.linalg.vector_norm(doubles(x), axis=1))
-    value = float(context.network.agree(to_numpy(doubles(values))[:, None], "sum")[0])
-    return Gradient(y, value, xp.vecdot(doubles(x), doubles(y)) - doubles(values))
+    return Gradient(y, values, xp.vecdot(doubles(x), doubles(y)) - values)
 
 
-def _dual_norm(domain: Domain, gradient: Array) -> float:
-    """The norm of a gradient that is dual to nu's."""
+def _dual_square(domain: Domain, gradient: Array) -> float:
+    """The square of the norm of a gradient that is dual to nu's, of the blocks here."""
     if domain.norm == 1:
-        return length(array_namespace(gradient).max(abs(gradient), axis=1))
-    return length(gradient if domain.weights is None else gradient / array_namespace(gradient).sqrt(domain.weights))
+        return length(array_namespace(gradient).max(abs(gradient), axis=1)) ** 2
+    scales = domain.weights
+    return length(gradient if scales is None else gradient / array_namespace(gradient).sqrt(scales)) ** 2
 
 
 def _first_L(context: Context, geometry: Geometry, x: Array, y: Array) -> float:
     """The curvature between x and a point of X near it, at the cost of a gradient."""
     xp, domain = array_namespace(x), geometry.problem.domain
-    size, largest = float(xp.max(abs(y))), max(1.0, float(xp.max(abs(x))))
-    ones = xp.ones_like(x)
+    size, largest = geometry.largest(np.array([float(xp.max(abs(y))), float(xp.max(abs(x)))])).tolist()
+    largest, ones = max(1.0, largest), xp.ones_like(x)
     for direction in (-y / (size or 1.0), y / (size or 1.0), ones, -ones):
         near = domain.project(x + _PROBE * largest * direction)
-        squares = 2 * total(geometry.domain.V(x, near))
+        (squares,) = geometry.totals(2 * total(geometry.domain.V(x, near)))
         if squares > 0:
             change = context.oracle.gradient(near) - y
-            found = max(
-                float(vdot(change, near - x)) / squares, _dual_norm(geometry.domain, change) / math.sqrt(squares)
-            )
+            rise, changed = geometry.totals(float(vdot(change, near - x)), _dual_square(geometry.domain, change))
+            found = max(rise / squares, math.sqrt(changed / squares))
             if found > 0:
                 return found
             break
     # Where f is flat any L will do: one with which x moves by about its size.
-    return _dual_norm(geometry.domain, y) / largest or 1.0
+    (square,) = geometry.totals(_dual_square(geometry.domain, y))
+    return math.sqrt(square) / largest or 1.0
 
 
 def _first_omega(geometry: Geometry, point: Point, y: Array, L: float) -> float:
     """The ratio of the ways that z and x may have to go; 1 if nothing is known."""
     domain, duals, norm = geometry.domain, geometry.duals, geometry.norm
-    size, way = _dual_norm(domain, y), math.inf
-    violation = duals.violation(point.product)
+    violation, square = duals.violation(point.product.reshape(1, -1)), 0.0
     if violation is not None:
-        way = _dual_norm(duals.domain, violation) / norm or math.inf
+        square = _dual_square(duals.domain, geometry.own(violation.reshape(point.z.shape)))
+    square_of_y, square, reach = geometry.totals(
+        _dual_square(domain, y), square, 2 * total(domain.distance_bound(point.x))
+    )
+    size, way = math.sqrt(square_of_y), math.inf
+    if violation is not None:
+        way = math.sqrt(square) / norm or math.inf
     if not math.isfinite(way) and L > 0 and size > 0:
         way = size / L
-    way = min(way, math.sqrt(2 * total(domain.distance_bound(point.x))))
+    way = min(way, math.sqrt(reach))
     dual_way = min(size / norm or math.inf, math.sqrt(2 * duals.U_bound(duals.start())))
     ratio = dual_way / way if way > 0 else math.inf
     return ratio if 0 < ratio < math.inf else 1.0
@@ -577,7 +820,7 @@ def _next_weights(geometry: Geometry, state: State) -> Weights:
     epoch, L = state.epoch, state.curvature.L
     if geometry.is_linear:
         # Outer iterations only say when to look.
-        T = max(_CHUNK, int(_CHUNK_SHARE * epoch.inner))
+        T = max(geometry.least_look, int(_CHUNK_SHARE * epoch.inner))
         return Weights(float(T), T)
     beta = (epoch.P + math.sqrt(epoch.P**2 + 4 * L * epoch.P * epoch.S)) / (2 * L)
     slope = state.omega * geometry.norm / epoch.Pi
@@ -590,7 +833,7 @@ def _next_weights(geometry: Geometry, state: State) -> Weights:
 
 def _outer_iteration(geometry: Geometry, state: State) -> State:
     """The inner iterations, and the averages; x_under stays what it was."""
-    domain, duals, mu = geometry.domain, geometry.duals, geometry.problem.mu
+    domain, mu = geometry.domain, geometry.problem.mu
     epoch, (beta, T), old = state.epoch, state.weights, state.epoch.weights
     p, q, eta_1 = epoch.P / beta, epoch.Pi * T / (beta * state.omega**2), epoch.Pi * T / beta
     alpha = old.beta * T / (beta * old.T) if old.T else 1.0
@@ -599,7 +842,7 @@ def _outer_iteration(geometry: Geometry, state: State) -> State:
     for t in range(T):
         # A u follows from A x: one product with A, one with A^T.
         u = point.product + alpha * (point.product - before.product)
-        z = duals.ascend(point.z, u, q)
+        z = geometry.ascend(point.z, u, q)
         pull, eta, alpha = geometry.pull(z), eta_1 + t * p, 1.0
         x = domain.prox(eta * domain.grad_nu(point.x) + anchor - pull, mu + eta + p)
         point, before = Point(x, geometry.product(x), z, pull), point
@@ -618,7 +861,7 @@ def _ahead(context: Context, geometry: Geometry, state: State) -> State:
     share = weights.beta / (state.epoch.S + weights.beta)
     bar, last = state.bar, state.last
     x, product = bar.x + share * (last.x - bar.x), bar.product + share * (last.product - bar.product)
-    gradient = _evaluated(context, x, state.gradient.y if geometry.is_linear else None)
+    gradient = _evaluated(context, geometry, x, state.gradient.y if geometry.is_linear else None)
     under = Point(x, product, bar.z, bar.pull)
     return replace(state, weights=weights, under=under, gradient=gradient)
 
@@ -626,17 +869,18 @@ def _ahead(context: Context, geometry: Geometry, state: State) -> State:
 def _tested(context: Context, geometry: Geometry, old: State, new: State) -> tuple[Curvature, bool]:
     """The slack test: L and the slack, and whether the outer iteration is accepted."""
     (L, slack), (beta, _), S = old.curvature, old.weights, new.epoch.S
-    at = old.gradient
-    assert at.value is not None
-    move = new.bar.x - old.under.x
-    xp = array_namespace(move)
-    values = context.oracle.value(new.bar.x)
-    rows = [doubles(values), xp.vecdot(doubles(at.y), doubles(move)), 2 * geometry.domain.V(old.under.x, new.bar.x)]
-    value, rise, squares = context.network.agree(np.stack([to_numpy(row) for row in rows], axis=1), "sum").tolist()
+    at, move = old.gradient, new.bar.x - old.under.x
+    assert at.values is not None
+    value, value_before, rise, squares = geometry.totals(
+        total(context.oracle.value(new.bar.x)),
+        total(at.values),
+        total(array_namespace(move).vecdot(doubles(at.y), doubles(move))),
+        2 * total(geometry.domain.V(old.under.x, new.bar.x)),
+    )
     if not squares > 0:
         return Curvature(L, slack), True
-    rounding = _ROUNDINGS * float(np.finfo(context.problem.dtype).eps) * abs(at.value)
-    seen = 2 * (value - at.value - rise) / squares
+    rounding = _ROUNDINGS * float(np.finfo(context.problem.dtype).eps) * abs(value_before)
+    seen = 2 * (value - value_before - rise) / squares
     # What L stands for where beta was limited: P S / beta^2.
     violation = S * ((seen - old.epoch.P * S / beta**2) * squares / 2 - rounding)
     needed = _MARGIN * seen
@@ -650,11 +894,16 @@ def _tested(context: Context, geometry: Geometry, old: State, new: State) -> tup
 def _by_gradients(geometry: Geometry, old: State, new: State) -> Curvature:
     """L from the gradients at two x_under, for a loss without values; nothing is repeated."""
     L, move, change = old.curvature.L, new.under.x - old.under.x, new.gradient.y - old.gradient.y
-    squares = 2 * total(geometry.domain.V(old.under.x, new.under.x))
-    rounding = _ROUNDINGS * float(np.finfo(geometry.problem.dtype).eps) * length(old.gradient.y) * length(move)
+    squares, rise, *lengths = geometry.totals(
+        2 * total(geometry.domain.V(old.under.x, new.under.x)),
+        float(vdot(change, move)),
+        length(old.gradient.y) ** 2,
+        length(move) ** 2,
+    )
+    rounding = _ROUNDINGS * float(np.finfo(geometry.problem.dtype).eps) * math.sqrt(math.prod(lengths))
     if not rounding < _VISIBLE * L * squares:
         return old.curvature
-    needed = _MARGIN * max(0.0, float(vdot(change, move))) / squares
+    needed = _MARGIN * max(0.0, rise) / squares
     return Curvature(min(needed, _STEEPEST * L) if needed > L else max(_FALL * L, needed))
 
 
@@ -670,7 +919,7 @@ def _rebalanced(geometry: Geometry, state: State) -> float:
 # ---- Problems without a solution
 
 
-def _no_solution(context: Context, geometry: Geometry, state: State) -> NoSolution | None:
+def _no_solution(context: Context, geometry: PooledGeometry, state: State) -> NoSolution | None:
     """Look for a proof in the last steps, in the movement of the epoch, and in z itself."""
     duals = geometry.duals
     if not duals.is_constrained:
@@ -690,7 +939,7 @@ def _no_solution(context: Context, geometry: Geometry, state: State) -> NoSoluti
     return None
 
 
-def _proves_infeasible(geometry: Geometry, state: State, ray: Array) -> bool:
+def _proves_infeasible(geometry: PooledGeometry, state: State, ray: Array) -> bool:
     """Whether <A x, ray> > h(ray) for all x in X up to _FAR times as far as the iterates: none is feasible."""
     problem, x = geometry.problem, state.answer.x
     domain, xp = problem.domain.without_penalty(), array_namespace(ray)
@@ -708,7 +957,7 @@ def _proves_infeasible(geometry: Geometry, state: State, ray: Array) -> bool:
     return least - most > error + (abs(most) + abs(least)) / _FAR
 
 
-def _is_nearly_feasible(geometry: Geometry, point: Point) -> bool:
+def _is_nearly_feasible(geometry: PooledGeometry, point: Point) -> bool:
     """Whether the constraints hold, compared with the first violation: A x is no scale, as it grows along a ray."""
     duals, start = geometry.duals, geometry.problem.domain.start()
     now = duals.violation(point.product)
@@ -718,7 +967,7 @@ def _is_nearly_feasible(geometry: Geometry, point: Point) -> bool:
     return first is not None and length(now) <= _NEARLY_FEASIBLE * length(first)
 
 
-def _endless(geometry: Geometry, x: Array, direction: Array) -> Array | None:
+def _endless(geometry: PooledGeometry, x: Array, direction: Array) -> Array | None:
     """The part of a direction along which X goes on for ever, of length 1; None if there is none."""
     size = length(direction)
     if not size > _NOTHING * (1 + length(x)):
@@ -729,7 +978,7 @@ def _endless(geometry: Geometry, x: Array, direction: Array) -> Array | None:
     return ray / size if size > _FALLS else None
 
 
-def _proves_unbounded(context: Context, geometry: Geometry, state: State, ray: Array) -> bool:
+def _proves_unbounded(context: Context, geometry: PooledGeometry, state: State, ray: Array) -> bool:
     """Whether f falls along a ray in X and the constraints, up to _FAR times as far as the iterates."""
     domain, x, y = geometry.problem.domain, state.answer.x, state.gradient.y
     if not float(vdot(y, ray)) < -_FALLS * length(y):

@@ -7,6 +7,7 @@ multipliers are known to these agents.
 
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -61,6 +62,32 @@ def agreed_dimension(problem: Problem, network: Network) -> int:
     got = "different numbers of rows" if differs[0] else "different bounds"
     require(not differs.any(), rule, got, "give all agents the same b, lower and upper")
     return int(largest[0])
+
+
+def fitting_rows(
+    problem: Problem, network: Network, shared: "SharedRows | None" = None
+) -> "SharedRows | NeighbourRows":
+    """Return products by exchanges where all constraints concern neighbours only, else by sums over the tree.
+
+    Costs the control rounds of a survey. All processes get the same form.
+
+    Parameters
+    ----------
+    problem : Problem
+        The coupled problem of the agents here, in the dimension of all.
+    network : Network
+        All processes must call it.
+    shared : SharedRows, optional
+        What to return where sums are needed, if it was made already.
+
+    Returns
+    -------
+    SharedRows or NeighbourRows
+    """
+    survey = _survey(problem, network)
+    if survey.failure[0] < 0:
+        return NeighbourRows(problem, network, survey)
+    return SharedRows(problem, network) if shared is None else shared
 
 
 def _coupling_of(problem: Problem) -> Coupled:
@@ -121,12 +148,28 @@ class SharedRows:
         parts = (self._forward @ x.reshape(-1)).reshape(len(x), self.coupled.k)
         return self.network.total(parts).astype(self._dtype, copy=False)[None]
 
-    def norm(self) -> float:
-        """Return the norm of A, or a bound beyond 500 rows: one sum over the tree."""
+    def row_squares(self) -> Array:
+        """Return the sums of squares of the rows of A, as a row (1, k): one sum over the tree."""
+        return self.network.total(np.stack([block.power(2).sum(axis=1) for block in self.coupled.blocks]))[None]
+
+    def norm(self, weights: Array | None = None) -> float:
+        """Return the norm of A, or a bound beyond 500 rows: one sum over the tree.
+
+        Parameters
+        ----------
+        weights : ndarray, shape (1, k), optional
+            The norm of z is the root of the sum of weights z^2. Default: ones.
+
+        Returns
+        -------
+        float
+        """
         k = self.coupled.k
+        scales = np.ones(k) if weights is None else 1 / np.sqrt(weights[0])
+        blocks = [sp.csr_array(sp.diags_array(scales) @ block) for block in self.coupled.blocks]
         if k > _MOST_GRAM:
-            return self._norm_bound()
-        A = sp.csr_array(sp.hstack(self.coupled.blocks, format="csr"))
+            return self._norm_bound(blocks)
+        A = sp.csr_array(sp.hstack(blocks, format="csr"))
 
         def largest(total: Array) -> Array:
             gram = from_upper(total, k)
@@ -136,9 +179,9 @@ class SharedRows:
         self.coupled.require_parts(found[1:] > 0)
         return math.sqrt(max(0.0, float(found[0])) * (1 + _ROUNDING))
 
-    def _norm_bound(self) -> float:
+    def _norm_bound(self, blocks: Sequence[Sparse]) -> float:
         """The smaller one of the Frobenius norm and the root of the largest row sum times the largest column sum."""
-        sizes = [abs(block) for block in self.coupled.blocks]
+        sizes = [abs(block) for block in blocks]
         columns = np.array([[block.sum(axis=0).max()] for block in sizes])
         self.network.start_reduce(columns, "max")
         rows = np.stack([np.append(block.sum(axis=1), block.power(2).sum()) for block in sizes])
@@ -165,6 +208,14 @@ class SharedRows:
         """Return z, shape (k,)."""
         return dual.s[0]
 
+    def placed(self, z: Array) -> Array:
+        """Return multipliers (1, k) as they are stored."""
+        return z
+
+    def counted(self) -> Array:
+        """Return 1 for the entries of the stored z that this process counts in sums, 0 for others: each once."""
+        return np.full((1, self.coupled.k), float(0 in self.network.agents), dtype=self._dtype)
+
     def pulled(self, z: Array) -> Array:
         return (self._adjoint @ z[0]).reshape(self._shape)
 
@@ -186,6 +237,8 @@ class NeighbourRows:
         The coupled problem of the agents here, in the dimension of all.
     network : Network
         Exchanges with neighbours. Making the coupling costs the control rounds of a survey.
+    survey : Survey, optional
+        What that survey tells, if it was taken already.
 
     Attributes
     ----------
@@ -212,13 +265,11 @@ class NeighbourRows:
     name: ClassVar[str] = "neighbour rows"
     exchanges: ClassVar[int] = 1
 
-    def __init__(self, problem: Problem, network: Network) -> None:
+    def __init__(self, problem: Problem, network: Network, survey: "Survey | None" = None) -> None:
         self.coupled, self.network = _coupling_of(problem), network
         m, d, dtype = problem.m, problem.d, problem.dtype
         concerns = self.coupled.participants
-        told = network.survey(concerns.astype(np.float64), _surveyed)
-        failure, plan = told[:3].astype(int), _Plan(*told[3:].astype(int).reshape(3, -1))
-        row, one, other = failure.tolist()
+        (row, one, other), plan = _survey(problem, network) if survey is None else survey
         rule = "each constraint must concern agents that are neighbours of each other"
         got = f"row {row}, which concerns agents {one} and {other}, without a link"
         require(row < 0, rule, got, "add links, or use exact sums: SharedRows")
@@ -231,6 +282,9 @@ class NeighbourRows:
         self._rows = np.full(m * self.slots, -1)
         self._rows[places] = rows
         is_used = self._rows >= 0
+        owned = np.zeros(m * self.slots, dtype=dtype)
+        owned[places] = plan.owners[rows] == np.array(network.agents)[agents]
+        self._owned = owned.reshape(m, self.slots)
         # In unused slots 0 = 0.
         lower, upper = (np.where(is_used, each[self._rows], 0.0) for each in (self.coupled.lower, self.coupled.upper))
         self.duals = _duals(lower, upper, dtype)
@@ -259,16 +313,36 @@ class NeighbourRows:
         -------
         ndarray, shape (agents here, slots)
         """
-        parts = (self._forward @ x.reshape(-1)).reshape(len(x), self.slots)
-        return np.where(self._mask, self.network.combine(parts, self._weights), 0.0).astype(x.dtype, copy=False)
+        return self._summed((self._forward @ x.reshape(-1)).reshape(len(x), self.slots))
 
-    def norm(self) -> float:
+    def _summed(self, parts: Array) -> Array:
+        """The sums of the parts of all agents in each slot of the agents here: one exchange."""
+        return np.where(self._mask, self.network.combine(parts, self._weights), 0.0).astype(parts.dtype, copy=False)
+
+    def row_squares(self) -> Array:
+        """Return the sums of squares of the rows of A, in the slots of the agents here: one exchange."""
+        parts: Array = self._forward.power(2).sum(axis=1)
+        return self._summed(parts.reshape(self._mask.shape))
+
+    def norm(self, weights: Array | None = None) -> float:
         """Return a bound on the norm of A: one flooded maximum.
 
         With p_r agents in row r, ||A|| is at most the largest norm of diag(sqrt(p)) A_i.
+
+        Parameters
+        ----------
+        weights : ndarray, shape (agents here, slots), optional
+            The norm of z is the root of the sum of weights z^2. Default: ones.
+
+        Returns
+        -------
+        float
         """
-        weights = np.sqrt(self._plan.parts)
-        sizes = [[_norm((block.T * weights).T)] for block in self.coupled.blocks]
+        sizes = []
+        for agent, block in enumerate(self.coupled.blocks):
+            factors = self._plan.parts if weights is None else self._plan.parts / weights[agent, self._plan.slots]
+            # Rows in which the agent has no part are 0: others may use their slots.
+            sizes.append([_norm(sp.csr_array(sp.diags_array(np.sqrt(factors)) @ block))])
         return float(self.network.agree(np.array(sizes), "max")[0]) * (1 + _ROUNDING)
 
     def start(self, x: Array, s: Array | None = None) -> Dual:
@@ -293,6 +367,14 @@ class NeighbourRows:
         own[agents, rows] = dual.s[agents, self._plan.slots[rows]]
         return self.network.total(own)
 
+    def placed(self, z: Array) -> Array:
+        """Return multipliers (1, k) as they are stored."""
+        return np.where(self._rows >= 0, z[0, self._rows], 0.0).reshape(self._mask.shape).astype(z.dtype, copy=False)
+
+    def counted(self) -> Array:
+        """Return 1 for the entries of the stored z that this process counts in sums, 0 for others: each once."""
+        return self._owned
+
     def pulled(self, z: Array) -> Array:
         return (self._adjoint @ z.reshape(-1)).reshape(self._shape)
 
@@ -303,6 +385,28 @@ class _Plan(NamedTuple):
     slots: Array
     owners: Array
     parts: Array
+
+
+class Survey(NamedTuple):
+    """What all agents learn of who has a part in which constraint.
+
+    Attributes
+    ----------
+    failure : tuple of int
+        A constraint and two agents in it that are not neighbours, if there are such, else three times -1.
+    plan : _Plan
+        Where multipliers are stored, if there are none.
+    """
+
+    failure: tuple[int, int, int]
+    plan: _Plan
+
+
+def _survey(problem: Problem, network: Network) -> Survey:
+    concerns = _coupling_of(problem).participants
+    told = network.survey(concerns.astype(np.float64), _surveyed).astype(int)
+    row, one, other = told[:3].tolist()
+    return Survey((row, one, other), _Plan(*told[3:].reshape(3, -1)))
 
 
 def _surveyed(graph: Graph, concerns: Array) -> Array:

@@ -30,8 +30,8 @@ class LowRank:
     weights: Array
 
     def __matmul__(self, v: Array) -> Array:
-        """Return the product with a vector."""
-        return self.diagonal * v + self.factors @ (self.weights * (self.factors.T @ v))
+        """Return the product with a vector (d,), or with each column of an array (d, p)."""
+        return cast(Array, (self.diagonal * v.T).T + self.factors @ (self.weights * (self.factors.T @ v).T).T)
 
     def plus(self, diagonal: Array | float) -> "LowRank":
         """Return the sum with a diagonal matrix."""

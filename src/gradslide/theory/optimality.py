@@ -1,7 +1,8 @@
 """Residuals of the optimality conditions of saddle point problems and linear constraints."""
 
 import math
-from typing import Protocol
+from collections.abc import Generator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -37,6 +38,43 @@ class Here:
     def largest(self, numbers: Array) -> Array:
         """Return the numbers."""
         return numbers
+
+
+class Known(NamedTuple):
+    """A primal and dual point, and what is known there.
+
+    Attributes
+    ----------
+    x : ndarray, shape (m, d)
+        The primal point.
+    z : ndarray, shape (1, k)
+        The dual point.
+    gradient : ndarray, shape (m, d)
+        The gradients of the ft_i at x.
+    product : ndarray, shape (1, k)
+        A x, where z is.
+    pull : ndarray, shape (m, d)
+        A^T z.
+    value : float or None
+        The objective at x, for the scale of the complementarity; None if it is not known.
+    lower : float
+        A lower bound on the optimum that follows from z and the gradient.
+    """
+
+    x: Array
+    z: Array
+    gradient: Array
+    product: Array
+    pull: Array
+    value: float | None
+    lower: float = -math.inf
+
+
+class Found(NamedTuple):
+    """What all processes know of a point: its residuals, and the lower bound."""
+
+    kkt: SaddleKKT
+    lower: float
 
 
 def saddle_residuals(
@@ -77,26 +115,93 @@ def saddle_residuals(
     -------
     SaddleKKT
     """
-    reductions = Here() if reductions is None else reductions
+    point = Known(x, z, gradient, product, pull, value)
+    return residuals_of(problem, duals, [point], Here() if reductions is None else reductions)[0].kkt
+
+
+def residuals_of(
+    problem: Objective,
+    duals: DualSpace,
+    points: Sequence[Known],
+    reductions: Reductions,
+    counted: Array | None = None,
+) -> list[Found]:
+    """Return the relative residuals of several points: two maxima and a sum over all processes, however many.
+
+    Parameters
+    ----------
+    problem : Objective
+        Set, ridge and penalty of the blocks of x here.
+    duals : DualSpace
+        The dual term.
+    points : sequence of Known
+        The points.
+    reductions : Reductions
+        Over the processes that hold other blocks of x.
+    counted : ndarray, shape (1, k), optional
+        If z is spread over processes, 1 for the entries that this one counts in sums, and 0 for
+        others. Values and bounds are then its parts of them, too.
+
+    Returns
+    -------
+    list of Found
+    """
+    searches = [_search(problem, duals, point, counted) for point in points]
+    asked = {number: next(search) for number, search in enumerate(searches)}
+    found: dict[int, Found] = {}
+    while asked:
+        # What is asked for depends on what all processes know: all of them ask for the same.
+        reduce = reductions.largest if next(iter(asked.values())).is_largest else reductions.total
+        ends = np.cumsum([len(each.numbers) for each in asked.values()])
+        answers = np.split(reduce(np.concatenate([each.numbers for each in asked.values()])), ends[:-1])
+        asked_before, asked = asked, {}
+        for number, answer in zip(asked_before, answers, strict=True):
+            try:
+                asked[number] = searches[number].send(answer)
+            except StopIteration as end:
+                found[number] = end.value
+    return [found[number] for number in range(len(points))]
+
+
+class _Asked(NamedTuple):
+    """Numbers whose maxima, or sums, over all processes are needed."""
+
+    is_largest: bool
+    numbers: Array
+
+
+def _search(
+    problem: Objective, duals: DualSpace, point: Known, counted: Array | None
+) -> Generator[_Asked, Array, Found]:
+    """The residuals of a point; yields what all processes have to reduce."""
+    x, z, gradient, product, pull, value, lower = point
     violation = duals.violation(product)
-    if violation is not None:
-        primal = _largest(violation) / (1 + max(_largest(product), _largest(product - violation)))
-    else:
-        step = (1 + _largest(z)) / (1 + _largest(product))
-        primal = _largest(z - duals.ascend(z, product, 1 / step)) / (1 + _largest(z))
-    sizes = reductions.largest(np.array([_largest(each) for each in (x, gradient, pull)]))
-    size, *slopes = sizes.tolist()
+    excess = product if violation is None else violation
+    sizes = [_largest(each) for each in (x, gradient, pull, z, product, excess, product - excess)]
+    size, *slopes, z_size, product_size, violated, allowed = (yield _Asked(True, np.array(sizes))).tolist()
     if not all(math.isfinite(each) for each in (size, *slopes)):
-        return SaddleKKT(math.inf, math.inf, math.inf)
+        return Found(SaddleKKT(math.inf, math.inf, math.inf), -math.inf)
     step = (1 + size) / (1 + max(slopes))
     slope = gradient + pull
     nearby = problem.domain.prox(problem.domain.grad_nu(x) / step - slope, problem.mu + 1 / step)
-    dual = float(reductions.largest(np.array([_largest(x - nearby)]))[0]) / (1 + size)
-    gap_of_x = float(reductions.total(np.array([_gap_of_x(problem, x, nearby, slope)]))[0])
-    gap_of_z = _gap_of_z(duals, z, product, violation)
+    moves = [_largest(x - nearby)]
+    if violation is None:
+        moves.append(_largest(z - duals.ascend(z, product, (1 + product_size) / (1 + z_size))))
+    dual, *z_moves = (yield _Asked(True, np.array(moves))).tolist()
+    dual /= 1 + size
+    primal = violated / (1 + max(product_size, allowed)) if violation is not None else z_moves[0] / (1 + z_size)
+    gap_of_x = _gap_of_x(problem, x, nearby, slope)
+    gap_of_z = _gap_of_z(duals, z if counted is None else counted * z, product, violation)
+    if counted is None:
+        (gap_of_x,) = (yield _Asked(False, np.array([gap_of_x]))).tolist()
+    else:
+        parts = [gap_of_x, math.nan if gap_of_z is None else gap_of_z, value or 0.0, lower]
+        gap_of_x, total_of_z, total_value, lower = (yield _Asked(False, np.array(parts))).tolist()
+        gap_of_z, value = None if gap_of_z is None else total_of_z, None if value is None else total_value
     primal, dual, gap_of_x = (each if not math.isnan(each) else math.inf for each in (primal, dual, gap_of_x))
     scale = 1 + (0.0 if value is None else abs(value))
-    return SaddleKKT(primal, dual, None if gap_of_z is None else (gap_of_x + gap_of_z) / scale)
+    kkt = SaddleKKT(primal, dual, None if gap_of_z is None else (gap_of_x + gap_of_z) / scale)
+    return Found(kkt, lower)
 
 
 def residuals_at(problem: Saddle, source: Values, A: LinearMap, x: Array, z: Array) -> SaddleKKT:

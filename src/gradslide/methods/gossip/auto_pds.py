@@ -41,6 +41,7 @@ from gradslide.methods.gossip.sums import EPS, EPS_SINGLE, ROUNDING, Known, Sums
 from gradslide.methods.pds import inner_loop
 from gradslide.methods.sliding import AdaptiveSliding
 from gradslide.methods.steps import check_positive, is_common, is_free
+from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Dual, Operator
 from gradslide.theory.certificates import DualEvidence
 
@@ -64,7 +65,7 @@ _FINAL, _RESERVE = 2.0, 2.0
 class AutoPDS(Method[State]):
     """Primal-dual sliding without parameters, for min sum_i f_i(x), x in X, with exact gradients.
 
-    For linear constraints and saddle points, which have no network, it becomes
+    For linear constraints, saddle points and coupled agents it becomes
     `gradslide.methods.sliding.AdaptiveSliding`.
 
     An accelerated outer loop estimates L from observed curvatures and restarts when the Lagrangian
@@ -134,6 +135,7 @@ class AutoPDS(Method[State]):
     """
 
     stops_itself: ClassVar[bool] = True
+    serves_rows: ClassVar[bool] = True
     lasting_outputs: ClassVar[tuple[str, ...]] = ("best", "average", "last")
 
     balance: float | str = 1.0
@@ -172,14 +174,19 @@ class AutoPDS(Method[State]):
             object.__setattr__(self, "spectrum", (float(least), float(most)))
 
     def choose(self, context: Context) -> Choice:
-        """Return this method, or its form for linear constraints and saddle points."""
-        if not isinstance(context.coupling, Operator):
+        """Return this method, or its form for linear constraints, saddle points and coupled agents."""
+        if not isinstance(context.coupling, Operator | SharedRows):
             return Choice(self)
         given = [name for name in ("first_L", "inner", "K", "spectrum") if getattr(self, name) is not None]
-        rule = "without a network, AutoPDS takes balance, L and R"
+        rule = "with linear constraints, AutoPDS takes balance, L and R"
         require(not given, rule, ", ".join(given), "leave the others out")
         balance = 1.0 if self.balance == "measure" else float(self.balance)
-        return Choice(AdaptiveSliding(balance=balance, L=self.L, omega=self.R))
+        method = AdaptiveSliding(balance=balance, L=self.L, omega=self.R)
+        if isinstance(context.coupling, Operator):
+            return Choice(method)
+        geometry = method.prepare(context)
+        products = "sums over the tree" if geometry.knows_z else "exchanges with neighbours"
+        return Choice(method, {"products": products}, geometry)
 
     def prepare(self, context: Context) -> Setup:
         """Choose the inner loop, unless it is given, and find the first L and the mixer."""
