@@ -274,8 +274,8 @@ def test_an_inner_iteration_takes_one_product_with_A_and_one_with_its_adjoint(gi
     setup = solution.costs.operator_products - 2 * inner
     assert setup == 0 if "norm" in given else setup > 0
     # Three forward products look from outside: for the last record, the certificate and the residuals, which also
-    # take one with the adjoint, a gradient and a value.
-    forward, adjoint, gradients, values = forward - 3, adjoint - 1, gradients - 1, values - 1
+    # take one with the adjoint, two gradients (one shows the units) and a value.
+    forward, adjoint, gradients, values = forward - 3, adjoint - 1, gradients - 2, values - 1
     assert forward + adjoint == solution.costs.operator_products
     assert adjoint >= inner
     if "norm" in given:

@@ -45,7 +45,8 @@ def test_without_bounds_they_are_the_residuals_of_OSQP(seed):
     nearest = np.minimum(product, b)
     primal = np.abs(product - nearest).max() / (1 + max(np.abs(product).max(), np.abs(nearest).max()))
     slope, y, pull = Q @ x + c + A.T @ z, Q @ x + c, A.T @ z
-    dual = np.abs(slope).max() / (1 + max(np.abs(y).max(), np.abs(pull).max()))
+    unit = min(1.0, np.abs(c).max())
+    dual = np.abs(slope).max() / (unit + max(np.abs(y).max(), np.abs(pull).max()))
     assert found.primal == pytest.approx(primal, rel=1e-12)
     assert found.dual == pytest.approx(dual, rel=1e-12)
 
@@ -62,7 +63,9 @@ def test_complementarity_is_the_duality_gap():
     dual_value = value - (Q @ x + c) @ x - (np.abs(b) + 1) @ z - np.abs(slope).sum()
     found = residuals(problem, x, z)
     assert found.primal == 0
-    assert found.complementarity == pytest.approx((value - dual_value) / (1 + abs(value)), rel=1e-12)
+    assert found.complementarity == pytest.approx(
+        (value - dual_value) / (min(1.0, np.abs(c).max()) + abs(value)), rel=1e-12
+    )
 
 
 def test_a_term_of_ones_own_without_values_leaves_complementarity_unknown():
@@ -73,3 +76,24 @@ def test_a_term_of_ones_own_without_values_leaves_complementarity_unknown():
     assert found.complementarity is None
     assert found.largest == max(found.primal, found.dual) < 1e-12
     assert "unknown" in str(found)
+
+
+def test_units_of_the_objective_change_nothing():
+    Q, c, A, b, _ = program(2, Box(-1.0, 1.0))
+    rng = np.random.default_rng(3)
+    x, z = np.clip(rng.normal(size=6), -1, 1), rng.exponential(size=4)
+    size = 0.5 / np.abs(c).max()
+    found = []
+    for unit in (size, 1e-9 * size):
+        small = gs.LinearlyConstrained(gs.losses.Quadratic(unit * Q, unit * c), A, b, Box(-1.0, 1.0), sense="<=")
+        found.append(residuals(small, x, unit * z))
+    assert found[0].dual == pytest.approx(found[1].dual, rel=1e-9)
+    assert found[0].complementarity == pytest.approx(found[1].complementarity, rel=1e-9)
+
+
+def test_bounds_that_are_very_far_away_are_none():
+    loss = gs.losses.Quadratic(np.diag([1.0, 2.0, 3.0]), [1.0, -1.0, 0.0])
+    for size in (1e12, 1e18, 1e20):
+        solution = gs.solve(gs.LinearlyConstrained(loss, np.ones((1, 3)), 1.0, Box(-size, size)))
+        assert solution.status is gs.Status.CONVERGED
+        np.testing.assert_allclose(solution.mean, np.array([-2.0, 10.0, 3.0]) / 11, atol=1e-7)

@@ -38,7 +38,7 @@ from gradslide.results.certificate import Certificate, SaddleKKT
 from gradslide.results.costs import Costs
 from gradslide.results.history import Record
 from gradslide.theory.certificates import CertificateEvaluator
-from gradslide.theory.optimality import residuals_at
+from gradslide.theory.optimality import residuals_at, unit_of
 
 _DEFAULT_ITERATIONS = 1000
 # The default targets and limit of a method that stops itself.
@@ -365,6 +365,7 @@ class SaddleEnvironment(Environment):
         self.coupling = operator
         self.observer = SaddleObserver(problem, operator.A)
         self.names = {"coupling": operator.name}
+        self._unit: float | None = None
         sampler = None if method.oracle is None else method.oracle.open(problem.loss, range(problem.m), method.seed)
         self.oracle = Oracle(problem.loss, costs, sampler)
 
@@ -404,7 +405,10 @@ class SaddleEnvironment(Environment):
         -------
         SaddleKKT
         """
-        return residuals_at(self._problem, self.oracle, cast(Operator, self.coupling).A, x, dual)
+        if self._unit is None:
+            start = to_numpy(self.oracle.gradient(self._problem.domain.start()))
+            self._unit = unit_of(float(np.max(np.abs(start))))
+        return residuals_at(self._problem, self.oracle, cast(Operator, self.coupling).A, x, dual, self._unit)
 
     def completed(self, stop: Stop) -> Stop:
         is_vague = (stop.objective is not None or stop.gap is not None) and stop.residual is None and stop.kkt is None

@@ -39,7 +39,7 @@ from gradslide.problems.terms import Linear as LinearTerm
 from gradslide.results.certificate import SaddleKKT
 from gradslide.results.status import Status
 from gradslide.theory.certificates import DualEvidence, Evaluation
-from gradslide.theory.optimality import Found, Here, Known, residuals_of
+from gradslide.theory.optimality import Found, Here, Known, residuals_of, unit_of
 
 # L stays this factor above the curvature that was seen, and rises by at least this factor and at most _STEEPEST.
 _MARGIN, _STEEPEST = 1.2, 4.0
@@ -210,6 +210,8 @@ class State(Copied):
         The residuals at the answer.
     proof : tuple of str and Array, or None
         The fields of a `NoSolution`, the status by its name: checkpoints can store that.
+    unit : float
+        Gradients and objectives of this size are small.
     knows_z : bool
         Whether the z of `under` and `answer` are multipliers that all processes know; if not, they do when the
         run ends.
@@ -231,6 +233,7 @@ class State(Copied):
     gradient: Gradient
     answer: Point
     kkt: SaddleKKT
+    unit: float
     proof: tuple[str, Array] | None = None
     knows_z: bool = True
     lower: float = -math.inf
@@ -332,8 +335,11 @@ class Geometry(ABC):
         x, z = self.totals(total(self.domain.V(a.x, b.x)), self.duals.U(self.own(a.z), self.own(b.z)))
         return math.sqrt(2 * x), math.sqrt(2 * z)
 
-    def residuals(self, *places: tuple[Point, Gradient]) -> list[Found]:
-        """Return the residuals at points with their gradients, and lower bounds where observers cannot find them."""
+    def residuals(self, unit: float, *places: tuple[Point, Gradient]) -> list[Found]:
+        """Return the residuals at points with their gradients, and lower bounds where observers cannot find them.
+
+        unit: gradients and objectives of this size are small.
+        """
         domain, mu, counted, known = self.problem.domain, self.problem.mu, self.counted(), []
         for point, gradient in places:
             value = None
@@ -344,7 +350,7 @@ class Geometry(ABC):
             lower = -math.inf if self.knows_z else self._lower(point, gradient)
             known.append(Known(point.x, z, gradient.y, product, point.pull, value, lower))
         counted = None if counted is None else counted.reshape(1, -1)
-        return residuals_of(self.problem, self.unweighted, known, self, counted)
+        return residuals_of(self.problem, self.unweighted, known, self, counted, unit)
 
     def _lower(self, point: Point, gradient: Gradient) -> float:
         """The part of a lower bound on the optimum, by weak duality, of the blocks here."""
@@ -612,7 +618,8 @@ class AdaptiveSliding(Method[State]):
         gradient = _evaluated(context, geometry, point.x)
         y = gradient.y
         L = 0.0 if geometry.is_linear else self.L or _first_L(context, geometry, point.x, y)
-        ((kkt, lower),) = geometry.residuals((point, gradient))
+        unit = unit_of(float(geometry.largest(np.array([array_namespace(y).max(abs(y))], dtype=np.float64))[0]))
+        ((kkt, lower),) = geometry.residuals(unit, (point, gradient))
         omega = self.omega or _first_omega(geometry, point, y, L)
         state = State(
             epoch=Epoch(0, 0, L, L, 0.0, Weights(0.0, 0), 0, 0.0, 0.0),
@@ -629,6 +636,7 @@ class AdaptiveSliding(Method[State]):
             gradient=gradient,
             answer=point,
             kkt=kkt,
+            unit=unit,
             knows_z=geometry.knows_z,
             lower=lower,
         )
@@ -685,10 +693,10 @@ class AdaptiveSliding(Method[State]):
             return state
         answer, here = state.under, state.gradient
         if not looks_twice:
-            ((kkt, lower),) = geometry.residuals((answer, here))
+            ((kkt, lower),) = geometry.residuals(state.unit, (answer, here))
         else:
             there = _evaluated(context, geometry, state.last.x, here.y if geometry.is_linear else None)
-            (kkt, lower), (kkt_there, lower_there) = geometry.residuals((answer, here), (state.last, there))
+            (kkt, lower), (kkt_there, lower_there) = geometry.residuals(state.unit, (answer, here), (state.last, there))
             lower = max(lower, lower_there)
             if kkt_there.largest < kkt.largest:
                 answer, here, kkt = state.last, there, kkt_there

@@ -40,7 +40,7 @@ from gradslide.programs.low_rank import LowRank
 from gradslide.results.certificate import SaddleKKT
 from gradslide.results.status import Status
 from gradslide.theory.certificates import DualEvidence
-from gradslide.theory.optimality import Here, saddle_residuals
+from gradslide.theory.optimality import Here, saddle_residuals, unit_of
 
 # A start that violates constraints by more, relative to their size, is moved to the nearest point that does not.
 _VIOLATED = 1e-9
@@ -270,6 +270,8 @@ class Trial(NamedTuple):
         Norms of the step and of the gradient at the best point, in the metric by which damping is scaled.
     cancelling : float
         At least of this size are the terms of a quadratic at both ends, which may cancel far away.
+    unit : float
+        What counts as a small gradient or objective.
     """
 
     point: Point
@@ -282,6 +284,7 @@ class Trial(NamedTuple):
     length: float
     steepness: float
     cancelling: float
+    unit: float
 
 
 @dataclass(frozen=True)
@@ -305,6 +308,8 @@ class State:
     rejections, idle, rejected, evaluations, factorizations : int
         Rejected steps in a row; steps in a row that gained nothing; rejected steps and evaluations so far;
         factorizations of KKT matrices.
+    unit : float
+        Gradients and objectives of this size are small.
     stays_inside : bool
         Whether steps end a little before the minimum of the model: losses may not be finite at the ends of
         constraints, where it often is.
@@ -326,6 +331,7 @@ class State:
     rejected: int = 0
     evaluations: int = 0
     factorizations: int = 0
+    unit: float = 1.0
     stays_inside: bool = False
     contradiction: float = 0.0
     proof: tuple[str, Array] | None = None
@@ -474,7 +480,8 @@ class SQP(Method[State]):
         if self.memory is not None:
             curvature = tuple(Memory.first(program.metric[own], gradient[own], objective) for own in program.groups)
         scales = np.maximum(self._scales(program, curvature), least_curvature(gradient, objective))
-        return replace(state, best=point, curvature=curvature, scales=scales, first=objective, evaluations=1)
+        state = replace(state, best=point, curvature=curvature, scales=scales, unit=trial.unit)
+        return replace(state, first=objective, evaluations=1)
 
     def _judged(self, program: Program, state: State, trial: Trial, residual: float) -> State:
         """Accept or reject an evaluated step; residual: relative, of the quadratic program that it solves."""
@@ -580,7 +587,10 @@ class SQP(Method[State]):
         value, rest, size, terms, lower, check, *of_step = program.total(np.array(numbers)).tolist()
         slope, after, bend, length, steepness, cancelling = of_step
         rest += duals.conjugate(product)
-        kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, value + rest, program)
+        unit = state.unit
+        if best is None:
+            unit = unit_of(float(program.largest(np.array([np.max(np.abs(gradient))]))[0]))
+        kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, value + rest, program, unit)
         lower -= duals.h(z)
         residuals = kkt.primal, kkt.dual, kkt.complementarity
         lower = lower if math.isfinite(lower) else -math.inf
@@ -589,7 +599,7 @@ class SQP(Method[State]):
         point = Point(x, z, gradient, pull, values, value + rest, rest, size, terms, held, lower, residuals)
         is_finite = math.isfinite(value + rest) and math.isfinite(check)
         sizes = math.sqrt(max(0.0, length)), math.sqrt(steepness)
-        return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling)
+        return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling, unit)
 
     def _matrices(self, program: Program, state: State) -> list[Matrix]:
         if program.matrices is not None:

@@ -112,7 +112,8 @@ class KKT:
 class SaddleKKT:
     """Relative residuals of the optimality conditions of a saddle point problem or linear constraints.
 
-    With y the gradient at x and |.| the largest absolute entry:
+    With y the gradient at x and |.| the largest absolute entry, and u = 1, or |y| at the start where
+    that is smaller, so that small units of the objective change nothing:
 
     Attributes
     ----------
@@ -121,12 +122,12 @@ class SaddleKKT:
         constraints: the change of z by one step of size s = (1 + |z|)/(1 + |A x|) that maximizes
         <A x, .> - h over Z, over 1 + |z|.
     dual : float
-        The change of x by one prox step of size t = (1 + |x|)/(1 + max(|y|, |A^T z|)) along
+        The change of x by one prox step of size t = (1 + |x|)/(u + max(|y|, |A^T z|)) along
         y + A^T z, over 1 + |x|. For coordinates without bounds this is OSQP's
-        |y + A^T z|/(1 + max(|y|, |A^T z|)).
+        |y + A^T z|/(u + max(|y|, |A^T z|)).
     complementarity : float
         By how much x fails to minimize <y + A^T z, .> + mu nu + r over X, and z to maximize
-        <A x, .> - h over Z, over 1 + |objective|: the duality gap of OSQP and PDLP. None if h is a
+        <A x, .> - h over Z, over u + |objective|: the duality gap of OSQP and PDLP. None if h is a
         function of the user's whose values are not known.
 
     Examples

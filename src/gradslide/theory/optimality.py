@@ -16,6 +16,8 @@ from gradslide.problems.saddle import DualSpace, Saddle
 from gradslide.results.certificate import SaddleKKT
 from gradslide.theory.certificates import Values
 
+# Bounds that are this many times as far away as x are none.
+_FAR = 1e8
 # Farther away than any bound.
 _ENDLESS = 1e25
 
@@ -87,6 +89,7 @@ def saddle_residuals(
     pull: Array,
     value: float | None,
     reductions: Reductions | None = None,
+    unit: float = 1.0,
 ) -> SaddleKKT:
     """Return the relative residuals of a primal and dual point.
 
@@ -110,13 +113,15 @@ def saddle_residuals(
         The objective at x, for the scale of the complementarity; None if it is not known.
     reductions : Reductions, optional
         Over the processes that hold other blocks of x. Default: there are none.
+    unit : float
+        Gradients and objectives of this size are small, see `unit_of`.
 
     Returns
     -------
     SaddleKKT
     """
     point = Known(x, z, gradient, product, pull, value)
-    return residuals_of(problem, duals, [point], Here() if reductions is None else reductions)[0].kkt
+    return residuals_of(problem, duals, [point], Here() if reductions is None else reductions, unit=unit)[0].kkt
 
 
 def residuals_of(
@@ -125,6 +130,7 @@ def residuals_of(
     points: Sequence[Known],
     reductions: Reductions,
     counted: Array | None = None,
+    unit: float = 1.0,
 ) -> list[Found]:
     """Return the relative residuals of several points: two maxima and a sum over all processes, however many.
 
@@ -141,12 +147,14 @@ def residuals_of(
     counted : ndarray, shape (1, k), optional
         If z is spread over processes, 1 for the entries that this one counts in sums, and 0 for
         others. Values and bounds are then its parts of them, too.
+    unit : float
+        Gradients and objectives of this size are small, see `unit_of`.
 
     Returns
     -------
     list of Found
     """
-    searches = [_search(problem, duals, point, counted) for point in points]
+    searches = [_search(problem, duals, point, counted, unit) for point in points]
     asked = {number: next(search) for number, search in enumerate(searches)}
     found: dict[int, Found] = {}
     while asked:
@@ -171,7 +179,7 @@ class _Asked(NamedTuple):
 
 
 def _search(
-    problem: Objective, duals: DualSpace, point: Known, counted: Array | None
+    problem: Objective, duals: DualSpace, point: Known, counted: Array | None, unit: float
 ) -> Generator[_Asked, Array, Found]:
     """The residuals of a point; yields what all processes have to reduce."""
     x, z, gradient, product, pull, value, lower = point
@@ -181,7 +189,7 @@ def _search(
     size, *slopes, z_size, product_size, violated, allowed = (yield _Asked(True, np.array(sizes))).tolist()
     if not all(math.isfinite(each) for each in (size, *slopes)):
         return Found(SaddleKKT(math.inf, math.inf, math.inf), -math.inf)
-    step = (1 + size) / (1 + max(slopes))
+    step = (1 + size) / (unit + max(slopes))
     slope = gradient + pull
     nearby = problem.domain.prox(problem.domain.grad_nu(x) / step - slope, problem.mu + 1 / step)
     moves = [_largest(x - nearby)]
@@ -199,12 +207,29 @@ def _search(
         gap_of_x, total_of_z, total_value, lower = (yield _Asked(False, np.array(parts))).tolist()
         gap_of_z, value = None if gap_of_z is None else total_of_z, None if value is None else total_value
     primal, dual, gap_of_x = (each if not math.isnan(each) else math.inf for each in (primal, dual, gap_of_x))
-    scale = 1 + (0.0 if value is None else abs(value))
+    scale = unit + (0.0 if value is None else abs(value))
     kkt = SaddleKKT(primal, dual, None if gap_of_z is None else (gap_of_x + gap_of_z) / scale)
     return Found(kkt, lower)
 
 
-def residuals_at(problem: Saddle, source: Values, A: LinearMap, x: Array, z: Array) -> SaddleKKT:
+def unit_of(largest: float) -> float:
+    """Return what counts as a small gradient or objective: 1, or less where the objective has small units.
+
+    Parameters
+    ----------
+    largest : float
+        The largest entry of the gradient at the start.
+
+    Returns
+    -------
+    float
+    """
+    return largest if 0 < largest < 1 else 1.0
+
+
+def residuals_at(
+    problem: Saddle, source: Values, A: LinearMap, x: Array, z: Array, unit: float | None = None
+) -> SaddleKKT:
     """Return the relative residuals at a point where nothing is known yet: one gradient and two products.
 
     Parameters
@@ -219,11 +244,14 @@ def residuals_at(problem: Saddle, source: Values, A: LinearMap, x: Array, z: Arr
         The primal point.
     z : ndarray, shape (1, k)
         The dual point.
+    unit : float, optional
+        See `unit_of`. Default: found with another gradient, at the minimizer of nu.
 
     Returns
     -------
     SaddleKKT
     """
+    unit = unit_of(_largest(source.gradient(problem.domain.start()))) if unit is None else unit
     value = None
     product, pull = A.apply(x.reshape(-1))[None], A.apply_adjoint(z[0]).reshape(x.shape)
     if problem.loss.has_value:
@@ -232,7 +260,7 @@ def residuals_at(problem: Saddle, source: Values, A: LinearMap, x: Array, z: Arr
         value = found if math.isfinite(found) else None
     else:
         gradient = source.gradient(x)
-    return saddle_residuals(problem, problem.duals, x, z, gradient, product, pull, value)
+    return saddle_residuals(problem, problem.duals, x, z, gradient, product, pull, value, unit=unit)
 
 
 def _largest(v: Array) -> float:
@@ -249,19 +277,22 @@ def _gap_of_x(problem: Objective, x: Array, nearby: Array, slope: Array) -> floa
         return to_numpy(ridge + doubles(domain.r(u)) + dot(doubles(slope), doubles(u)))
 
     least = to_numpy(doubles(domain.linear_minimum(slope, mu)))
-    if not np.isfinite(least).all():
-        least = np.where(np.isfinite(least), least, at(_lowest(problem, nearby, slope)))
+    has_far_ends = mu == 0 and isinstance(domain, Euclidean) and domain.separable
+    if has_far_ends or not np.isfinite(least).all():
+        # Ends that are very far away are none: what is left of the slope by rounding would count.
+        lowest = at(_lowest(problem, x, nearby, slope))
+        least = np.maximum(least, lowest) if has_far_ends else np.where(np.isfinite(least), least, lowest)
     return float(np.sum(np.maximum(at(x) - least, 0.0)))
 
 
-def _lowest(problem: Objective, nearby: Array, slope: Array) -> Array:
-    """Where r + <slope, .> is smallest, with `nearby` for coordinates in which it has no minimum."""
+def _lowest(problem: Objective, x: Array, nearby: Array, slope: Array) -> Array:
+    """Where r + <slope, .> is smallest, with `nearby` for coordinates in which that is nowhere or very far away."""
     domain, xp = problem.domain, array_namespace(nearby)
     if not (isinstance(domain, Euclidean) and domain.separable):
         return nearby
     beyond = domain.beyond_penalty(slope)
     lowest = domain.without_penalty().project(-_ENDLESS * xp.sign(beyond))
-    return xp.where(abs(lowest) < _ENDLESS, lowest, nearby)
+    return xp.where(abs(lowest) < _FAR * (1 + _largest(x)), lowest, nearby)
 
 
 def _gap_of_z(duals: DualSpace, z: Array, product: Array, violation: Array | None) -> float | None:

@@ -446,8 +446,11 @@ REFUSED = {
     ),
     "shared, with entropy": (lambda: entropic("shared"), ['inner="shared"', "Euclidean", "EntropySimplex"]),
     "own, with entropy": (lambda: entropic("own"), ['inner="own"', "Euclidean", "EntropySimplex"]),
-    "a saddle point": (lambda: gs.solve(SADDLE, method=gs.AutoPDS()), ["network", "gs.PDS()"]),
-    "equations": (lambda: gs.solve(EQUATIONS, method=gs.AutoPDS()), ["network", "gs.PDS()"]),
+    "exchanges of a saddle point": (lambda: gs.solve(SADDLE, method=gs.AutoPDS(K=3)), ["balance, L and R", "K"]),
+    "a spectrum of equations": (
+        lambda: gs.solve(EQUATIONS, method=gs.AutoPDS(spectrum=(1.0, 2.0))),
+        ["balance, L and R", "spectrum"],
+    ),
     "samples only": (lambda: gs.solve(gs.Problem(NO_GRADIENT), RING, gs.AutoPDS()), ["gradient"]),
     "a limit on samples": (
         lambda: gs.solve(GIVEN, RING, gs.AutoPDS(), stop=gs.Stop(samples=5)),
