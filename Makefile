@@ -89,6 +89,8 @@ bench: $(VENV)/.installed-dev ## measure speed, memory and growth, and what over
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/samples.py
 	$(BIN)/python benchmarks/operator_norm.py
+	$(BIN)/python benchmarks/constrained.py --part default norm
+	$(BIN)/python benchmarks/qp.py --solvers gradslide Clarabel
 	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/mpi.py
 	$(BIN)/python benchmarks/peers.py

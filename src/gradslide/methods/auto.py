@@ -67,6 +67,10 @@ class Auto(Method[object]):
     losses with kinks on a small scale. It goes from LBFGS to Newton once if LBFGS takes more than
     twice the evaluations predicted, and has cost more than twice what Newton was predicted to.
 
+    For linear constraints, saddle points and coupled agents the choice is `Newton` where sets and terms
+    are polyhedral and losses quadratic or with Hessians up to d = 1,000, `LBFGS` where they have none,
+    and `AutoPDS` elsewhere: with operators, other sets and terms, on devices, for losses without values.
+
     Only Hessians of losses that users wrote are measured: they are computed by themselves. So only
     such runs, and those with ``balance="measure"``, may differ from machine to machine.
 
