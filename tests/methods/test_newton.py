@@ -186,6 +186,26 @@ def test_trial_points_that_are_not_finite_are_rejected():
     assert solution.mean[0] == pytest.approx(np.log(5.0), rel=1e-2)
 
 
+def test_a_negative_eigenvalue_of_the_hessian_is_no_answer():
+    """The loss of one agent may not be convex where the sum is; the sum must be."""
+    for first, is_convex in ((-0.5, True), (-1.5, False)):
+        curvatures = np.array([first, 1.0])
+        loss = gs.losses.Custom(
+            value=[lambda x, c=c: c * x @ x / 2 - x.sum() for c in curvatures],
+            gradient=[lambda x, c=c: c * x - 1 for c in curvatures],
+            hessian=[lambda x, c=c: np.diag([c]) for c in curvatures],
+            agents=2,
+            dimension=1,
+        )
+        problem = gs.Problem(loss, gs.domains.Box(-1.0, 1.0))
+        if is_convex:
+            assert solve(problem, gs.Graph.path(2), check_loss=False).status is gs.Status.CONVERGED
+            continue
+        with pytest.warns(RuntimeWarning, match="the Hessian has the eigenvalue -0.5"):
+            solution = solve(problem, gs.Graph.path(2), check_loss=False)
+        assert solution.status is gs.Status.CONTRADICTORY
+
+
 def test_what_it_cannot_do_is_refused():
     custom = gs.losses.Custom(value=lambda x: x[:, 0] ** 2, gradient=lambda x: 2 * x, agents=3, dimension=1)
     with pytest.raises(gs.InputError, match="Newton needs losses with values and Hessians"):

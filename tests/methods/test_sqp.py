@@ -232,6 +232,43 @@ def test_a_wrong_gradient_is_no_answer():
     assert solution.status is gs.Status.CONTRADICTORY
 
 
+@pytest.mark.parametrize(("least", "is_convex"), [(-0.5, False), (-1e-12, True)])
+def test_a_negative_eigenvalue_of_the_hessian_is_no_answer(least, is_convex):
+    H = np.diag([1.0, 2.0, least])
+    loss = gs.losses.Custom(
+        value=[lambda x: x @ H @ x / 2 - x.sum()],
+        gradient=[lambda x: H @ x - 1],
+        hessian=[lambda x: H],
+        agents=1,
+        dimension=3,
+    )
+    problem = gs.LinearlyConstrained(loss, [[1.0, 1.0, 1.0]], 0.3, domain=Box(-2.0, 2.0))
+    if is_convex:
+        assert gs.solve(problem).status is gs.Status.CONVERGED
+        return
+    with pytest.warns(RuntimeWarning, match="the Hessian has the eigenvalue -0.5"):
+        solution = gs.solve(problem)
+    assert solution.status is gs.Status.CONTRADICTORY
+
+
+def test_a_barrier_that_is_infinite_at_the_start_says_what_to_do():
+    loss = gs.losses.Custom(
+        value=[lambda x: -np.log(np.maximum(x, 0)).sum()],
+        gradient=[lambda x: -1 / x],
+        hessian=[lambda x: np.diag(1 / x**2)],
+        agents=1,
+        dimension=3,
+    )
+    problem = gs.LinearlyConstrained(loss, [[1.0, 2.0, 3.0]], 1.0, domain=Box(0.0, 1.0))
+    with np.errstate(divide="ignore"), pytest.raises(gs.InputError, match=r"finite at the start; got inf .* give x0="):
+        gs.solve(problem)
+    for given in ({"x0": np.full(3, 0.1)}, {"check_loss": False}):
+        with np.errstate(divide="ignore"):
+            solution = gs.solve(problem, **given)
+        assert solution.status is gs.Status.CONVERGED
+        np.testing.assert_allclose(solution.mean, 1 / (3 * np.array([1.0, 2.0, 3.0])), rtol=1e-5)
+
+
 UNBOUNDED = {
     "a plane": (gs.losses.Linear([1.0, 0.0]), [[0.0, 1.0]], {"b": 1.0}, None),
     "a cone": (gs.losses.Linear([-1.0, -1.0]), [[1.0, -1.0]], {"b": 0.0, "sense": "<="}, NonNegative()),

@@ -927,6 +927,10 @@ def _check_derivatives(context: Context) -> None:
     middle, agents = x0 + direction / 2, context.network.agents
     remedy = "correct it (gs.check_loss(loss) says more), or use check_loss=False"
     if text := mismatch(loss, slopes(oracle.value, oracle.gradient, middle, direction, ROUGH), agents):
+        if infinite := np.flatnonzero(np.isposinf(to_numpy(oracle.value(x0)))).tolist():
+            got = f"inf for agent {agents[infinite[0]]} of {type(loss).__name__}"
+            inside = "give x0= where it is, or check_loss=False to let Newton and LBFGS look for a start"
+            raise InputError("the value of a loss must be finite at the start", got, inside)
         raise InputError("the gradient of a loss must be the derivative of its value", text, remedy)
     if not (has_own_hessian(loss) and has_checkable_hessian(loss)):
         return

@@ -1,5 +1,9 @@
 """How second-order methods judge a step, and damp the model: J. J. More, "The Levenberg-Marquardt algorithm", 1978."""
 
+import numpy as np
+
+from gradslide._support.types import Array
+
 # Rounding changes the objective by about this many eps of its size.
 NOISE = 4.0
 # A step is accepted if the objective falls by this share of what the model predicts.
@@ -16,6 +20,8 @@ _MOST_DAMPING = 1e100
 # Values contradict gradients if they differ by this share of the slope, and of the values, and by this many rounding
 # errors.
 _ROUGHLY, _SURELY, _SURELY_IN_SINGLE, _ROUNDINGS = 0.1, 1e-6, 1e-3, 10.0
+# Second derivatives below zero by this share of the largest are no rounding, nor that of differences of gradients.
+_CONCAVE, _CONCAVE_IN_SINGLE = 1e-4, 1e-2
 # The first damping of a model that has no minimum.
 FLAT = 1.0
 
@@ -47,6 +53,40 @@ def violation_of_convexity(
     share = _SURELY_IN_SINGLE if is_single else _SURELY
     allowed = _ROUGHLY * max(abs(low), abs(high)) + share * values + _ROUNDINGS * rounding
     return missed if missed > allowed else 0.0
+
+
+def negative_curvature(hessian: Array, *, is_single: bool) -> float:
+    """Return how far the least eigenvalue of a Hessian lies below zero.
+
+    Parameters
+    ----------
+    hessian : ndarray, shape (d, d)
+        Symmetric.
+    is_single : bool
+        Whether data is in single precision.
+
+    Returns
+    -------
+    float
+        0 where it is no more than roughly what rounding explains.
+    """
+    diagonal = np.diagonal(hessian)
+    allowed = (_CONCAVE_IN_SINGLE if is_single else _CONCAVE) * float(np.max(np.abs(diagonal)))
+    if allowed == 0:
+        return float(np.linalg.norm(hessian, 2)) if np.any(hessian) else 0.0
+    try:
+        np.linalg.cholesky(hessian + allowed * np.eye(len(hessian)))
+    except np.linalg.LinAlgError:
+        return max(0.0, -float(np.linalg.eigvalsh(hessian)[0]))
+    return 0.0
+
+
+def not_convex(concave: float, evaluations: int) -> str:
+    """Say what `negative_curvature` found."""
+    return (
+        f"the Hessian has the eigenvalue {-concave:.3g} at outer iteration {evaluations}: the loss is not convex, or "
+        "its Hessian wrong. gs.check_loss(loss) says more"
+    )
 
 
 def is_good_step(decrease: float, predicted: float, noise: float) -> bool:

@@ -30,6 +30,8 @@ from gradslide.methods.damping import (
     after_acceptance,
     after_rejection,
     is_good_step,
+    negative_curvature,
+    not_convex,
     violation_of_convexity,
 )
 from gradslide.methods.steps import require_common_domain
@@ -226,6 +228,8 @@ class Assessment(NamedTuple):
         As in `Ratios`, averaged over the agents.
     contradiction : float
         By how much values and gradients at two points violated convexity, if more than roughly.
+    concave : float
+        How far the least eigenvalue of the Hessian lies below zero, likewise.
     """
 
     objective: float
@@ -238,6 +242,7 @@ class Assessment(NamedTuple):
     hessian_ratio: float
     gradient_ratio: float
     contradiction: float = 0.0
+    concave: float = 0.0
 
     def evaluation(self, x: Array) -> Evaluation:
         """Return it in the form in which targets are checked."""
@@ -514,8 +519,12 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
         return None if state.assessment is None else state.assessment.evaluation(state.x)
 
     def contradiction(self, state: State[CurvatureT]) -> str:
-        """Say that values and gradients at two trial points violated convexity."""
-        missed = 0.0 if state.assessment is None else state.assessment.contradiction
+        """Say that values and gradients at two trial points violated convexity, or second derivatives at one."""
+        if state.assessment is None:
+            return ""
+        missed, concave = state.assessment.contradiction, state.assessment.concave
+        if concave > 0:
+            return not_convex(concave, state.evaluations)
         if missed == 0:
             return ""
         return (
@@ -634,7 +643,9 @@ def _with_step(
     minimum = minimize_model(*given, model.damping * scales)
     if is_accepted and method.needs_hessian:
         exact = minimum if model.damping == 0 else minimize_model(*given)
-        model = model._replace(assessment=model.assessment._replace(error=exact.decrease + exact.missed))
+        concave = negative_curvature(cast(Array, method.matrix(model.curvature)), is_single=common.dtype == np.float32)
+        found = model.assessment._replace(error=exact.decrease + exact.missed, concave=concave)
+        model = model._replace(assessment=found)
     if not minimum.decrease < _FAR * (1 + abs(model.assessment.objective)):
         model = model._replace(damping=max(flat, model.damping))
         minimum = minimize_model(*given, model.damping * scales)

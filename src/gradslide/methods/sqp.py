@@ -26,6 +26,8 @@ from gradslide.methods.damping import (
     after_acceptance,
     after_rejection,
     is_good_step,
+    negative_curvature,
+    not_convex,
     violation_of_convexity,
 )
 from gradslide.network.coupled_rows import SharedRows
@@ -272,6 +274,8 @@ class Trial(NamedTuple):
         At least of this size are the terms of a quadratic at both ends, which may cancel far away.
     unit : float
         What counts as a small gradient or objective.
+    concave : float
+        How far the least eigenvalues of Hessians lie below zero.
     """
 
     point: Point
@@ -285,6 +289,7 @@ class Trial(NamedTuple):
     steepness: float
     cancelling: float
     unit: float
+    concave: float
 
 
 @dataclass(frozen=True)
@@ -315,6 +320,8 @@ class State:
         constraints, where it often is.
     contradiction : float
         By how much values and gradients violated convexity.
+    concave : float
+        How far the least eigenvalues of Hessians lie below zero.
     proof : tuple of str and ndarray, or None
         Why there is no solution: the name of a status, and a ray.
     """
@@ -334,6 +341,7 @@ class State:
     unit: float = 1.0
     stays_inside: bool = False
     contradiction: float = 0.0
+    concave: float = 0.0
     proof: tuple[str, Array] | None = None
 
 
@@ -480,7 +488,7 @@ class SQP(Method[State]):
         if self.memory is not None:
             curvature = tuple(Memory.first(program.metric[own], gradient[own], objective) for own in program.groups)
         scales = np.maximum(self._scales(program, curvature), least_curvature(gradient, objective))
-        state = replace(state, best=point, curvature=curvature, scales=scales, unit=trial.unit)
+        state = replace(state, best=point, curvature=curvature, scales=scales, unit=trial.unit, concave=trial.concave)
         return replace(state, first=objective, evaluations=1)
 
     def _judged(self, program: Program, state: State, trial: Trial, residual: float) -> State:
@@ -509,6 +517,7 @@ class SQP(Method[State]):
             rejected=state.rejected + (not is_accepted),
             idle=state.idle + 1 if is_idle else 0,
             contradiction=state.contradiction or _contradiction(program, state, trial, eps),
+            concave=trial.concave,
         )
         # L-BFGS scales damping by its first matrix, Newton by the largest second derivatives so far.
         scales = self._scales(program, curvature)
@@ -583,9 +592,13 @@ class SQP(Method[State]):
         check = float(np.vdot(gradient, gradient)) + (0.0 if hessians is None else float(np.vdot(hessians, hessians)))
         parts = [values, problem.objective(x, np.zeros(len(x))), np.abs(values), np.abs(x * gradient)]
         numbers = [*(float(np.sum(part)) for part in parts), float(np.sum(least - conjugates)), check]
-        numbers += [slope, float(gradient.reshape(-1) @ step), bend, length, steepness, cancelling]
+        concave = 0.0
+        if hessians is not None and np.isfinite(hessians).all():
+            is_single = problem.dtype == np.float32
+            concave = sum(negative_curvature(each, is_single=is_single) for each in to_numpy(hessians))
+        numbers += [slope, float(gradient.reshape(-1) @ step), bend, length, steepness, cancelling, concave]
         value, rest, size, terms, lower, check, *of_step = program.total(np.array(numbers)).tolist()
-        slope, after, bend, length, steepness, cancelling = of_step
+        slope, after, bend, length, steepness, cancelling, concave = of_step
         rest += duals.conjugate(product)
         unit = state.unit
         if best is None:
@@ -599,7 +612,7 @@ class SQP(Method[State]):
         point = Point(x, z, gradient, pull, values, value + rest, rest, size, terms, held, lower, residuals)
         is_finite = math.isfinite(value + rest) and math.isfinite(check)
         sizes = math.sqrt(max(0.0, length)), math.sqrt(steepness)
-        return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling, unit)
+        return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling, unit, concave)
 
     def _matrices(self, program: Program, state: State) -> list[Matrix]:
         if program.matrices is not None:
@@ -638,6 +651,8 @@ class SQP(Method[State]):
         return None if state.proof is None else NoSolution(Status[state.proof[0]], state.proof[1])
 
     def contradiction(self, state: State) -> str:
+        if state.concave > 0:
+            return not_convex(state.concave, state.evaluations)
         if state.contradiction == 0:
             return ""
         return (
