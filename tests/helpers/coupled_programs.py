@@ -5,7 +5,7 @@ from scipy.linalg import block_diag
 
 from gradslide.methods.coupled_kkt import AgentProgram
 from gradslide.problems.polyhedral import Polyhedral
-from gradslide.programs.interior_point import minimize_qp
+from gradslide.programs.quadratic_program import minimize_qp
 
 
 def random_programs(seed, m=6, k=6, curvature=1.0):

@@ -15,7 +15,8 @@ from gradslide.methods import coupled_kkt
 from gradslide.methods.coupled_kkt import AgentProgram, SchurKKT, _Sums, agent_programs, minimize_coupled
 from gradslide.problems.polyhedral import Polyhedral
 from gradslide.programs import interior_point
-from gradslide.programs.interior_point import DirectKKT, Measure, Outcome
+from gradslide.programs.direct import DirectKKT
+from gradslide.programs.interior_point import Measure, Outcome
 
 GRAPH = gs.Graph.ring(6)
 

@@ -14,7 +14,8 @@ from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array, Parameter
 from gradslide.domains.euclidean import Euclidean, half_square
 from gradslide.domains.parameters import Fit, checked, share
-from gradslide.programs.interior_point import Outcome, QPResult, minimize_qp
+from gradslide.programs.interior_point import Outcome, QPResult
+from gradslide.programs.quadratic_program import minimize_qp
 
 # A point inside of all constraints up to this share of their size is its own projection.
 _ROUNDING = 3e-13

@@ -29,19 +29,9 @@ from gradslide.problems.model import from_upper
 from gradslide.problems.model import upper as upper_part
 from gradslide.problems.polyhedral import Polyhedral, polyhedral_set
 from gradslide.problems.problem import Problem
-from gradslide.programs.interior_point import (
-    DirectKKT,
-    Equilibrated,
-    KKTSystem,
-    Measure,
-    Outcome,
-    Reduced,
-    Solved,
-    dense_solver,
-    interior_point,
-    scaled,
-    size_of,
-)
+from gradslide.programs.direct import DirectKKT, dense_solver
+from gradslide.programs.interior_point import KKTSystem, Measure, Outcome, Solved, interior_point, size_of
+from gradslide.programs.presolve import Equilibrated, Reduced, scaled
 
 # The residual at which iterations end: they cost rounds.
 _SHARP = 1e-10

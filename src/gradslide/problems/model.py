@@ -21,8 +21,9 @@ from gradslide._support.types import Array
 from gradslide.domains import Affine, Domain, Free, Halfspace, L2Ball, Polyhedron
 from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.penalties import L1, ElasticNet, GroupL1
-from gradslide.programs.interior_point import Outcome, minimize_qp
+from gradslide.programs.interior_point import Outcome
 from gradslide.programs.low_rank import LowRank
+from gradslide.programs.quadratic_program import minimize_qp
 
 # Eigenvalues of the Hessian, scaled to a diagonal of ones, below d times this are rounding.
 _SINGULAR = 1e-13

@@ -18,8 +18,9 @@ from gradslide.domains.euclidean import Euclidean
 from gradslide.domains.penalties import L1, ElasticNet
 from gradslide.problems import terms
 from gradslide.problems.saddle import Saddle
-from gradslide.programs.interior_point import Outcome, minimize_qp
+from gradslide.programs.interior_point import Outcome
 from gradslide.programs.low_rank import LowRank
+from gradslide.programs.quadratic_program import minimize_qp
 
 # Bounds of this size and beyond are none: others are lost in rounding beside them. Many file formats write 1e20.
 NO_BOUND = 1e14

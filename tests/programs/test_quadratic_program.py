@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from gradslide.programs.interior_point import Outcome, minimize_qp
+from gradslide.programs.interior_point import Outcome
 from gradslide.programs.low_rank import LowRank
+from gradslide.programs.quadratic_program import minimize_qp
 
 
 def random_program(seed, n=20, k=30, rank=15, fixed=0):
