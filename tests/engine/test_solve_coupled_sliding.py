@@ -11,7 +11,7 @@ from scipy.linalg import block_diag
 
 import gradslide as gs
 from gradslide.engine.environment import CoupledEnvironment
-from gradslide.methods import sliding
+from gradslide.methods import geometry, sliding
 from gradslide.methods.base import Context
 from gradslide.methods.sliding import AdaptiveSliding
 from gradslide.network.coupled_rows import agreed_dimension
@@ -29,7 +29,7 @@ def local():
 @pytest.fixture
 def over_sums(monkeypatch):
     """Let all products be sums over the tree."""
-    monkeypatch.setattr(sliding, "fitting_rows", lambda problem, network, shared: shared)
+    monkeypatch.setattr(geometry, "fitting_rows", lambda problem, network, shared: shared)
 
 
 def optimum(kind, is_shared=False):
@@ -187,11 +187,11 @@ def test_residuals_are_those_of_all_data_in_one_place():
     pooled = gs.LinearlyConstrained(
         gs.losses.Quadratic(Q, c), A, domain=gs.domains.Box(-1, 1), lower=lower, upper=upper
     )
-    found = sliding.residuals_of(
+    found = geometry.residuals_of(
         pooled,
         pooled.duals,
         [
-            sliding.Known(
+            geometry.Known(
                 x[None],
                 state.answer.z,
                 (Q @ x + c)[None],
@@ -200,7 +200,7 @@ def test_residuals_are_those_of_all_data_in_one_place():
                 float(x @ Q @ x / 2 + c @ x),
             )
         ],
-        sliding.Here(),
+        geometry.Here(),
     )[0].kkt
     for name, value in found.to_dict().items():
         assert value == pytest.approx(state.kkt.to_dict()[name], rel=1e-9), name

@@ -14,7 +14,7 @@ import gradslide as gs
 from gradslide.methods import coupled_kkt
 from gradslide.methods.coupled_kkt import AgentProgram, SchurKKT, _Sums, agent_programs, minimize_coupled
 from gradslide.problems.polyhedral import Polyhedral
-from gradslide.programs import interior_point
+from gradslide.programs import direct
 from gradslide.programs.direct import DirectKKT
 from gradslide.programs.interior_point import Measure, Outcome
 
@@ -160,7 +160,7 @@ def test_floats_are_those_of_the_schur_complement_and_a_few_vectors(monkeypatch)
 
 def kkt_solutions(tolerance, regularization, monkeypatch):
     """Solutions of one KKT system with two right-hand sides, and those of the dense matrix."""
-    monkeypatch.setattr(interior_point, "_REGULARIZATION", regularization)
+    monkeypatch.setattr(direct, "_REGULARIZATION", regularization)
     rng, k = np.random.default_rng(0), 3
     P = [np.diag(np.append(rng.uniform(0.5, 1.0, n - 1), 0.0)) for n in (3, 4)]
     K = [rng.normal(size=(rows, len(each))) for rows, each in zip((2, 1), P, strict=True)]

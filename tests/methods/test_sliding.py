@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 import gradslide as gs
 from gradslide._support.errors import InputError
 from gradslide.engine.environment import SaddleEnvironment
+from gradslide.methods import geometry as geometries
 from gradslide.methods import sliding
 from gradslide.methods.base import Context
 from gradslide.methods.sliding import AdaptiveSliding
@@ -161,7 +162,7 @@ def gap_and_bound(case, L, iterations=25, omega=None):
 
 @pytest.mark.parametrize("seed", [seed for seed in range(24) if seed % 4 < 3])
 def test_the_gap_of_an_epoch_is_within_its_bound(seed, monkeypatch):
-    monkeypatch.setattr(sliding, "_STRETCH", 1.0)
+    monkeypatch.setattr(geometries, "_STRETCH", 1.0)
     case = saddle_case(seed)
     for iterations in (1, 4, 25):
         gap, bound = gap_and_bound(case, case.L, iterations)
@@ -169,7 +170,7 @@ def test_the_gap_of_an_epoch_is_within_its_bound(seed, monkeypatch):
 
 
 def test_the_bound_fails_if_L_is_too_small(monkeypatch):
-    monkeypatch.setattr(sliding, "_STRETCH", 1.0)
+    monkeypatch.setattr(geometries, "_STRETCH", 1.0)
     cases = [saddle_case(seed) for seed in range(24) if seed % 4 < 3]
     assert any(np.greater(*gap_and_bound(case, case.L / 1e3)) for case in cases)
 
