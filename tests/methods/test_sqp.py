@@ -213,6 +213,25 @@ def test_a_warm_start_takes_fewer_evaluations():
     assert warm.costs.gradients == 2 < cold.costs.gradients
 
 
+@pytest.mark.parametrize("method", [gs.Newton(), gs.LBFGS()], ids=["Newton", "LBFGS"])
+@pytest.mark.parametrize("seed", range(8))
+def test_single_precision_ends_at_the_optimum(seed, method):
+    """Rows leave room for rounding: points amid it are no violation."""
+    rng = np.random.default_rng(seed)
+    n, k, scales = 20, 25, 10.0 ** rng.uniform(-1, 1, size=20)
+    X, labels = rng.normal(size=(150, n)) * scales, np.sign(rng.normal(size=150))
+    A = rng.normal(size=(k, n))
+    b = A @ (0.3 * rng.normal(size=n)) + 0.1 * rng.exponential(size=k)
+
+    def problem(dtype):
+        loss = gs.losses.Logistic(X.astype(dtype), labels.astype(dtype), agents=1)
+        return gs.LinearlyConstrained(loss, A.astype(dtype), b.astype(dtype), sense="<=", domain=Box(-5.0, 5.0))
+
+    solution, exact = gs.solve(problem(np.float32), method=method), gs.solve(problem(np.float64))
+    assert solution.status is exact.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(exact.objective, rel=1e-4)
+
+
 def test_targets_below_rounding_end_as_stalled():
     *_, problem = random_program(0)
     solution = gs.solve(problem, stop=gs.Stop(kkt=1e-30, iterations=200))

@@ -312,7 +312,7 @@ class CoupledEnvironment(NetworkEnvironment):
         return False
 
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
-        return Stop(kkt=method.default_accuracy, iterations=_MOST_ITERATIONS)
+        return Stop(kkt=_default_kkt(method, self._problem), iterations=_MOST_ITERATIONS)
 
     def completed(self, stop: Stop) -> Stop:
         return stop
@@ -379,7 +379,7 @@ class SaddleEnvironment(Environment):
     def default_stop(self, method: AnyMethod, iterations: int | None) -> Stop:
         targets: dict[str, Any] = {}
         if method.stops_itself:
-            targets["kkt"] = method.default_accuracy
+            targets["kkt"] = _default_kkt(method, self._problem)
         elif self._problem.has_gap:
             targets["gap"] = _TOLERANCE
             if self._problem.duals.is_constrained:
@@ -432,6 +432,11 @@ class SaddleEnvironment(Environment):
         refutation = "" if certificate is None or not is_comparable else certificate.refutation
         uneven = "" if method.is_unit_free(self._problem.domain) else uneven_columns(self._problem.loss)
         return [uneven, refutation]
+
+
+def _default_kkt(method: AnyMethod, problem: Problem | Saddle) -> float:
+    """The residual at which a method that stops itself does; data in single precision may allow no smaller one."""
+    return max(method.default_accuracy, _TOLERANCE.value) if problem.dtype == np.float32 else method.default_accuracy
 
 
 def _row_of_multipliers(dual: Array, shape: tuple[int, ...]) -> Array:

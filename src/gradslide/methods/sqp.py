@@ -47,7 +47,7 @@ from gradslide.theory.optimality import Here, saddle_residuals, unit_of
 # A start that violates constraints by more, relative to their size, is moved to the nearest point that does not.
 _VIOLATED = 1e-9
 # A step that shrinks the violation to this share is accepted whatever the objective; one that lets it grow beyond the
-# accuracy of the interior point method is not.
+# accuracy of the interior point method, or room for rounding, is not.
 _LESS, _ALLOWED = 0.5, 1e-7
 # Ends of constraints are known to so many rounding errors of data in single precision.
 _ROUNDINGS = 4.0
@@ -503,11 +503,12 @@ class SQP(Method[State]):
         # Without constraints the primal residual is about z.
         is_constrained = program.duals.is_constrained
         violation, before = (point.kkt.primal, best.kkt.primal) if is_constrained else (0.0, 0.0)
+        allowed = _ALLOWED + 2 * _rounding(program.problem)
         is_nearer = violation <= _LESS * before and before > _VIOLATED
         is_better = not is_lost or point.kkt.largest < best.kkt.largest
         is_good = is_better and is_good_step(decrease, predicted, noise)
         is_solved = point.kkt.largest <= min(_SOLVED, best.kkt.largest)
-        is_accepted = is_finite and (is_solved or is_nearer or (is_good and violation <= max(before, _ALLOWED)))
+        is_accepted = is_finite and (is_solved or is_nearer or (is_good and violation <= max(before, allowed)))
         is_idle = is_lost and not (is_accepted and point.kkt.largest <= _LESS * best.kkt.largest)
         curvature = self._learned(program, state, trial, eps, is_accepted)
         state = replace(
