@@ -313,6 +313,8 @@ class State:
     rejections, idle, rejected, evaluations, factorizations : int
         Rejected steps in a row; steps in a row that gained nothing; rejected steps and evaluations so far;
         factorizations of KKT matrices.
+    residual_then : float
+        The largest residual before the steps that gained nothing.
     unit : float
         Gradients and objectives of this size are small.
     stays_inside : bool
@@ -338,6 +340,7 @@ class State:
     rejected: int = 0
     evaluations: int = 0
     factorizations: int = 0
+    residual_then: float = math.inf
     unit: float = 1.0
     stays_inside: bool = False
     contradiction: float = 0.0
@@ -505,11 +508,13 @@ class SQP(Method[State]):
         violation, before = (point.kkt.primal, best.kkt.primal) if is_constrained else (0.0, 0.0)
         allowed = _ALLOWED + 2 * _rounding(program.problem)
         is_nearer = violation <= _LESS * before and before > _VIOLATED
-        is_better = not is_lost or point.kkt.largest < best.kkt.largest
+        by_slopes = best.rest - point.rest - (trial.slope + trial.slope_after) / 2
+        is_better = not is_lost or point.kkt.largest < best.kkt.largest or by_slopes > 0
         is_good = is_better and is_good_step(decrease, predicted, noise)
         is_solved = point.kkt.largest <= min(_SOLVED, best.kkt.largest)
         is_accepted = is_finite and (is_solved or is_nearer or (is_good and violation <= max(before, allowed)))
-        is_idle = is_lost and not (is_accepted and point.kkt.largest <= _LESS * best.kkt.largest)
+        residual_then = state.residual_then if state.idle else best.kkt.largest
+        is_idle = is_lost and not (is_accepted and point.kkt.largest <= _LESS * residual_then)
         curvature = self._learned(program, state, trial, eps, is_accepted)
         state = replace(
             state,
@@ -517,6 +522,7 @@ class SQP(Method[State]):
             evaluations=state.evaluations + 1,
             rejected=state.rejected + (not is_accepted),
             idle=state.idle + 1 if is_idle else 0,
+            residual_then=residual_then,
             contradiction=state.contradiction or _contradiction(program, state, trial, eps),
             concave=trial.concave,
         )
