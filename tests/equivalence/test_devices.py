@@ -685,11 +685,14 @@ def test_saddle_points_of_jax_run_as_they_are():
         Q, c, A = np.eye(8) + 0.1, np.linspace(-1, 1, 8), operator_of()
         losses = [gs.losses.Quadratic(Q, c), gs.losses.Quadratic(jax.numpy.asarray(Q), jax.numpy.asarray(c))]
         for given in (A, jax.numpy.asarray(A)):
-            here, there = (
-                gs.solve(gs.LinearlyConstrained(loss, each, 0.1, domains.Box(-1.0, 1.0)), stop=gs.Stop(iterations=6))
+            problems = [
+                gs.LinearlyConstrained(loss, each, 0.1, domains.Box(-1.0, 1.0))
                 for loss, each in zip(losses, (A, given), strict=True)
-            )
-            assert_same(here, there, 1e-9)
+            ]
+            for method in (gs.PDS(), gs.AutoPDS()):
+                here, there = (gs.solve(each, method=method, stop=gs.Stop(iterations=6)) for each in problems)
+                assert_same(here, there, 1e-9)
+            assert gs.solve(problems[1]).status is gs.Status.CONVERGED
         check_message(
             lambda: gs.LinearlyConstrained(losses[1], sp.csr_array(A), 0.1), ["a sparse A on a device needs PyTorch"]
         )

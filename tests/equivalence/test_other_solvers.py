@@ -60,6 +60,7 @@ def test_minus_the_multiplier_is_the_price_of_the_right_hand_side():
         runs = [
             gs.solve(
                 gs.LinearlyConstrained(loss, A, b + shift, gs.domains.Free(), 0.1, sense=sense),
+                method=gs.PDS(),
                 stop=LIMIT,
                 output="last",
                 record_every=10,

@@ -279,7 +279,10 @@ def test_a_barrier_that_is_infinite_at_the_start_says_what_to_do():
         dimension=3,
     )
     problem = gs.LinearlyConstrained(loss, [[1.0, 2.0, 3.0]], 1.0, domain=Box(0.0, 1.0))
-    with np.errstate(divide="ignore"), pytest.raises(gs.InputError, match=r"finite at the start; got inf .* give x0="):
+    with (
+        np.errstate(divide="ignore"),
+        pytest.raises(gs.InputError, match=r"finite at the start; got agent 0 .* give x0="),
+    ):
         gs.solve(problem)
     for given in ({"x0": np.full(3, 0.1)}, {"check_loss": False}):
         with np.errstate(divide="ignore"):

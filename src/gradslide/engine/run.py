@@ -33,6 +33,8 @@ from gradslide.losses.check import (
     slopes,
 )
 from gradslide.methods.base import AnyMethod, Context, Method
+from gradslide.network.coupled_rows import SharedRows
+from gradslide.network.coupling import Operator
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.problems.terms import Term
@@ -928,9 +930,11 @@ def _check_derivatives(context: Context) -> None:
     remedy = "correct it (gs.check_loss(loss) says more), or use check_loss=False"
     if text := mismatch(loss, slopes(oracle.value, oracle.gradient, middle, direction, ROUGH), agents):
         if infinite := np.flatnonzero(np.isposinf(to_numpy(oracle.value(x0)))).tolist():
-            got = f"inf for agent {agents[infinite[0]]} of {type(loss).__name__}"
-            inside = "give x0= where it is, or check_loss=False to let Newton and LBFGS look for a start"
-            raise InputError("the value of a loss must be finite at the start", got, inside)
+            got = f"agent {agents[infinite[0]]} of {type(loss).__name__}: its value is infinite"
+            remedy = "give x0= where it is finite"
+            if isinstance(context.coupling, Operator | SharedRows):
+                remedy += ", or check_loss=False: Newton and LBFGS look for a start"
+            raise InputError("the value of a loss must be finite at the start", got, remedy)
         raise InputError("the gradient of a loss must be the derivative of its value", text, remedy)
     if not (has_own_hessian(loss) and has_checkable_hessian(loss)):
         return

@@ -1,5 +1,7 @@
 """How second-order methods judge a step, and damp the model: J. J. More, "The Levenberg-Marquardt algorithm", 1978."""
 
+import math
+
 import numpy as np
 
 from gradslide._support.types import Array
@@ -22,6 +24,7 @@ _MOST_DAMPING = 1e100
 _ROUGHLY, _SURELY, _SURELY_IN_SINGLE, _ROUNDINGS = 0.1, 1e-6, 1e-3, 10.0
 # Second derivatives below zero by this share of the largest are no rounding, nor that of differences of gradients.
 _CONCAVE, _CONCAVE_IN_SINGLE = 1e-4, 1e-2
+_EPS, _EPS_IN_SINGLE = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
 # The first damping of a model that has no minimum.
 FLAT = 1.0
 
@@ -55,13 +58,15 @@ def violation_of_convexity(
     return missed if missed > allowed else 0.0
 
 
-def negative_curvature(hessian: Array, *, is_single: bool) -> float:
+def negative_curvature(hessian: Array, scales: Array, *, is_single: bool) -> float:
     """Return how far the least eigenvalue of a Hessian lies below zero.
 
     Parameters
     ----------
     hessian : ndarray, shape (d, d)
         Symmetric.
+    scales : ndarray, shape (d,)
+        The largest second derivatives so far: where a loss is flat, theirs may have cancelled.
     is_single : bool
         Whether data is in single precision.
 
@@ -70,10 +75,10 @@ def negative_curvature(hessian: Array, *, is_single: bool) -> float:
     float
         0 where it is no more than roughly what rounding explains.
     """
-    diagonal = np.diagonal(hessian)
-    allowed = (_CONCAVE_IN_SINGLE if is_single else _CONCAVE) * float(np.max(np.abs(diagonal)))
+    share, eps = (_CONCAVE_IN_SINGLE, _EPS_IN_SINGLE) if is_single else (_CONCAVE, _EPS)
+    allowed = max(share * float(np.max(np.abs(hessian))), math.sqrt(eps) * float(np.max(scales)))
     if allowed == 0:
-        return float(np.linalg.norm(hessian, 2)) if np.any(hessian) else 0.0
+        return 0.0
     try:
         np.linalg.cholesky(hessian + allowed * np.eye(len(hessian)))
     except np.linalg.LinAlgError:

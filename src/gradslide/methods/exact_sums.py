@@ -643,7 +643,8 @@ def _with_step(
     minimum = minimize_model(*given, model.damping * scales)
     if is_accepted and method.needs_hessian:
         exact = minimum if model.damping == 0 else minimize_model(*given)
-        concave = negative_curvature(cast(Array, method.matrix(model.curvature)), is_single=common.dtype == np.float32)
+        hessian = cast(Array, method.matrix(model.curvature))
+        concave = negative_curvature(hessian, scales, is_single=common.dtype == np.float32)
         found = model.assessment._replace(error=exact.decrease + exact.missed, concave=concave)
         model = model._replace(assessment=found)
     if not minimum.decrease < _FAR * (1 + abs(model.assessment.objective)):

@@ -600,9 +600,10 @@ class SQP(Method[State]):
         parts = [values, problem.objective(x, np.zeros(len(x))), np.abs(values), np.abs(x * gradient)]
         numbers = [*(float(np.sum(part)) for part in parts), float(np.sum(least - conjugates)), check]
         concave = 0.0
-        if hessians is not None and np.isfinite(hessians).all():
-            is_single = problem.dtype == np.float32
-            concave = sum(negative_curvature(each, is_single=is_single) for each in to_numpy(hessians))
+        if best is not None and hessians is not None and np.isfinite(hessians).all():
+            is_single, scales = problem.dtype == np.float32, cast(Array, state.scales).reshape(len(hessians), -1)
+            pairs = zip(to_numpy(hessians), scales, strict=True)
+            concave = sum(negative_curvature(each, largest, is_single=is_single) for each, largest in pairs)
         numbers += [slope, float(gradient.reshape(-1) @ step), bend, length, steepness, cancelling, concave]
         value, rest, size, terms, lower, check, *of_step = program.total(np.array(numbers)).tolist()
         slope, after, bend, length, steepness, cancelling, concave = of_step
