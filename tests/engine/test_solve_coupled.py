@@ -4,7 +4,7 @@ import mpi_solve_coupled as case
 import numpy as np
 import peers_agents
 import pytest
-from mpi_tasks import needs_mpi, start
+from mpi_tasks import arrays_of, needs_mpi
 from scipy.linalg import block_diag
 from scipy.optimize import minimize
 
@@ -84,12 +84,7 @@ def test_methods_agree_and_gradients_do_not_depend_on_the_graph(local, method):
 @needs_mpi
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_processes_of_mpi(ranks, local, tmp_path):
-    done = start(ranks, ["mpi_solve_coupled.py", str(tmp_path)], capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = []
-    for rank in range(ranks):
-        with np.load(tmp_path / f"{rank}.npz") as file:
-            told.append(dict(file))
+    told = arrays_of(ranks, "mpi_solve_coupled.py", tmp_path)
     for kind, (_, solution, blocks) in local.items():
         for numbers in (arrays[f"{kind} CONVERGED"] for arrays in told):
             np.testing.assert_array_equal(numbers, told[0][f"{kind} CONVERGED"])

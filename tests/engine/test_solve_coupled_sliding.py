@@ -6,7 +6,7 @@ import mpi_coupled_areas as case
 import numpy as np
 import peers_agents
 import pytest
-from mpi_tasks import needs_mpi, start
+from mpi_tasks import arrays_of, needs_mpi
 from scipy.linalg import block_diag
 
 import gradslide as gs
@@ -235,12 +235,7 @@ def test_rows_of_different_scale_are_weighted():
 @needs_mpi
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_processes_of_mpi(ranks, local, tmp_path):
-    done = start(ranks, ["mpi_coupled_areas.py", str(tmp_path)], capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = []
-    for rank in range(ranks):
-        with np.load(tmp_path / f"{rank}.npz") as file:
-            told.append(dict(file))
+    told = arrays_of(ranks, "mpi_coupled_areas.py", tmp_path)
     for (kind, is_shared), (_, solution, blocks) in local.items():
         name = f"{kind} {is_shared}"
         for key in (f"{name} CONVERGED", f"{name} dual"):

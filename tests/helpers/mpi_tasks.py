@@ -116,6 +116,17 @@ def start(ranks, arguments, **options):
     return subprocess.run(command(ranks, arguments), env=environment(), text=True, **options)
 
 
+def arrays_of(ranks, program, folder):
+    """Run a program that saves arrays under its rank in that folder; return them by rank and name."""
+    done = start(ranks, [program, str(folder)], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = []
+    for rank in range(ranks):
+        with np.load(folder / f"{rank}.npz") as file:
+            told.append(dict(file))
+    return told
+
+
 def command(ranks, arguments):
     program, *rest = arguments
     return [str(MPIEXEC), "-n", str(ranks), sys.executable, "-W", "error", str(PROGRAMS / program), *rest]
