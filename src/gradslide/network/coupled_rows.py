@@ -122,7 +122,7 @@ class SharedRows:
     ([[6.0]], 10.0)
     """
 
-    name: ClassVar[str] = "shared rows"
+    name: ClassVar[str] = "rows"
     exchanges: ClassVar[int] = 0
 
     def __init__(self, problem: Problem, network: Network) -> None:
