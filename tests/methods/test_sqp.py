@@ -232,6 +232,43 @@ def test_single_precision_ends_at_the_optimum(seed, method):
     assert solution.objective == pytest.approx(exact.objective, rel=1e-4)
 
 
+@pytest.mark.parametrize("start", [0.1, 3.0, 10.0])
+def test_walls_at_the_end_of_a_bound_teach_nothing(start):
+    """1/x + x from far away: steps end at 0, where the values are finite and the curvature is not that inside."""
+    loss = gs.losses.Custom(
+        value=[lambda x: float(1 / x[0] + x[0]) if x[0] > 0 else np.inf],
+        gradient=[lambda x: 1 - 1 / x**2],
+        agents=1,
+        dimension=1,
+    )
+    problem = gs.LinearlyConstrained(loss, [[1.0]], 20.0, sense="<=", domain=NonNegative())
+    solution = gs.solve(problem, method=gs.LBFGS(), x0=np.array([start]), stop=gs.Stop(kkt=1e-6, iterations=60))
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.mean[0] == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_squares_over_a_variable_that_falls_to_zero(seed):
+    """At x[0] = 1e-14 the value is finite: 1e14. A rejected step to there is no knowledge about curvature."""
+    rng = np.random.default_rng(seed)
+    A, b = rng.normal(size=(20, 4)), rng.normal(size=20)
+
+    def value(x):
+        return float(np.sum((A @ x - b) ** 2) / x[0]) if x[0] > 0 else np.inf
+
+    def gradient(x):
+        left = A @ x - b
+        return 2 * A.T @ left / x[0] - np.array([left @ left / x[0] ** 2, 0.0, 0.0, 0.0])
+
+    loss = gs.losses.Custom(value=[value], gradient=[gradient], agents=1, dimension=4)
+    problem = gs.LinearlyConstrained(loss, [[1.0, 0, 0, 0]], 2.0, sense="<=", domain=Box([0.0, *[-np.inf] * 3], np.inf))
+    start = np.array([1.0, 0.0, 0.0, 0.0])
+    solution = gs.solve(problem, x0=start)
+    exact = minimize(value, start, jac=gradient, bounds=[(1e-9, 2.0), *[(None, None)] * 3], tol=1e-12)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.objective == pytest.approx(exact.fun, rel=1e-4)
+
+
 def test_targets_below_rounding_end_as_stalled():
     *_, problem = random_program(0)
     solution = gs.solve(problem, stop=gs.Stop(kkt=1e-30, iterations=200))

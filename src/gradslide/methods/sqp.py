@@ -55,8 +55,9 @@ _ROUNDINGS = 4.0
 _SOLVED = 1e-8
 # Rejected steps in a row after which no other will be accepted.
 _MOST_REJECTIONS = 60
-# The share of a step that is taken where the whole step led to values or gradients that are not finite.
-_SHARE = 0.99
+# The share of a step that is taken where the whole step led to values or gradients that are not finite; so does one
+# after which the objective has risen by this many times what the model predicted that it falls.
+_SHARE, _WALL = 0.99, 1e3
 # After so many steps in a row that gain nothing but rounding errors, none will.
 _PATIENCE = 6
 # Hessians of more columns are not formed.
@@ -515,7 +516,13 @@ class SQP(Method[State]):
         is_accepted = is_finite and (is_solved or is_nearer or (is_good and violation <= max(before, allowed)))
         residual_then = state.residual_then if state.idle else best.kkt.largest
         is_idle = is_lost and not (is_accepted and point.kkt.largest <= _LESS * residual_then)
-        curvature = self._learned(program, state, trial, eps, is_accepted)
+        # As at the ends of constraints: nothing there says what the loss is like inside.
+        is_inside = is_finite and (is_accepted or -decrease <= _WALL * max(predicted, noise))
+        # L-BFGS learns from a few rejected steps in place of damping, as long as most steps are accepted.
+        is_patient = self.memory is not None and 3 * state.rejected <= state.evaluations + _LEARNING
+        rejections, patience = state.rejections + 1, _LEARNING if is_patient else 0
+        learns = is_accepted or (is_inside and rejections <= patience)
+        curvature = self._learned(program, state, trial, eps, is_accepted) if learns else state.curvature
         state = replace(
             state,
             curvature=curvature,
@@ -533,14 +540,13 @@ class SQP(Method[State]):
         if is_accepted:
             damping, flat = after_acceptance(state.damping, decrease, predicted, noise)
             return replace(state, best=point, scales=scales, damping=damping, flat=flat, rejections=0)
-        rejections, patience = state.rejections + 1, 0 if self.memory is None else _LEARNING
         damping = state.damping
-        if not is_finite and not state.stays_inside:
+        if not is_inside and not state.stays_inside:
             return replace(state, stays_inside=True)
-        if program.matrices is None and (not is_finite or rejections > patience):
+        if program.matrices is None and (not is_inside or rejections > patience):
             damping = after_rejection(
                 damping,
-                rejections - patience if is_finite else rejections,
+                rejections - patience if is_inside else rejections,
                 slope=trial.slope + point.rest - best.rest if is_finite else None,
                 decrease=decrease,
                 steepness=trial.steepness,
@@ -552,8 +558,6 @@ class SQP(Method[State]):
         """Return what is known about curvature after a trial."""
         if self.memory is None:
             return trial.curvature if is_accepted else state.curvature
-        if not trial.is_finite:
-            return state.curvature
         best = cast(Point, state.best)
         before, after = best.gradient.reshape(-1), trial.point.gradient.reshape(-1)
         return tuple(
