@@ -322,13 +322,153 @@ def test_single_precision():
     assert solution.x.dtype == solution.dual.dtype == np.float32
 
 
-def test_a_limit_ends_what_has_no_solution():
-    """No proof is looked for."""
-    loss = gs.losses.Quadratic(np.stack([np.eye(2)] * 3), np.ones((3, 2)))
-    problem = gs.Problem(loss, gs.domains.L2Ball(1.0), coupling=gs.Coupled([np.ones((1, 2))] * 3, 9.0))
-    solution = gs.solve(problem, gs.Graph.path(3), stop=gs.Stop(kkt=1e-6, iterations=60))
-    assert solution.status is gs.Status.ITERATION_LIMIT
-    assert solution.kkt.primal > 0.1
+# ---- Problems without a solution
+
+
+FORMS = ["shared", "neighbours", "alone"]
+PRODUCTS = {"shared": "sums over the tree"}
+
+
+def random_rows(rng, form, graph):
+    """Blocks of agents with one to three variables: rows of all agents, of neighbours, or of single agents too."""
+    dimensions = rng.integers(1, 4, size=graph.m)
+    concerns = np.ones((2, graph.m), dtype=bool)
+    if form != "shared":
+        concerns = np.zeros((len(graph.edges), graph.m), dtype=bool)
+        concerns[np.arange(len(graph.edges))[:, None], graph.edges] = True
+    if form == "alone":
+        concerns = np.vstack([concerns, np.eye(graph.m, dtype=bool)[:2]])
+    return [rng.normal(size=(len(concerns), d)) * concerns[:, [i]] for i, d in enumerate(dimensions)]
+
+
+def balls(seed, form, excess=None, dtype=float):
+    """A random problem on balls with equations and inequalities; infeasible by `excess`, if that is given."""
+    rng = np.random.default_rng(seed)
+    graph = [gs.Graph.ring(4), gs.Graph.path(5), gs.Graph.star(4)][seed % 3]
+    blocks, radii = random_rows(rng, form, graph), rng.uniform(0.5, 2.0, size=graph.m)
+    direction = rng.normal(size=len(blocks[0]))
+    if form == "alone" and excess is not None:
+        # The last row, of one agent, is the contradiction.
+        direction = np.eye(len(direction))[-1] * rng.choice([-1.0, 1.0])
+    parts = zip(blocks, radii, strict=True)
+    if excess is None:
+        point = sum(A @ (0.9 * r * unit(rng.normal(size=A.shape[1]))) for A, r in parts)
+        slack = rng.exponential(size=len(point)) * rng.integers(0, 2, size=len(point))
+        lower, upper = point - slack, np.where(rng.random(len(point)) < 0.3, np.inf, point)
+    else:
+        farthest = sum(A @ (r * unit(A.T @ direction)) for A, r in parts)
+        lower = upper = farthest + excess * unit(direction)
+        lower = np.where(direction < 0, -np.inf, lower)
+        upper = np.where(direction > 0, np.inf, upper)
+    losses = []
+    for A in blocks:
+        half = rng.normal(size=(A.shape[1], A.shape[1]))
+        losses.append(gs.losses.Quadratic((half @ half.T).astype(dtype), rng.normal(size=len(half)).astype(dtype)))
+    domains = [gs.domains.L2Ball(r) for r in radii]
+    return gs.Problem(losses, domains, coupling=gs.Coupled(blocks, lower=lower, upper=upper)), graph, radii
+
+
+def unit(v):
+    size = np.linalg.norm(v)
+    return v / size if size > 0 else v
+
+
+def check_contradiction(problem, radii, ray):
+    """No x in the balls has <A x, ray> <= h(ray)."""
+    coupling = problem.coupling
+    assert ray.shape == (coupling.k,)
+    assert np.abs(ray).max() == pytest.approx(1.0)
+    ends = np.where(ray > 0, coupling.upper, np.where(ray < 0, coupling.lower, 0.0))
+    least = -sum(r * np.linalg.norm(A.T @ ray) for A, r in zip(coupling.blocks, radii, strict=True))
+    assert least > ends @ ray
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("excess", [0.1, 3.0])
+def test_contradictory_constraints_on_balls(seed, form, excess):
+    problem, graph, radii = balls(seed, form, excess)
+    solution = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(kkt=1e-6, iterations=1000))
+    assert solution.status is gs.Status.INFEASIBLE
+    assert solution.parameters["products"] == PRODUCTS.get(form, "exchanges with neighbours")
+    check_contradiction(problem, radii, solution.ray)
+
+
+def test_a_demand_beyond_all_balls_is_infeasible_soon():
+    """The sum of all coordinates is at most 1 + sqrt(2) + sqrt(3)."""
+    losses = [gs.losses.Quadratic(np.eye(d), -np.ones(d)) for d in (1, 2, 3)]
+    coupling = gs.Coupled([np.ones((1, d)) for d in (1, 2, 3)], 7.0)
+    solution = gs.solve(gs.Problem(losses, gs.domains.L2Ball(1.0), coupling=coupling), gs.Graph.ring(3))
+    assert solution.status is gs.Status.INFEASIBLE
+    assert solution.costs.rounds < 50
+    np.testing.assert_allclose(solution.ray, -1.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_feasible_constraints_are_not_called_contradictory(form, dtype):
+    for seed in range(100, 115):
+        problem, graph, _ = balls(seed, form, dtype=dtype)
+        kkt = 1e-6 if dtype is np.float64 else 1e-4
+        solution = gs.solve(problem, graph, gs.AutoPDS(), stop=gs.Stop(kkt=kkt, iterations=300))
+        assert solution.status in (gs.Status.CONVERGED, gs.Status.ITERATION_LIMIT), seed
+
+
+@pytest.mark.parametrize("sets", ["orthants", "mixed"])
+def test_contradictory_constraints_on_unbounded_sets(sets):
+    """Agents have sets of their own kind and dimension; x_1 + x_2 + ... = -1 with nonnegative x."""
+    dimensions = (1, 2, 3)
+    domains = [gs.domains.NonNegative()] * 3
+    blocks = [np.ones((1, d)) for d in dimensions]
+    if sets == "mixed":
+        domains[1], domains[2] = gs.domains.L2Ball(0.2), gs.domains.Simplex()
+        blocks[2] = np.zeros((1, 3))
+    losses = [gs.losses.Quadratic(np.eye(d), -np.ones(d)) for d in dimensions]
+    problem = gs.Problem(losses, domains, coupling=gs.Coupled(blocks, -1.0))
+    solution = gs.solve(problem, gs.Graph.path(3), gs.AutoPDS(), stop=gs.Stop(kkt=1e-6, iterations=500))
+    assert solution.status is gs.Status.INFEASIBLE
+    np.testing.assert_allclose(solution.ray, 1.0)
+
+
+@pytest.mark.parametrize("row", [[[1.0], [-1.0], [0.0]], [[1.0], [-1.0], [1.0]]])
+def test_an_objective_that_falls_for_ever(row):
+    """Two agents gain when both grow; the third one has a ball."""
+    losses = [gs.losses.Linear([c]) for c in (1.0, -2.0, 0.5)]
+    domains = [gs.domains.NonNegative(), gs.domains.NonNegative(), gs.domains.L2Ball(1.0)]
+    problem = gs.Problem(losses, domains, coupling=gs.Coupled([[each] for each in row], 0.0))
+    solution = gs.solve(problem, gs.Graph.path(3), gs.AutoPDS(), stop=gs.Stop(kkt=1e-6, iterations=500))
+    assert solution.status is gs.Status.UNBOUNDED
+    np.testing.assert_allclose(solution.ray[:, 0], [0.5**0.5, 0.5**0.5, 0.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["shared", "neighbours"])
+def test_peers_find_the_same_proof(form):
+    problem, graph, radii = balls(0, form, 0.5)
+
+    def act(i, network):
+        part = problem.parts()[i]
+        bounds = {"lower": problem.coupling.lower, "upper": problem.coupling.upper}
+        mine = gs.Problem.build(network, lambda _: (part.loss, gs.domains.L2Ball(radii[i]), part.block), **bounds)
+        return gs.solve(mine, network, gs.AutoPDS(), stop=gs.Stop(kkt=1e-6, iterations=1000))
+
+    found = peers_agents.all_well(peers_agents.together(graph, act))
+    for solution in found:
+        assert solution.status is gs.Status.INFEASIBLE
+        np.testing.assert_array_equal(solution.ray, found[0].ray)
+        assert solution.costs.rounds == found[0].costs.rounds
+    check_contradiction(problem, radii, found[0].ray)
+
+
+def test_peers_find_the_same_direction():
+    def act(i, network):
+        loss, sign = gs.losses.Linear([(1.0, -2.0, 0.5)[i]]), (1.0, -1.0, 0.0)[i]
+        domain = gs.domains.NonNegative() if i < 2 else gs.domains.L2Ball(1.0)
+        problem = gs.Problem.build(network, lambda _: (loss, domain, [[sign]]), b=0.0)
+        return gs.solve(problem, network, gs.AutoPDS(), stop=gs.Stop(kkt=1e-6, iterations=500))
+
+    for i, solution in enumerate(peers_agents.all_well(peers_agents.together(gs.Graph.path(3), act))):
+        assert solution.status is gs.Status.UNBOUNDED
+        assert solution.ray[0, 0] == pytest.approx(0.5**0.5 * (i < 2), abs=1e-6)
 
 
 def test_parameters_of_gossip_are_refused():

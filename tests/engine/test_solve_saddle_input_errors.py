@@ -190,7 +190,10 @@ CASES = {
         lambda: gs.solve(CONSTRAINED, gs.PDS()),
         ["has no network", "PDS", "method=gs.PDS()"],
     ),
-    "a problem of agents without a network": (lambda: gs.solve(NETWORKED), ["network must be a Graph", "None"]),
+    "a problem of agents without a network": (
+        lambda: gs.solve(NETWORKED),
+        ["agents need a graph", "none", "gs.Graph."],
+    ),
     "a loss for a problem": (lambda: gs.solve(LOSS), ["problem must be", "Quadratic"]),
     "the class for a problem": (lambda: gs.solve(gs.Saddle), ["problem must be", "the class Saddle"]),
     "x0 outside X": (lambda: solve(BOUNDED, x0=np.full(N, 9.0)), ["x0 must lie in the domain", "outside"]),

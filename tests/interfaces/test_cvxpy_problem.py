@@ -194,6 +194,85 @@ def test_parameters_keep_the_values_they_had():
         np.testing.assert_array_equal(converted.loss.gradient(u), before)
 
 
+# ---- kinks, with scaled arguments
+
+FEATURES = np.array([[1.0, -2.0], [3.0, 1.0], [-1.0, 1.0]])
+LABELS = np.array([1.0, -1.0, 1.0])
+TARGET = np.array([1.0, 2.0, 3.0])
+KINKS = {
+    "hinge": lambda x: cp.sum(cp.pos(1 - cp.multiply(LABELS, FEATURES @ x))),
+    "scaled hinge": lambda x: cp.sum(cp.pos(1 - 2 * (FEATURES @ x))),
+    "quantiles": lambda x: cp.sum(cp.maximum(0.3 * (FEATURES @ x - TARGET), -0.7 * (FEATURES @ x - TARGET))),
+    "negative parts": lambda x: cp.sum(cp.neg(3 * (FEATURES @ x) - 1)),
+    "minimum": lambda x: -cp.sum(cp.minimum(FEATURES @ x, 0.5, 2 * (FEATURES @ x) + 1)),
+    "absolute values": lambda x: cp.sum(cp.abs(-2 * (FEATURES @ x - TARGET))),
+    "norm1": lambda x: 0.5 * cp.norm1(1 - 3 * (FEATURES @ x)),
+    "norm_inf": lambda x: cp.norm_inf(2 * (FEATURES @ x) - TARGET),
+    "largest": lambda x: cp.max(1 - 4 * (FEATURES @ x)),
+    "largest absolute value": lambda x: cp.max(cp.abs(TARGET - 2 * (FEATURES @ x))),
+    "sum_largest": lambda x: cp.sum_largest(2 * (FEATURES @ x) - TARGET, 2),
+    "huber": lambda x: cp.sum(cp.huber(3 * (FEATURES @ x) - TARGET, 0.5)),
+    "insensitive": lambda x: cp.sum(cp.pos(cp.abs(2 * (FEATURES @ x) - TARGET) - 0.3)),
+    "squared hinge": lambda x: cp.sum(cp.square(cp.pos(1 - 2 * (FEATURES @ x)))),
+    "total variation": lambda x: cp.tv(-2 * (FEATURES @ x)),
+    "several": lambda x: cp.sum(cp.pos(1 - 2 * x)) + 2 * cp.norm_inf(3 * x - 1) + cp.norm1(-0.5 * x),
+}
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("valued", [False, True])
+@pytest.mark.parametrize("kink", KINKS)
+def test_kinks_have_clarabels_answers(kink, valued, maximize):
+    """Also of variables that have values already, as after another solve."""
+    x = cp.Variable(2)
+    if valued:
+        x.value = np.array([7.0, -7.0])
+    loss = KINKS[kink](x) + 0.1 * cp.sum_squares(x)
+    limits = [x[0] <= 5, cp.sum(x) >= 0.2, cp.norm1(-2 * x) <= 3, cp.pos(1 - 3 * x[1]) <= 2.5]
+    assert_like_clarabel(cp.Problem(cp.Maximize(-loss) if maximize else cp.Minimize(loss), limits))
+
+
+@pytest.mark.parametrize("attributes", [{"nonneg": True}, {"nonpos": True}, {"bounds": [-0.4, 0.3]}], ids=str)
+@pytest.mark.parametrize("term", [cp.exp, cp.abs], ids=lambda term: term.__name__)
+def test_bounds_of_variables_count(attributes, term):
+    """In terms that keep CVXPY's values, and in those that it rewrites; with values beforehand."""
+    x = cp.Variable(3, **attributes)
+    x.value = x.project(np.full(3, 0.2))
+    pull = np.array([-5.0, 9.0, -1.2])
+    problem = cp.Problem(cp.Minimize(cp.sum(term(2 * x)) + pull @ x + cp.sum_squares(x)), [x[0] + x[1] >= -2])
+    converted = assert_like_clarabel(problem, value_tolerance=1e-6, tolerance=1e-3)
+    low, high = converted.domain.lo, converted.domain.hi
+    bounds = attributes.get("bounds", [0, np.inf] if "nonneg" in attributes else [-np.inf, 0])
+    assert np.count_nonzero((low == bounds[0]) & (high == bounds[1])) == 3, "a part of the box, no rows"
+
+
+@pytest.mark.filterwarnings("ignore:Reading from a sparse CVXPY expression")
+@pytest.mark.parametrize("sparsity", [((0, 0, 1, 1), (0, 1, 0, 1)), ((1, 0), (0, 1))], ids=str)
+def test_entries_of_sparse_variables_keep_their_places(sparsity):
+    S, weights = cp.Variable((2, 2), sparsity=sparsity), np.array([[1.0, 2.0], [3.0, 4.0]])
+    converted = gs.from_cvxpy(cp.Problem(cp.Minimize(cp.sum(cp.exp(S)) - cp.sum(cp.multiply(weights, S))), [S <= 3]))
+    converted.assign(gs.solve(converted))
+    found = S.value_sparse.toarray()[sparsity]
+    np.testing.assert_allclose(found, np.log(weights[sparsity]), atol=1e-3)
+
+
+def test_the_users_bound_has_the_multiplier_where_the_variable_has_the_same():
+    x = cp.Variable(2, nonneg=True)
+    positive, again = x >= 0, 2 * x >= 0
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(x + 1)), [positive, again])
+    converted = gs.from_cvxpy(problem)
+    converted.assign(gs.solve(converted))
+    np.testing.assert_allclose(positive.dual_value, 2, atol=1e-6)
+    np.testing.assert_allclose(again.dual_value, 0, atol=1e-6)
+
+
+def test_bounds_of_variables_and_constraints_may_contradict_each_other():
+    x = cp.Variable(2, nonneg=True)
+    converted = gs.from_cvxpy(problem := cp.Problem(cp.Minimize(cp.sum(x)), [x <= -1]))
+    assert converted.assign(gs.solve(converted)) == np.inf
+    assert problem.status == "infeasible"
+
+
 # ---- smooth objectives
 
 
@@ -301,6 +380,9 @@ REFUSED = {
     "complex": (cp.Minimize(cp.sum(cp.abs(Z))), [], "real; got z"),
     "concave": (cp.Minimize(cp.sqrt(W)), [], "convex by CVXPY's rules"),
     "concave constraint": (cp.Minimize(W), [X[0] >= W, cp.sqrt(W) <= 1], r"\(w, (0.5|1/2)\)\)? <= 1"),
+    "infinite": (cp.Minimize(cp.sum(X)), [X >= np.inf], "constraints must leave room"),
+    "infinite sum": (cp.Minimize(cp.sum(X)), [cp.sum(X) <= -np.inf], "constraints must leave room"),
+    "infinite equation": (cp.Minimize(cp.sum(X)), [X[:2] == np.inf], "constraints must leave room"),
     "no variables": (cp.Minimize(3), [], "must have variables"),
     "no value": (cp.Minimize(UNSET * W), [], "got none for rate; assign parameter.value"),
 }

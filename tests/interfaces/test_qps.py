@@ -213,6 +213,11 @@ REFUSED = {
     ),
     "repeated": (small(columns=" X COST 1 R1 1\n X R1 3"), r"every entry .* duplicate nonzero 3 in row .R1.: ignored"),
     "undefined": (small().replace("RHS R1", "RHS R7"), "R7"),
+    "infinite bound": (small(bounds=" LO BND X 1e31"), "must be in QPS or MPS format; got .*lower bound of"),
+    "no end": (
+        small().replace("ENDATA", ""),
+        "with ENDATA as its last line; got .*program.qps without it; get the whole",
+    ),
     "no program": ("what is this", "must be in QPS or MPS format"),
     "empty": ("", "must be in QPS or MPS format"),
 }
@@ -230,6 +235,36 @@ def test_files_that_cannot_be_read(tmp_path):
         gs.from_qps(tmp_path / "absent.qps")
     with pytest.raises(gs.InputError, match=r"ends in .gz must be compressed"):
         read(tmp_path, ALL_SECTIONS, "program.qps.gz")
+
+
+@pytest.mark.parametrize("section", ["ROWS", "COLUMNS", "RHS", "RANGES", "BOUNDS", "QUADOBJ", "ENDATA"])
+def test_files_that_are_cut_off(tmp_path, section):
+    """Within the section, or before its end."""
+    for end in (ALL_SECTIONS.index(f"\n{section}") + 20, ALL_SECTIONS.index(f"\n{section}")):
+        if end < len(ALL_SECTIONS):
+            with pytest.raises(gs.InputError, match="ENDATA as its last line"):
+                read(tmp_path, ALL_SECTIONS[:end])
+
+
+def test_the_end_may_be_followed_by_anything(tmp_path):
+    assert_all_sections(read(tmp_path, ALL_SECTIONS.replace("ENDATA\n", "ENDATA  \r\nnotes\n")))
+
+
+def test_compressed_files_that_are_damaged(tmp_path):
+    path, whole = tmp_path / "program.qps.gz", gzip.compress(ALL_SECTIONS.encode())
+    damaged = bytearray(whole)
+    damaged[40] ^= 0xFF
+    for content in (whole[:100], bytes(damaged)):
+        path.write_bytes(content)
+        with pytest.raises(gs.InputError, match=r"must be whole; got .*program.qps.gz"):
+            gs.from_qps(path)
+
+
+def test_errors_name_the_file_of_the_user_alone(tmp_path):
+    for text in ("", "what is this", "ROWS\n N COST\nCOLUMNS\nENDATA\n", small(bounds=" XX BND X 3"), small("x" * 300)):
+        with pytest.raises(gs.InputError, match=r"program.qps") as caught:
+            read(tmp_path, text)
+        assert "model.mps" not in str(caught.value)
 
 
 def test_nothing_is_printed(tmp_path, capfd):

@@ -59,6 +59,28 @@ def test_parts_of_a_linear_program_may_be_left_out():
         assert type(gs.from_linprog(c, bounds=bounds).domain) is expected
 
 
+@pytest.mark.parametrize("empty", [[], (), np.empty(0), np.empty((0, 2)), sp.csr_array((0, 2))], ids=repr)
+def test_there_may_be_no_rows(empty):
+    """As in code that collects rows in lists; the multiplier is that of a row that says nothing."""
+    arguments = {"A_ub": empty, "b_ub": [], "A_eq": empty, "b_eq": [], "bounds": [(1, None), (2, 3)]}
+    solution = gs.solve(gs.from_linprog([1, 2], **arguments))
+    np.testing.assert_allclose(solution.mean, [1, 2], atol=1e-6)
+    assert solution.dual.tolist() == [0]
+    assert gs.from_linprog([1, 2], [[1, 1]], 5, A_eq=empty, b_eq=()).A.shape == (1, 2)
+    assert gs.from_linprog([1, 2], b_ub=[]).A.shape == (1, 2)
+
+
+def test_forms_of_right_hand_sides_and_bounds():
+    c, A, b, _, _ = random_program(0)
+    expected = gs.solve(gs.from_linprog(c, A, b)).mean
+    for right in (b.tolist(), b[:, None]):
+        np.testing.assert_array_equal(gs.solve(gs.from_linprog(c, A, right)).mean, expected)
+    for bounds in ([], [[]], np.empty((0, 2))):
+        assert isinstance(gs.from_linprog(c, A, b, bounds=bounds).domain, gs.domains.NonNegative)
+    assert isinstance(gs.from_linprog(c, A, b, bounds=[None, None]).domain, gs.domains.Free)
+    assert gs.from_linprog([1, 2], [[1, 1]], [np.inf]).duals.term.upper.tolist() == [[np.inf]]
+
+
 @pytest.mark.parametrize("status", [2, 3])
 def test_linear_programs_without_a_solution(status):
     arguments = ([1.0, 1.0], [[1.0, 1.0]], [-1.0]) if status == 2 else ([-1.0, 0.0], [[-1.0, 1.0]], [1.0])
@@ -119,6 +141,19 @@ def test_a_loss_with_the_constraints_of_scipy():
     np.testing.assert_allclose(-solution.dual, 2, atol=1e-6)
 
 
+def test_forms_of_bounds_and_constraints():
+    """Integers, arrays of pairs, `keep_feasible`, and one row as a flat array."""
+    row = LinearConstraint([1, 1], 5, keep_feasible=True)
+    pairs = [(1, 7), (2, 7)]
+    for bounds in (Bounds([1, 2], 7, keep_feasible=True), Bounds([1, 2], [7]), np.array(pairs), pairs):
+        alone, both = (gs.solve(gs.from_scipy(F, constraints, bounds, jac=G)) for constraints in (None, row))
+        np.testing.assert_allclose(alone.mean, [1, 2], atol=1e-6)
+        np.testing.assert_allclose(both.mean, [2.5, 2.5], atol=1e-6)
+        assert alone.dual.tolist() == [0], "that of the row that says nothing"
+    assert gs.from_scipy(F, None, [(1, 2)], jac=G).d == 1
+    assert gs.from_scipy(F, row, (0, None), jac=G).domain.lo.tolist() == [[0, 0]]
+
+
 F, G = (lambda x: x @ x), (lambda x: 2 * x)
 REFUSED = {
     "columns": (lambda: gs.from_linprog([1, 2], [[1, 1, 1]], [1]), r"A_ub must have 2 columns; got shape \(1, 3\)"),
@@ -126,11 +161,42 @@ REFUSED = {
     "right side": (lambda: gs.from_linprog([1, 2], [[1, 1]], [1, 2]), "b_ub must have 1 entries"),
     "too many bounds": (lambda: gs.from_linprog([1, 2], bounds=[(0, 1)] * 3), "bounds must be a pair"),
     "crossed": (lambda: gs.from_linprog([1, 2], bounds=(1, 0)), "must not exceed"),
+    "infinite lower bound": (
+        lambda: gs.from_linprog([1, 1], [[1, 1]], [5], bounds=[(np.inf, None)] * 2),
+        r"lower bounds must be < inf; got inf and inf for x\[0\]; correct them",
+    ),
+    "infinite upper bound": (
+        lambda: gs.from_linprog([1, 1], bounds=[(0, 1), (None, -np.inf)]),
+        r"upper bounds must be > -inf; got -inf and -inf for x\[1\]",
+    ),
+    "infinite Bounds": (lambda: gs.from_scipy(F, bounds=Bounds([-np.inf] * 2, -np.inf), jac=G), "must be > -inf"),
+    "infinite lower Bounds": (lambda: gs.from_scipy(F, bounds=Bounds([np.inf] * 2), jac=G), "must be < inf"),
+    "bounds that are no pairs": (lambda: gs.from_linprog([1, 1], bounds=3), "pair .*; got int 3; write None"),
+    "Bounds for linprog": (lambda: gs.from_linprog([1, 1], bounds=Bounds(0, 1)), "pair .*; got Bounds"),
+    "pairs that end": (lambda: gs.from_linprog([1, 1], bounds=zip([0, 0], [1, 1], strict=True)), "pair .*; got zip"),
+    "None for a pair": (lambda: gs.from_linprog([1, 1], bounds=[None, (0, 1)]), r"pair .*; got shape \(2,\)"),
+    "b_ub": (lambda: gs.from_linprog([1, 1], [[1, 1]], [-np.inf]), r"b_ub must be > -inf; got \[-inf\]"),
+    "b_eq": (lambda: gs.from_linprog([1, 1], A_eq=[[1, 1]], b_eq=[np.inf]), r"b_eq must be finite; got \[inf\]"),
+    "rows without right sides": (lambda: gs.from_linprog([1, 1], [[1, 1]], []), "A_ub and b_ub go together"),
+    "three dimensions": (lambda: gs.from_linprog([1, 1], np.ones((1, 1, 2)), [1]), r"got shape \(1, 1, 2\)"),
     "matrix as c": (lambda: gs.from_linprog([[1, 2], [3, 4]]), r"c must have shape \(n,\)"),
     "text": (lambda: gs.from_linprog(["a", 1]), "c must be a number"),
     "dict": (lambda: gs.from_scipy(F, [{"type": "eq", "fun": F}], jac=G), "linear; got dict"),
     "no size": (lambda: gs.from_scipy(F, jac=G), "number of variables"),
     "no size in bounds": (lambda: gs.from_scipy(F, bounds=Bounds(0.0, 1.0), jac=G), "number of variables"),
+    "one pair for any size": (lambda: gs.from_scipy(F, bounds=(0, 1), jac=G), "number of variables"),
+    "size of Bounds": (
+        lambda: gs.from_scipy(F, LinearConstraint([1, 1], 1), Bounds([0, 0, 0], 1), jac=G),
+        r"lb of the bounds must be a number or have 2 entries; got shape \(3,\)",
+    ),
+    "Bounds of nothing": (lambda: gs.from_scipy(F, bounds=Bounds([0, 0], None), jac=G), "ub of the bounds .* NaN"),
+    "crossed Bounds": (lambda: gs.from_scipy(F, bounds=Bounds([0, 3], 2), jac=G), r"exceed .*; got 3 and 2 for x\[1\]"),
+    "crossed row": (lambda: gs.from_scipy(F, LinearConstraint([1, 1], 2, 1), jac=G), "lb <= ub.*; got lb=2 and ub=1"),
+    "infinite row": (lambda: gs.from_scipy(F, LinearConstraint([1, 1], np.inf), jac=G), "lb < inf .*; got lb=inf"),
+    "a constraint as bounds": (
+        lambda: gs.from_scipy(F, LinearConstraint([1, 1], 1), "ab", jac=G),
+        "bounds must be a pair .*; got str 'ab'",
+    ),
     "no gradient": (lambda: gs.from_scipy(F, bounds=Bounds([0, 0], 1)), "jac must be given; got None"),
     "no function": (lambda: gs.from_scipy(3, bounds=Bounds([0, 0], 1), jac=G), "loss or a function; got int 3"),
     "jac of a loss": (

@@ -390,6 +390,16 @@ def test_contradictory_constraints_that_agree_in_all_but_one_number():
         assert (solution.status is status) == (status is not None)
 
 
+def test_inner_iterations_do_not_grow_for_ever_without_a_proof():
+    """As a term of its own, the constraint x_1 + x_2 = 9 on a ball is not known to be one."""
+    term = gs.terms.Prox(lambda v, step: v - 9.0 * step)
+    loss = gs.losses.Quadratic(np.eye(2), -np.ones(2))
+    steps = Steps(gs.Saddle(loss, [[1.0, 1.0]], term, gs.domains.L2Ball(1.0)), AdaptiveSliding())
+    inner = [steps.step().inner for _ in range(150)]
+    assert steps.state.proof is None
+    assert inner[-1] < 30_000
+
+
 # ---- Input
 
 

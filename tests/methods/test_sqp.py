@@ -269,6 +269,55 @@ def test_squares_over_a_variable_that_falls_to_zero(seed):
     assert solution.objective == pytest.approx(exact.fun, rel=1e-4)
 
 
+FAR = {
+    "a limit of 2e14": (gs.losses.Linear([-1e5, -2e5]), [[1.0, 1.0]], {"b": 2e14, "sense": "<="}, [0, 2e14]),
+    "entries of 1e15": (gs.losses.Linear([-1.0, -1.0]), [[1e15, 2e15]], {"b": 4e15, "sense": "<="}, [4.0, 0]),
+    "an equation": (gs.losses.Quadratic(np.eye(2), [-3.0, -3.0]), [[1e15, 2e15]], {"b": 4e15}, [2.0, 1.0]),
+    "a limit that holds back": (
+        gs.losses.Quadratic(np.eye(2), [-1e14, -2e14]),
+        [[1.0, 1.0]],
+        {"b": 1e14, "sense": "<="},
+        [0, 1e14],
+    ),
+    "a limit beyond": (
+        gs.losses.Quadratic(np.eye(2), [-1e14, -2e14]),
+        [[1.0, 1.0]],
+        {"b": 1e17, "sense": "<="},
+        [1e14, 2e14],
+    ),
+    "values of 1e20": (gs.losses.Quadratic(np.eye(2), [-1e10, -2e10]), [[1.0, 1.0]], {"b": 1e10}, [0, 1e10]),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_far_bounds_and_small_units_are_neither_unbounded_nor_diverging(name):
+    loss, A, given, expected = FAR[name]
+    solution = gs.solve(gs.LinearlyConstrained(loss, A, domain=NonNegative(), **given))
+    assert solution.status is gs.Status.CONVERGED
+    np.testing.assert_allclose(solution.mean, expected, rtol=1e-6, atol=1e-6 * np.max(expected))
+
+
+def test_far_bounds_of_coupled_agents():
+    losses = [gs.losses.Linear([-1e5]), gs.losses.Linear([-2e5])]
+    problem = gs.Problem(losses, Box(0.0, 1e15), coupling=gs.Coupled([[[1.0]], [[-1.0]]], 0.0))
+    solution = gs.solve(problem, gs.Graph.path(2))
+    assert solution.status is gs.Status.CONVERGED
+    np.testing.assert_allclose(solution.x, 1e15, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e7])
+def test_residuals_are_relative_to_what_cancels_in_gradients(scale):
+    """The constraint is inactive, so that the gradient is a difference of numbers of 1e10 and 1e18."""
+    rng = np.random.default_rng(0)
+    X = scale * rng.normal(size=(2000, 10))
+    y = X @ rng.normal(size=10) + scale * rng.normal(size=2000)
+    problem = gs.LinearlyConstrained(gs.losses.LeastSquares(X, y, agents=1), np.ones((1, 10)), 100.0, sense="<=")
+    solution = gs.solve(problem)
+    assert solution.status is gs.Status.CONVERGED
+    assert solution.costs.gradients == 2
+    np.testing.assert_allclose(solution.mean, np.linalg.lstsq(X, y)[0], rtol=1e-8)
+
+
 def test_targets_below_rounding_end_as_stalled():
     *_, problem = random_program(0)
     solution = gs.solve(problem, stop=gs.Stop(kkt=1e-30, iterations=200))

@@ -252,9 +252,15 @@ def test_a_right_adjoint_is_never_refused_for_rounding(size, dtype):
         linear_map(aslinearoperator(A), A.shape[1], dtype)
 
 
+def test_a_flat_array_is_one_row():
+    A = linear_map(np.arange(6.0), 6, np.dtype(float))
+    assert A.shape == (1, 6)
+    np.testing.assert_array_equal(A.apply(np.ones(6)), [15.0])
+
+
 # Each: what is given for A, and words that the message must hold.
 REFUSED = {
-    "array in one dimension": (lambda: np.ones(N), ["matrix", "(6,)"]),
+    "a row with too few entries": (lambda: np.ones(N - 1), ["one column for each of the 6", "(1, 5)"]),
     "array in three dimensions": (lambda: np.ones((2, K, N)), ["matrix", "(2, 5, 6)"]),
     "a number": (lambda: 3.0, ["matrix", "shape ()"]),
     "nothing": (lambda: None, ["matrix", "None"]),

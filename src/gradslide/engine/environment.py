@@ -508,10 +508,16 @@ def check_network(problem: object, network: object) -> None:
     """Refuse a network for a saddle point problem, and a problem of agents without one."""
     if isinstance(problem, Saddle):
         rule = f"a {type(problem).__name__} problem has no network"
-        require(network is None, rule, kind_of(network), "name what comes next, for example method=gs.PDS()")
+        require(
+            network is None, rule, kind_of(network), "leave it out; methods go to method=, for example method=gs.PDS()"
+        )
         return
     if not isinstance(problem, Problem):
         checked_problem(problem)
+    if network is None:
+        m = cast(Problem, problem).m
+        example = f"for example gs.Graph.{'ring' if m > 2 else 'path'}({m})"
+        raise InputError("agents need a graph or a network between them", "none (network=None)", example)
     if isinstance(network, type) or not hasattr(network, "combine"):
         rule, remedy = "network must be a Graph or a network", "for example gs.Graph.ring(10)"
         raise InputError(rule, kind_of(network), remedy)

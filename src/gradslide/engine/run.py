@@ -845,7 +845,9 @@ class Run:
         """Return the status if the iterate is an answer, or a sign that there is none."""
         if record.gap is not None and record.gap < 0 and self._environment.is_contradictory(record):
             return Status.CONTRADICTORY
-        if record.objective is not None and -record.objective > _ABSURD and self._fall(record):
+        is_absurd = record.objective is not None and -record.objective > _ABSURD
+        # Some units are very small.
+        if is_absurd and not self._reached(record) and self._fall(record):
             return Status.DIVERGED
         if doubt := self._method.contradiction(self._now.state):
             self._doubt = doubt
@@ -929,8 +931,10 @@ def _check_derivatives(context: Context) -> None:
     middle, agents = x0 + direction / 2, context.network.agents
     remedy = "correct it (gs.check_loss(loss) says more), or use check_loss=False"
     if text := mismatch(loss, slopes(oracle.value, oracle.gradient, middle, direction, ROUGH), agents):
-        if infinite := np.flatnonzero(np.isposinf(to_numpy(oracle.value(x0)))).tolist():
-            got = f"agent {agents[infinite[0]]} of {type(loss).__name__}: its value is infinite"
+        values = to_numpy(oracle.value(x0))
+        if undefined := np.flatnonzero(~np.isfinite(values)).tolist():
+            kind = "NaN" if np.isnan(values[undefined[0]]) else "infinite"
+            got = f"agent {agents[undefined[0]]} of {type(loss).__name__}: its value is {kind}"
             remedy = "give x0= where it is finite"
             if isinstance(context.coupling, Operator | SharedRows):
                 remedy += ", or check_loss=False: Newton and LBFGS look for a start"

@@ -1,8 +1,11 @@
 """From the matrices of a quadratic program to the parts of a problem."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 
+from gradslide._support.errors import InputError
 from gradslide._support.types import Array, Sparse
 from gradslide.domains import Box, Domain, Free, NonNegative
 from gradslide.losses import Linear, Loss, Quadratic
@@ -50,7 +53,7 @@ def compact(matrix: Sparse) -> "Array | Sparse":
     return matrix.toarray() if matrix.nnz > _DENSE * rows * columns else sp.csr_array(matrix)
 
 
-def box(lower: Array, upper: Array, center: Array | float = 0.0) -> Domain:
+def box(lower: Array, upper: Array, center: Array | float = 0.0, names: Sequence[str] | None = None) -> Domain:
     """Return the set of x with lower <= x <= upper by its simplest name.
 
     Parameters
@@ -59,17 +62,39 @@ def box(lower: Array, upper: Array, center: Array | float = 0.0) -> Domain:
         Bounds; infinite for none.
     center : ndarray, shape (n,), or float
         Where a run starts.
+    names : sequence of str, optional
+        What errors call the variables; by default x[0], x[1] and so on.
 
     Returns
     -------
     Free, NonNegative or Box
+
+    Raises
+    ------
+    InputError
+        If no number is between a lower bound and its upper one.
     """
+    _require_room(lower, upper, names)
     if np.all(np.isinf(upper)):
         if np.all(np.isinf(lower)):
             return Free(center=center)
         if not np.any(lower):
             return NonNegative(center=center)
     return Box(lower, upper, center=center)
+
+
+def _require_room(lower: Array, upper: Array, names: Sequence[str] | None) -> None:
+    cases = (
+        (lower > upper, "lower bounds must not exceed upper bounds"),
+        (lower == np.inf, "lower bounds must be < inf"),
+        (upper == -np.inf, "upper bounds must be > -inf"),
+    )
+    for wrong, rule in cases:
+        if wrong.any():
+            j = int(np.argmax(wrong))
+            name = f"x[{j}]" if names is None else names[j]
+            remedy = "correct them; -inf and inf stand for no lower and no upper bound"
+            raise InputError(rule, f"{lower[j]:g} and {upper[j]:g} for {name}", remedy)
 
 
 def rows(A: Sparse, lower: Array, upper: Array) -> "tuple[Array | Sparse, Array, Array]":

@@ -62,6 +62,9 @@ class CvxpyProblem(LinearlyConstrained):
     def __init__(self, problem: "cp.Problem") -> None:
         self.original = problem
         self.sign, program, smooth, implied = _canonicalized(problem)
+        possible = bool(np.all(program.lower < np.inf) and np.all(program.upper > -np.inf))
+        rule = "constraints must leave room: x >= inf, x <= -inf and x == inf do not"
+        require(possible, rule, "one of them", "check the constants and parameters of the constraints")
         self._program, self.offset = program, self.sign * program.offset
         self._bounds, self._kept = _fold_bounds(program)
         loss = _custom(program, smooth) if smooth else quadratic_loss(program.P, program.q)
@@ -172,7 +175,7 @@ class _Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class _Program:
-    """minimize u'Pu/2 + q'u + offset subject to lower <= A u <= upper and low <= u <= high, by CVXPY.
+    """minimize u'Pu/2 + q'u + offset subject to lower <= A u <= upper, by CVXPY.
 
     Attributes
     ----------
@@ -188,8 +191,6 @@ class _Program:
     A: Sparse
     lower: Array
     upper: Array
-    low: Array
-    high: Array
     stuffed: Any
     steps: Sequence[tuple[Any, Any]]
 
@@ -217,16 +218,35 @@ class _Program:
         duals = self.read(np.zeros(len(self.q)), 1.0 + np.arange(len(self.lower))).duals
         return np.ravel(duals[constraint.id]).astype(np.intp) - 1
 
+    def are_stated(self) -> Array:
+        """Return for each row whether a constraint states it: its dual values depend on the row."""
+        numbers = 1.0 + np.arange(len(self.lower))
+        stated = np.zeros(len(self.lower), dtype=bool)
+        for dual in self.read(np.zeros(len(self.q)), numbers).duals.values():
+            seen = np.abs(np.ravel(_dense(dual)))
+            stated[seen[seen > 0].astype(np.intp) - 1] = True
+        return stated
+
     def places(self, variable: "cp.Variable") -> tuple[Array, Array]:
         """Return the entries of a variable, by columns, that are not always 0, and their places in u."""
-        first = self.stuffed.var_id_to_col.get(variable.id)
-        if first is not None and self.stuffed.id_to_var[variable.id].size == variable.size:
+        own = self._own(variable)
+        first = self.stuffed.var_id_to_col.get(own.id)
+        if first is not None and own.shape == variable.shape:
             return np.arange(variable.size), np.arange(first, first + variable.size)
         # A symmetric, diagonal or sparse matrix, which has fewer entries in u: each shows where it comes from.
         numbers = 1.0 + np.arange(len(self.q))
         value = self.read(numbers, np.zeros(len(self.lower))).values[variable.id]
         seen = _dense(value).reshape(-1, order="F")
         return np.flatnonzero(seen), seen[seen != 0].astype(np.intp) - 1
+
+    def _own(self, variable: "cp.Variable") -> "cp.Variable":
+        """The variable that the program has in place of one with attributes."""
+        from cvxpy.reductions.cvx_attr2constr import CvxAttr2Constr
+
+        for reduction, memory in self.steps:
+            if isinstance(reduction, CvxAttr2Constr) and memory:
+                variable = memory[0].get(variable.id, variable)
+        return variable
 
 
 class _Canonical(NamedTuple):
@@ -331,8 +351,6 @@ def _quadratic_program(
         return None
     A = sp.vstack([data[settings.A], data[settings.F]], format="csr")
     b, g = data[settings.B], data[settings.G]
-    n = A.shape[1]
-    low, high = data[settings.LOWER_BOUNDS], data[settings.UPPER_BOUNDS]
     return _Program(
         P=sp.csr_array(data[settings.P]),
         q=np.asarray(data[settings.Q], dtype=np.float64),
@@ -340,8 +358,6 @@ def _quadratic_program(
         A=sp.csr_array(A),
         lower=np.concatenate([b, np.full(len(g), -np.inf)]),
         upper=np.concatenate([b, g]),
-        low=np.full(n, -np.inf) if low is None else np.asarray(low, dtype=np.float64),
-        high=np.full(n, np.inf) if high is None else np.asarray(high, dtype=np.float64),
         stuffed=data[settings.PARAM_PROB],
         # The last two are the stuffing of matrices, which `_Program.read` undoes, and the solver.
         steps=list(zip(chain.reductions[:-2], memory[:-2], strict=True)),
@@ -402,7 +418,7 @@ class _Bounds:
     lower, upper : ndarray, shape (n,)
         The bounds.
     lower_row, upper_row : ndarray, shape (n,)
-        The rows; -1 where a bound is an attribute of the variable, or none.
+        The rows; -1 where there is no bound.
     lower_entry, upper_entry : ndarray, shape (n,)
         The entries of these rows.
     """
@@ -437,18 +453,19 @@ def _fold_bounds(program: _Program) -> tuple[_Bounds, Array]:
     columns, entries = A.indices[A.indptr[single]], A.data[A.indptr[single]]
     ends = program.lower[single] / entries, program.upper[single] / entries
     low, high = np.where(entries > 0, ends[0], ends[1]), np.where(entries > 0, ends[1], ends[0])
-    lower, upper = program.low.copy(), program.high.copy()
+    lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
     np.maximum.at(lower, columns, low + 0.0)  # no -0
     np.minimum.at(upper, columns, high + 0.0)
     # Bounds that contradict each other stay rows, for the solver to find out.
     consistent = lower <= upper
-    lower, upper = np.where(consistent, lower, program.low), np.where(consistent, upper, program.high)
+    lower, upper = np.where(consistent, lower, -np.inf), np.where(consistent, upper, np.inf)
     folded = consistent[columns]
     row_of = np.full((2, n), -1)
     entry_of = np.ones((2, n))
+    # Where several rows state a bound, the last one here has the multiplier: the first of the user's.
+    order = np.lexsort((-single, program.are_stated()[single]))
     for side, (own, bound) in enumerate(((low, lower), (high, upper))):
-        # Of several rows the first one, which is one of the user's.
-        tight = np.flatnonzero(folded & np.isfinite(own) & (own == bound[columns]))[::-1]
+        tight = order[(folded & np.isfinite(own) & (own == bound[columns]))[order]]
         row_of[side, columns[tight]] = single[tight]
         entry_of[side, columns[tight]] = entries[tight]
     kept = np.ones(A.shape[0], dtype=bool)
@@ -483,7 +500,7 @@ def _inside(program: _Program, implied: "Sequence[cp.Constraint]") -> Array | fl
         b_ub=program.upper[~exact],
         A_eq=A[exact],
         b_eq=program.upper[exact],
-        bounds=np.column_stack([np.append(program.low, 0.0), np.append(program.high, 1.0)]),
+        bounds=[(None, None)] * n + [(0, 1)],
     )
     return np.asarray(found.x[:n]) if found.status == 0 else 0.0
 

@@ -6,10 +6,11 @@ from cvxpy.reductions.solvers.qp_solvers.qp_solver import QpSolver
 
 
 class Polyhedral(QpSolver):  # type: ignore[misc]  # CVXPY may not be installed
-    """A solver that CVXPY prepares quadratic programs for, with bounds on variables."""
+    """A solver that CVXPY prepares quadratic programs for, with rows for the bounds on variables."""
 
     MIP_CAPABLE = False
-    BOUNDED_VARIABLES = True
+    # True makes CVXPY 1.9.3 bound auxiliary variables wrongly where arguments of atoms are scaled.
+    BOUNDED_VARIABLES = False
 
     def name(self) -> str:
         return "GRADSLIDE"

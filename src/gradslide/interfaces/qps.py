@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,16 +61,12 @@ class QpsProblem(LinearlyConstrained):
         lo, hi = np.array(lp.col_lower_), np.array(lp.col_upper_)
         # By convention, a negative upper bound alone removes the default lower bound, which is 0.
         lo = np.where((lo == 0) & (hi < 0), -np.inf, lo)
-        crossed = np.flatnonzero(lo > hi)
-        if crossed.size:
-            j = crossed[0]
-            got = f"{lo[j]:g} and {hi[j]:g} for column {self.column_names[j]}"
-            raise InputError("lower bounds must not exceed upper bounds", got, "correct the BOUNDS section")
+        domain = box(lo, hi, names=[f"column {name}" for name in self.column_names])
         matrix = lp.a_matrix_
         A = sp.csc_array((matrix.value_, matrix.index_, matrix.start_), shape=(k, n)).tocsr()
         A, lower, upper = rows(A, np.array(lp.row_lower_), np.array(lp.row_upper_))
         loss = quadratic_loss(self.sign * _hessian(model), self.sign * np.array(lp.col_cost_))
-        super().__init__(loss, A, domain=box(lo, hi), lower=lower, upper=upper)
+        super().__init__(loss, A, domain=domain, lower=lower, upper=upper)
 
     def original_objective(self, x: ArrayLike) -> float:
         """Return the objective of the file.
@@ -111,11 +108,12 @@ def from_qps(path: str | os.PathLike[str]) -> QpsProblem:
     QpsProblem
         A `LinearlyConstrained` with names and the objective's offset. `solution.dual[i]` belongs to
         `row_names[i]`, and the optimum changes by its negative times the change of the right-hand side.
+        A file without rows has one multiplier all the same, which is 0.
 
     Raises
     ------
     InputError
-        If the file cannot be read, has integer columns or is not convex.
+        If the file cannot be read to its end, has integer columns or is not convex.
     MissingPackageError
         If highspy is not installed.
 
@@ -149,7 +147,7 @@ def _read(path: Path) -> "HighsModel":
         # HiGHS goes by the ending of the name.
         copy, log = Path(folder) / "model.mps", Path(folder) / "log"
         _unpack(path, copy)
-        _require_known_sections(path, copy)
+        _require_whole(path, copy)
         highs = Highs()
         highs.setOptionValue("log_to_console", False)
         highs.setOptionValue("log_file", str(log))
@@ -157,7 +155,8 @@ def _read(path: Path) -> "HighsModel":
         status = str(highs.readModel(str(copy)))
         said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
         if status.endswith("kError"):
-            raise InputError("the file must be in QPS or MPS format", _told(path, said, "ERROR:"), "correct it")
+            told = _told(path, said.replace(f" reading {copy}", ""), "ERROR:")
+            raise InputError("the file must be in QPS or MPS format", told, "correct it")
         # Undefined rows and repeated entries; tiny entries are no loss.
         skipped = "\n".join(line for line in said.splitlines() if line.endswith("ignored") and "|value|" not in line)
         require(not skipped, "every entry of the file must count", _told(path, skipped, "WARNING:"), "correct it")
@@ -168,17 +167,24 @@ def _unpack(path: Path, copy: Path) -> None:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as source, copy.open("wb") as target:
             shutil.copyfileobj(source, target)
-    except (gzip.BadGzipFile, EOFError) as error:
+    except gzip.BadGzipFile as error:
         raise InputError("a file that ends in .gz must be compressed", f"{path}: {error}", "rename it") from error
+    except (EOFError, zlib.error) as error:
+        raise InputError("a compressed file must be whole", f"{path}: {error}", "get it again") from error
 
 
-def _require_known_sections(path: Path, copy: Path) -> None:
+def _require_whole(path: Path, copy: Path) -> None:
+    """Refuse a file that does not come to its end, and sections of other kinds of problems."""
     with copy.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
+            if line.strip().upper() == "ENDATA":
+                return
             section = re.match(r"[A-Z0-9]+", line)
             if section and section.group() in _SECTIONS_REFUSED:
                 remedy = "remove the section, or use a solver for this kind of problem"
                 raise InputError("constraints must be linear", f"a section {section.group()} in {path}", remedy)
+    rule = "the file must be in QPS or MPS format, with ENDATA as its last line"
+    raise InputError(rule, f"{path} without it", "get the whole file; add the line only if nothing else is missing")
 
 
 def _told(path: Path, said: str, kind: str) -> str:

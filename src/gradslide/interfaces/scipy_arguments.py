@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from gradslide._support.errors import kind_of, require
+from gradslide._support.errors import InputError, kind_of, require
 from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array, ArrayLike, Sparse, SparseInput
 from gradslide.domains import Domain
@@ -40,9 +40,9 @@ def from_linprog(
     c : array_like, shape (n,)
         Coefficients of the objective.
     A_ub, A_eq : array_like or sparse matrix, shapes (k_ub, n) and (k_eq, n), optional
-        Rows of the inequalities and the equations.
+        Rows of the inequalities and the equations; None or an empty array for none.
     b_ub, b_eq : array_like, shapes (k_ub,) and (k_eq,), optional
-        Right-hand sides.
+        Right-hand sides; an inequality with inf says nothing.
     bounds : pair or sequence of pairs, optional
         (least, most) for all variables or for each; None for no bound. By default, x >= 0.
 
@@ -54,13 +54,14 @@ def from_linprog(
     Raises
     ------
     InputError
-        If shapes do not fit.
+        If shapes do not fit, or values are not finite where they must be.
 
     Notes
     -----
     SciPy's marginals are the negatives of our multipliers: ``ineqlin.marginals`` is
-    ``-solution.dual[:k_ub]``, ``eqlin.marginals`` is ``-solution.dual[k_ub:]``, and the marginals of the
-    bounds are the parts of ``c + A.T @ solution.dual`` (positive ones at lower bounds).
+    ``-solution.dual[:k_ub]``, ``eqlin.marginals`` is ``-solution.dual[k_ub : k_ub + k_eq]``, and the
+    marginals of the bounds are the parts of ``c + A.T @ solution.dual`` (positive ones at lower bounds).
+    With bounds alone, the problem has one row that says nothing, and ``solution.dual`` is ``[0.]``.
 
     Examples
     --------
@@ -74,11 +75,15 @@ def from_linprog(
     require(loss.m == 1, "c must have shape (n,)", f"shape {np.shape(c)}", "flatten it")
     matrices, ends = [], []
     for name, A, b in (("ub", A_ub, b_ub), ("eq", A_eq, b_eq)):
+        A, b = (None if _is_empty(part) else part for part in (A, b))
         require((A is None) == (b is None), f"A_{name} and b_{name} go together", "one of them", "give both or none")
         matrix = sp.csr_array((0, n)) if A is None else _matrix(f"A_{name}", A, n)
         matrices.append(matrix)
         ends.append(_right_hand_side(f"b_{name}", np.empty(0) if b is None else b, matrix.shape[0]))
     most, exact = ends
+    remedy = "give finite numbers, or leave out rows that cannot hold"
+    require(bool(np.all(most > -np.inf)), "b_ub must be > -inf", b_ub, remedy)
+    require(bool(np.all(np.isfinite(exact))), "b_eq must be finite", b_eq, remedy)
     A, lower, upper = rows(
         sp.vstack(matrices, format="csr"),
         np.concatenate([np.full(len(most), -np.inf), exact]),
@@ -119,12 +124,14 @@ def from_scipy(
     Raises
     ------
     InputError
-        If a constraint is not linear, the gradient is missing, or shapes do not fit.
+        If a constraint is not linear, the gradient is missing, shapes do not fit, or bounds leave no room.
 
     Notes
     -----
     Multipliers are those of f(x) + <z, A x - b>: ``solution.dual`` is positive where an upper end is
-    active and negative at lower ends. The optimum changes by -z times the change of the end.
+    active and negative at lower ends. The optimum changes by -z times the change of the end. With bounds
+    alone, the problem has one row that says nothing, and ``solution.dual`` is ``[0.]``. SciPy's
+    ``keep_feasible`` changes nothing: on the way to the minimum, linear constraints may be broken.
 
     Examples
     --------
@@ -144,17 +151,14 @@ def from_scipy(
         require(isinstance(each, LinearConstraint), "constraints must be linear", kind_of(each), remedy)
     n = _dimension(loss, given, bounds)
     matrices = [sp.csr_array((0, n)), *(_matrix("A of a constraint", each.A, n) for each in given)]
-    ends = [
-        (np.broadcast_to(each.lb, matrix.shape[0]), np.broadcast_to(each.ub, matrix.shape[0]))
-        for each, matrix in zip(given, matrices[1:], strict=True)
-    ]
+    ends = [_ends(each, matrix.shape[0]) for each, matrix in zip(given, matrices[1:], strict=True)]
     A, lower, upper = rows(
         sp.vstack(matrices, format="csr"),
         np.concatenate([np.empty(0), *(lower for lower, _ in ends)]),
         np.concatenate([np.empty(0), *(upper for _, upper in ends)]),
     )
     if isinstance(bounds, Bounds):
-        domain = box(*(np.broadcast_to(np.asarray(end, dtype=np.float64), n).copy() for end in (bounds.lb, bounds.ub)))
+        domain = box(_spread("lb of the bounds", bounds.lb, n), _spread("ub of the bounds", bounds.ub, n))
     else:
         domain = _box_of_pairs(bounds, n, (-np.inf, np.inf))
     return LinearlyConstrained(_as_loss(loss, n, jac, hess), A, domain=domain, lower=lower, upper=upper)
@@ -167,12 +171,36 @@ def _dimension(loss: Any, constraints: Sequence[Any], bounds: Any) -> int:
         return loss.d
     if constraints:
         return int(np.shape(constraints[0].A)[-1])
-    n = max(np.size(bounds.lb), np.size(bounds.ub)) if hasattr(bounds, "lb") else len(bounds or ())
+    # One pair, or Bounds of one entry, may stand for any number of variables.
+    if hasattr(bounds, "lb"):
+        n = max(np.size(bounds.lb), np.size(bounds.ub))
+        known = n > 1
+    else:
+        pairs = np.array(() if bounds is None else bounds, dtype=object)
+        n = len(pairs) if pairs.ndim else 0
+        known = n > 0 and np.ndim(pairs[0]) > 0
     rule = "constraints or bounds must show the number of variables"
-    # Bounds of one entry may stand for any number.
-    known = n > 1 or (n == 1 and not hasattr(bounds, "lb"))
     require(known, rule, "neither of them", "give Bounds with an entry for each variable, infinite for no bound")
     return n
+
+
+def _ends(constraint: Any, k: int) -> tuple[Array, Array]:
+    """The two ends of the k rows of a constraint."""
+    lower, upper = (_spread(f"{end} of a constraint", getattr(constraint, end), k) for end in ("lb", "ub"))
+    possible = (lower <= upper) & (lower < np.inf) & (upper > -np.inf)
+    if not possible.all():
+        i = int(np.argmin(possible))
+        got = f"lb={lower[i]:g} and ub={upper[i]:g} in row {i}"
+        raise InputError("a constraint must have lb <= ub, lb < inf and ub > -inf", got, "correct them")
+    return lower, upper
+
+
+def _spread(name: str, values: Any, count: int) -> Array:
+    """One number for each of `count` entries, from one for all or one for each."""
+    numbers = np.atleast_1d(checked(name, values, infinite=True))
+    rule = f"{name} must be a number or have {count} entries"
+    require(numbers.shape in ((1,), (count,)), rule, f"shape {numbers.shape}", "give one number, or one for each")
+    return np.broadcast_to(numbers, count).copy()
 
 
 def _as_loss(loss: Any, n: int, jac: Any, hess: Any) -> Loss:
@@ -188,26 +216,38 @@ def _as_loss(loss: Any, n: int, jac: Any, hess: Any) -> Loss:
     return Custom(value=[loss], gradient=[jac], hessian=hessian, agents=1, dimension=n)
 
 
+def _is_empty(part: Any) -> bool:
+    """Whether there are no rows, or no right-hand sides."""
+    if hasattr(part, "shape"):
+        return tuple(part.shape[:1]) == (0,)
+    return part is None or (isinstance(part, list | tuple) and not part)
+
+
 def _matrix(name: str, A: Any, n: int) -> Sparse:
     """Rows as a sparse matrix with n columns."""
-    matrix = sp.csr_array(A if sp.issparse(A) else np.atleast_2d(checked(name, A)), dtype=np.float64)
-    require(matrix.shape[1] == n, f"{name} must have {n} columns", f"shape {matrix.shape}", "one for each variable")
-    return matrix
+    values = A if sp.issparse(A) else np.atleast_2d(checked(name, A))
+    fits = values.ndim == 2 and values.shape[1] == n
+    require(fits, f"{name} must have {n} columns", f"shape {values.shape}", "one for each variable")
+    return sp.csr_array(values, dtype=np.float64)
 
 
 def _right_hand_side(name: str, b: Any, k: int) -> Array:
-    values = np.atleast_1d(checked(name, b, infinite=True))
+    values = checked(name, b, infinite=True)
+    # SciPy takes a column, too.
+    values = values.reshape(-1) if values.shape in ((), (k, 1)) else values
     require(values.shape == (k,), f"{name} must have {k} entries", f"shape {values.shape}", "one for each row")
     return values
 
 
 def _box_of_pairs(bounds: Any, n: int, default: tuple[float, float]) -> Domain:
     """The box of (least, most) for all variables or for each; None means no bound."""
-    if bounds is None or len(bounds) == 0:
-        return box(*(np.full(n, end) for end in default))
+    given = np.array(() if bounds is None else bounds, dtype=object)
+    if given.size == 0:
+        return box(np.full(n, default[0]), np.full(n, default[1]))
+    pairs = given[None] if given.shape == (2,) and not any(map(np.ndim, given)) else given
     rule, remedy = f"bounds must be a pair (least, most), or {n} of them", "write None for no bound"
-    pairs = np.array([bounds] if np.ndim(bounds[0]) == 0 else bounds, dtype=object)
-    require(pairs.shape in ((1, 2), (n, 2)), rule, f"shape {pairs.shape}", remedy)
+    got = f"shape {pairs.shape}" if given.ndim else kind_of(bounds)
+    require(pairs.shape in ((1, 2), (n, 2)), rule, got, remedy)
     pairs = np.broadcast_to(pairs, (n, 2))
     lower = checked("bounds", [-np.inf if end is None else end for end in pairs[:, 0]], infinite=True)
     upper = checked("bounds", [np.inf if end is None else end for end in pairs[:, 1]], infinite=True)

@@ -20,7 +20,8 @@ from array_api_compat import array_namespace
 from gradslide._support.arrays import doubles, length, total, vdot
 from gradslide._support.errors import require_number
 from gradslide._support.types import Array
-from gradslide.domains import Domain, Euclidean
+from gradslide.domains import Domain, Euclidean, PerAgent
+from gradslide.domains.padded import Padded
 from gradslide.losses import Linear
 from gradslide.methods.base import Context, Copied, Method, NoSolution, as_floats
 from gradslide.methods.geometry import CoupledGeometry, Geometry, Gradient, Point, PooledGeometry
@@ -46,6 +47,9 @@ _PROBE = 1e-3
 _SHORT, _OF_EPOCH, _OF_RUN = 8, 0.3, 0.1
 # Pi / P is at most this: more hardly saves products, and costs gradients.
 _MOST_PI = 4.0
+# These shares are of no more inner iterations than so many times those after which residuals last fell, or so many
+# times as many as the second number: without progress, T would grow with every outer iteration.
+_PATIENCE, _EARLY = 10.0, 100
 # Outer iterations of a typical epoch add up to this S: it says what gradients cost in products.
 _TYPICAL_S = 25.0
 # omega ||A|| is at least this share of L: long dual steps are free where L alone keeps primal steps short.
@@ -56,7 +60,7 @@ _LEAST_SLOPE = 0.2
 _SUFFICIENT, _NECESSARY, _LONGEST = 0.4, 0.8, 0.25
 # The last iterate is looked at whenever the inner iterations of the epoch grew by this share.
 _LOOK_GROWTH = 0.2
-# Linear f: inner iterations between two looks at the residuals, as a share of those of the epoch.
+# Linear f: inner iterations between two looks at the residuals, as a share of those of the epoch, with that limit.
 _CHUNK_SHARE = 0.1
 # omega moves by this power of the ratio of both movements over omega, and at most by that factor.
 _SMOOTHING, _MOST_CHANGE = 0.5, 4.0
@@ -93,6 +97,30 @@ class Weights(NamedTuple):
 
     beta: float
     T: int
+
+
+class Lowest(NamedTuple):
+    """The lowest residual of the run, noted whenever it has fallen to a share of the one before.
+
+    Attributes
+    ----------
+    residual : float
+        The largest residual then.
+    inner : int
+        Inner iterations of the run then.
+    """
+
+    residual: float
+    inner: int = 0
+
+    @property
+    def allowed(self) -> float:
+        """The inner iterations of which later outer iterations may take shares."""
+        return _PATIENCE * max(self.inner, _EARLY)
+
+    def next(self, residual: float, inner: int) -> "Lowest":
+        """Return what is the lowest after a new residual."""
+        return Lowest(residual, inner) if residual <= _NECESSARY * self.residual else self
 
 
 class Epoch(NamedTuple):
@@ -157,6 +185,8 @@ class State(Copied):
         The fields of a `NoSolution`, the status by its name: checkpoints can store that.
     unit : float
         Gradients and objectives of this size are small.
+    lowest : Lowest
+        The lowest residual so far.
     knows_z : bool
         Whether the z of `under` and `answer` are multipliers that all processes know; if not, they do when the
         run ends.
@@ -179,6 +209,7 @@ class State(Copied):
     answer: Point
     kkt: SaddleKKT
     unit: float
+    lowest: Lowest
     proof: tuple[str, Array] | None = None
     knows_z: bool = True
     lower: float = -math.inf
@@ -228,8 +259,9 @@ class AdaptiveSliding(Method[State]):
     is simple and has no weights yet; columns, too, if f is linear.
 
     If constraints contradict each other, steps of z approach a combination that proves it; if the
-    objective falls for ever, steps of x approach the direction. Neither is looked for where agents are
-    coupled on a network.
+    objective falls for ever, steps of x approach the direction. Both are looked for when an epoch ends
+    without progress; coupled agents need a maximum and a sum for contradictions, and a few sums more where
+    their sets are unbounded and the constraints hold.
 
     Coupled agents exchange A_i x_i with their neighbours, once in an inner iteration, where every
     constraint concerns agents that are neighbours of each other; z is then known to these agents only,
@@ -299,6 +331,7 @@ class AdaptiveSliding(Method[State]):
             answer=point,
             kkt=kkt,
             unit=unit,
+            lowest=Lowest(kkt.largest),
             knows_z=geometry.knows_z,
             lower=lower,
         )
@@ -366,12 +399,12 @@ class AdaptiveSliding(Method[State]):
             ends = ends or epoch.inner >= _LONGEST * state.inner
             look = epoch.inner + max(geometry.least_look, math.ceil(_LOOK_GROWTH * epoch.inner))
             epoch = epoch._replace(latest=kkt.largest, look=look)
-        state = replace(state, epoch=epoch, answer=answer, kkt=kkt, lower=max(state.lower, lower))
+        lowest = state.lowest.next(kkt.largest, state.inner)
+        state = replace(state, epoch=epoch, answer=answer, kkt=kkt, lower=max(state.lower, lower), lowest=lowest)
         if not ends and kkt.largest > _SUFFICIENT * epoch.first:
             return state
         # Where there is no solution, residuals stay what they are.
-        is_stuck = isinstance(geometry, PooledGeometry) and kkt.largest > _NECESSARY * epoch.first
-        proof = _no_solution(context, cast(PooledGeometry, geometry), state) if is_stuck else None
+        proof = _no_solution(context, geometry, state) if kkt.largest > _NECESSARY * epoch.first else None
         state = replace(state, gradient=here, proof=None if proof is None else (proof.status.name, proof.ray))
         return self._at_epoch(geometry, replace(state, omega=_rebalanced(geometry, state), restarts=state.restarts + 1))
 
@@ -490,11 +523,12 @@ def _next_weights(geometry: Geometry, state: State) -> Weights:
     epoch, L = state.epoch, state.curvature.L
     if geometry.is_linear:
         # Outer iterations only say when to look.
-        T = max(geometry.least_look, int(_CHUNK_SHARE * epoch.inner))
+        T = max(geometry.least_look, int(_CHUNK_SHARE * min(epoch.inner, state.lowest.allowed)))
         return Weights(float(T), T)
     beta = (epoch.P + math.sqrt(epoch.P**2 + 4 * L * epoch.P * epoch.S)) / (2 * L)
     slope = state.omega * geometry.norm / epoch.Pi
-    most = max(_SHORT, int(_OF_EPOCH * epoch.inner), int(_OF_RUN * state.inner))
+    known = state.lowest.allowed
+    most = max(_SHORT, int(_OF_EPOCH * min(epoch.inner, known)), int(_OF_RUN * min(state.inner, known)))
     if beta * slope > most:
         # A smaller beta is as valid as a larger L.
         return Weights(most / slope, most)
@@ -589,18 +623,20 @@ def _rebalanced(geometry: Geometry, state: State) -> float:
 # ---- Problems without a solution
 
 
-def _no_solution(context: Context, geometry: PooledGeometry, state: State) -> NoSolution | None:
+def _no_solution(context: Context, geometry: Geometry, state: State) -> NoSolution | None:
     """Look for a proof in the last steps, in the movement of the epoch, and in z itself."""
-    duals = geometry.duals
-    if not duals.is_constrained:
+    term, domain, xp = geometry.duals.term, geometry.problem.domain, array_namespace(state.answer.x)
+    if not geometry.duals.is_constrained:
         return None
+    numbers = np.array([float(xp.max(abs(state.answer.x))), float(not domain.bounded)], dtype=np.float64)
+    farthest, is_endless = geometry.largest(numbers).tolist()
     if state.kkt.primal > 0:
-        for z in (state.last.z - state.before.z, state.answer.z - state.start.z, state.answer.z):
-            ray = duals.term.escape(z)
-            if bool(array_namespace(ray).any(ray != 0)) and _proves_infeasible(geometry, state, ray):
-                return NoSolution(Status.INFEASIBLE, ray[0])
-    is_bounded = geometry.problem.domain.bounded or geometry.problem.mu > 0
-    if is_bounded or not _is_nearly_feasible(geometry, state.answer):
+        zs = state.last.z - state.before.z, state.answer.z - state.start.z, state.answer.z
+        ray = _contradiction(geometry, state, [term.escape(z.reshape(1, -1)).reshape(z.shape) for z in zs], farthest)
+        if ray is not None:
+            z = geometry.multipliers(ray)[0]
+            return NoSolution(Status.INFEASIBLE, z / float(xp.max(abs(z))))
+    if not is_endless or geometry.problem.mu > 0 or not _is_nearly_feasible(geometry, state.answer):
         return None
     for x in (state.last.x - state.before.x, state.answer.x - state.start.x):
         direction = _endless(geometry, state.answer.x, x)
@@ -609,56 +645,106 @@ def _no_solution(context: Context, geometry: PooledGeometry, state: State) -> No
     return None
 
 
-def _proves_infeasible(geometry: PooledGeometry, state: State, ray: Array) -> bool:
-    """Whether <A x, ray> > h(ray) for all x in X up to _FAR times as far as the iterates: none is feasible."""
-    problem, x = geometry.problem, state.answer.x
-    domain, xp = problem.domain.without_penalty(), array_namespace(ray)
-    ray = ray / float(xp.max(abs(ray)))
-    most, slope = problem.duals.term.value(ray), geometry.pull(ray)
-    sizes = abs(doubles(slope))
-    if isinstance(domain, Euclidean) and domain.separable:
-        reach = _FAR * (1 + float(xp.max(abs(x))))
-        lowest = doubles(xp.clip(domain.project(-_ENDLESS * xp.sign(slope)), -reach, reach))
-        least, scale = float(vdot(doubles(slope), lowest)), float(xp.max(abs(lowest)))
-    else:
-        least, scale = total(domain.linear_minimum(slope)), float(xp.max(abs(x)))
+class _Least(NamedTuple):
+    """The minimum of <slope, x> over blocks of X, and what rounding depends on.
+
+    Attributes
+    ----------
+    value : float
+        The minimum.
+    size : float
+        The sum of the sizes of the terms.
+    square : float
+        The square of the largest coordinate of x.
+    """
+
+    value: float
+    size: float
+    square: float
+
+
+def _contradiction(geometry: Geometry, state: State, rays: list[Array], farthest: float) -> Array | None:
+    """The first ray with <A x, ray> > h(ray) for all x in X up to _FAR times as far as the iterates: none is feasible.
+
+    farthest: the largest coordinate of the iterates. A sum over all processes serves all rays.
+    """
+    problem, parts = geometry.problem, []
+    domain, reach = problem.domain.without_penalty(), _FAR * (1 + farthest)
     rounding = _ROUNDINGS * float(np.finfo(problem.dtype).eps)
-    error = rounding * (abs(most) + scale * (float(xp.sum(sizes)) + geometry.norm * length(ray)))
-    return least - most > error + (abs(most) + abs(least)) / _FAR
+    for ray in rays:
+        own = geometry.own(ray)
+        least = _least(domain, geometry.pull(ray), state.answer.x, reach)
+        parts += [geometry.duals.term.value(own), 2 * geometry.duals.U(0 * own, own), *least]
+    found = np.reshape(geometry.totals(*parts), (len(rays), -1)).tolist()
+    for ray, (most, ray_square, value, size, square) in zip(rays, found, strict=True):
+        error = rounding * (abs(most) + size + geometry.norm * math.sqrt(ray_square * square))
+        if value - most > error + (abs(most) + abs(value)) / _FAR:
+            return ray
+    return None
 
 
-def _is_nearly_feasible(geometry: PooledGeometry, point: Point) -> bool:
+def _least(domain: Domain, slope: Array, x: Array, reach: float) -> _Least:
+    """The minimum over X; where X is a product of intervals, over the x in it with coordinates up to `reach`."""
+    xp = array_namespace(slope)
+    if isinstance(domain, Padded):
+        cut = domain.dimension
+        return _least(domain.inner, slope[:, :cut], x[:, :cut], reach)
+    if isinstance(domain, PerAgent):
+        kinds = [
+            _least(part, xp.take(slope, agents, axis=0), xp.take(x, agents, axis=0), reach)
+            for part, agents in domain.parts
+        ]
+        return _Least(*(sum(each) for each in zip(*kinds, strict=True)))
+    if isinstance(domain, Euclidean) and domain.separable:
+        lowest = doubles(xp.clip(domain.project(-_ENDLESS * xp.sign(slope)), -reach, reach))
+        value, scale = float(vdot(doubles(slope), lowest)), float(xp.max(abs(lowest)))
+    else:
+        value, scale = total(domain.linear_minimum(slope)), float(xp.max(abs(x)))
+    return _Least(value, scale * total(abs(doubles(slope))), scale**2)
+
+
+def _is_nearly_feasible(geometry: Geometry, point: Point) -> bool:
     """Whether the constraints hold, compared with the first violation: A x is no scale, as it grows along a ray."""
-    duals, start = geometry.duals, geometry.problem.domain.start()
-    now = duals.violation(point.product)
-    if now is None or not length(now) > 0:
-        return True
-    first = duals.violation(geometry.product(start))
-    return first is not None and length(now) <= _NEARLY_FEASIBLE * length(first)
+
+    def violation(product: Array) -> float:
+        found = geometry.duals.violation(product.reshape(1, -1))
+        assert found is not None
+        (square,) = geometry.totals(length(geometry.own(found.reshape(product.shape))) ** 2)
+        return math.sqrt(square)
+
+    now = violation(point.product)
+    return not now > 0 or now <= _NEARLY_FEASIBLE * violation(geometry.product(geometry.problem.domain.start()))
 
 
-def _endless(geometry: PooledGeometry, x: Array, direction: Array) -> Array | None:
+def _endless(geometry: Geometry, x: Array, direction: Array) -> Array | None:
     """The part of a direction along which X goes on for ever, of length 1; None if there is none."""
-    size = length(direction)
-    if not size > _NOTHING * (1 + length(x)):
+    size, way = (math.sqrt(square) for square in geometry.totals(length(direction) ** 2, length(x) ** 2))
+    if not size > _NOTHING * (1 + way):
         return None
     far, start = _FAR**2, geometry.problem.domain.start()
     ray = (geometry.problem.domain.project(start + far / size * direction) - start) / far
-    size = length(ray)
-    return ray / size if size > _FALLS else None
+    (square,) = geometry.totals(length(ray) ** 2)
+    return ray / math.sqrt(square) if square > _FALLS**2 else None
 
 
-def _proves_unbounded(context: Context, geometry: PooledGeometry, state: State, ray: Array) -> bool:
+def _proves_unbounded(context: Context, geometry: Geometry, state: State, ray: Array) -> bool:
     """Whether f falls along a ray in X and the constraints, up to _FAR times as far as the iterates."""
-    domain, x, y = geometry.problem.domain, state.answer.x, state.gradient.y
-    if not float(vdot(y, ray)) < -_FALLS * length(y):
+    domain, point, y = geometry.problem.domain, state.answer, state.gradient.y
+    slope, *squares = geometry.totals(float(vdot(y, ray)), *(length(each) ** 2 for each in (y, point.x)))
+    size, way = (math.sqrt(square) for square in squares)
+    if not slope < -_FALLS * size:
         return False
-    out = length(geometry.duals.term.escape(geometry.product(ray)))
-    multipliers = length(state.answer.z) + length(y) / geometry.norm
-    if out * _FAR * multipliers > length(y):
+    product = geometry.product(ray)
+    out = geometry.duals.term.escape(product.reshape(1, -1)).reshape(product.shape)
+    squares = geometry.totals(*(length(geometry.own(each)) ** 2 for each in (out, point.z)))
+    held = math.sqrt(squares[0]) * _FAR * (math.sqrt(squares[1]) + size / geometry.norm)
+    if held > size:
         return False
-    steps = _FAR * (1 + length(x))
-    far = x + steps * ray
+    steps = _FAR * (1 + way)
+    far = point.x + steps * ray
     y = y if geometry.is_linear else context.oracle.gradient(far)
-    fall = -float(vdot(y, ray)) - total(domain.r(far)) / steps
-    return bool(domain.contains(far, 1e-9 * steps).all()) and fall > _FALLS * length(y) + out * _FAR * multipliers
+    leaves = not bool(domain.contains(far, 1e-9 * steps).all())
+    rise, square, leaving = geometry.totals(
+        float(vdot(y, ray)) + total(domain.r(far)) / steps, length(y) ** 2, float(leaves)
+    )
+    return not leaving and -rise > _FALLS * math.sqrt(square) + held

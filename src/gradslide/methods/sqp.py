@@ -19,7 +19,7 @@ from gradslide._support.types import Array, Sparse
 from gradslide.domains import Domain
 from gradslide.methods.base import Context, Method, NoSolution
 from gradslide.methods.bfgs import Memory, least_curvature
-from gradslide.methods.coupled_kkt import AgentProgram, minimize_coupled
+from gradslide.methods.coupled_kkt import AgentProgram, CoupledResult, minimize_coupled
 from gradslide.methods.damping import (
     FLAT,
     NOISE,
@@ -167,6 +167,8 @@ class CoupledProgram(Program):
         Set, ridge and penalty of each agent here, in its own dimension.
     matrices : list or None
         As for `Program`.
+    has_far_bounds : bool
+        Whether any agent has bounds that are very far away: programs are solved without them first.
     """
 
     def __init__(
@@ -176,9 +178,10 @@ class CoupledProgram(Program):
         network: Network,
         sets: Sequence[Polyhedral],
         matrices: list[Array | Sparse] | None,
+        has_far_bounds: bool,
     ) -> None:
         super().__init__(problem, coupling.duals, matrices)
-        self._coupling, self._network, self._sets = coupling, network, sets
+        self._coupling, self._network, self._sets, self._has_far_bounds = coupling, network, sets, has_far_bounds
         self.groups = [slice(i * problem.d, (i + 1) * problem.d) for i in range(problem.m)]
 
     def total(self, numbers: Array) -> Array:
@@ -204,12 +207,22 @@ class CoupledProgram(Program):
             P = P[:d, :d] + (sp.diags_array(damping[i, :d]) if sp.issparse(P) else np.diag(damping[i, :d]))
             programs.append(AgentProgram(P, gradient[i, :d], X.around(x[i, :d]), A))
         already = self.product(x)[0]
-        found = minimize_coupled(self._network, programs, coupled.lower - already, coupled.upper - already)
+        ends = coupled.lower - already, coupled.upper - already
+        near = [each._replace(X=each.X.near) for each in programs] if self._has_far_bounds else programs
+        found = minimize_coupled(self._network, near, *ends)
+        if self._has_far_bounds and self._needs_far_bounds(programs, found):
+            found = minimize_coupled(self._network, programs, *ends)
         steps = np.zeros(shape)
         for i, step in enumerate(found.x):
             steps[i, : len(step)] = step
         u = steps if found.outcome is Outcome.UNBOUNDED else x + steps
         return ProgramMinimum(found.outcome, u.reshape(-1), found.z, found.residual, found.iterations, 0)
+
+    def _needs_far_bounds(self, programs: Sequence[AgentProgram], found: CoupledResult) -> bool:
+        """Whether the minimum without them is none: the same in all processes."""
+        pairs = zip(programs, found.x, strict=True)
+        is_outside = any(each.X.violates_far_bounds(step) for each, step in pairs)
+        return found.outcome is Outcome.UNBOUNDED or bool(self.largest(np.array([float(is_outside)]))[0])
 
 
 class Point(NamedTuple):
@@ -416,7 +429,7 @@ class SQP(Method[State]):
         matrices = context.oracle.quadratic_part() if is_newton and not lacks.matrices else None
         sets = [cast(Polyhedral, polyhedral_set(part.domain.to(None), problem.mu)) for part in problem.parts()]
         sets = [each.widened(_rounding(problem)) for each in sets]
-        return CoupledProgram(problem, coupling, network, sets, matrices)
+        return CoupledProgram(problem, coupling, network, sets, matrices, lacks.near_bounds)
 
     def init(self, context: Context) -> State:
         program = cast(Program, context.prepared)
@@ -615,7 +628,8 @@ class SQP(Method[State]):
         unit = state.unit
         if best is None:
             unit = unit_of(float(program.largest(np.array([np.max(np.abs(gradient))]))[0]))
-        kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, value + rest, program, unit)
+        curved = self._curved(program, hessians, x)
+        kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, value + rest, program, unit, curved)
         lower -= duals.h(z)
         residuals = kkt.primal, kkt.dual, kkt.complementarity
         lower = lower if math.isfinite(lower) else -math.inf
@@ -625,6 +639,13 @@ class SQP(Method[State]):
         is_finite = math.isfinite(value + rest) and math.isfinite(check)
         sizes = math.sqrt(max(0.0, length)), math.sqrt(steepness)
         return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling, unit, concave)
+
+    def _curved(self, program: Program, hessians: Any, x: Array) -> Array | None:
+        """H x with the second derivatives at x; None for L-BFGS, whose matrix may be far too large."""
+        if self.memory is not None:
+            return None
+        matrices = program.matrices if hessians is None else list(to_numpy(hessians))
+        return None if matrices is None else _times(matrices, x.reshape(-1))
 
     def _matrices(self, program: Program, state: State) -> list[Matrix]:
         if program.matrices is not None:
@@ -694,6 +715,7 @@ class Lacks(NamedTuple):
     polyhedra: bool
     hessians: bool
     matrices: bool
+    near_bounds: bool
 
 
 def lacks_of_coupled(context: Context) -> Lacks:
@@ -713,7 +735,8 @@ def lacks_of_coupled(context: Context) -> Lacks:
     is_quadratic = loss.quadratic_part() is not None
     sets = [polyhedral_set(part.domain.to(None), problem.mu) for part in problem.parts()]
     has_hessian = is_quadratic or (loss.has_hessian and problem.d <= MOST_COLUMNS)
-    lacks = [not loss.has_value, any(each is None for each in sets), not has_hessian, not is_quadratic]
+    is_far = any(each is not None and each.near is not each for each in sets)
+    lacks = [not loss.has_value, any(each is None for each in sets), not has_hessian, not is_quadratic, is_far]
     return Lacks(*(bool(each) for each in context.network.agree(np.array([lacks], dtype=np.float64), "max")))
 
 

@@ -77,5 +77,7 @@ class _Free(CostModel):
 
 def _refuse() -> NoReturn:
     raise InputError(
-        "this method needs a network", "a saddle point problem, which has none", "use gs.PDS() or gs.CondatVu()"
+        "this method needs a network",
+        "a saddle point problem, which has none",
+        "leave method out, or use gs.PDS() or gs.CondatVu()",
     )

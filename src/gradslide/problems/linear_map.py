@@ -119,6 +119,7 @@ def linear_map(A: Any, n: int, dtype: DType, device: Device = None) -> LinearMap
     ----------
     A : array_like, sparse matrix, LinearOperator, PyLops operator, or pair of callables
         Anything with shape, matvec and rmatvec will do; or (x -> A x, z -> A^T z) for flat arrays.
+        A flat array is one row.
     n : int
         Number of columns.
     dtype : dtype
@@ -155,6 +156,9 @@ def linear_map(A: Any, n: int, dtype: DType, device: Device = None) -> LinearMap
     except ValueError:
         matrix = np.asarray(None)
     got = f"shape {matrix.shape} of {matrix.dtype}" if matrix.dtype != object else kind_of(A)
+    if matrix.ndim == 1 and matrix.dtype.kind in "fiub":
+        # One row, as in scipy.optimize.LinearConstraint.
+        matrix = matrix[None]
     require(matrix.ndim == 2 and matrix.dtype.kind in "fiub", _RULE, got, "for example a (k, n) array")
     return _from_matrix(matrix, n, dtype, device)
 

@@ -6,6 +6,7 @@ more variables: the parts p and n of |x_j| = p + n, for example, or the value of
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +23,10 @@ from gradslide.programs.interior_point import Outcome
 from gradslide.programs.low_rank import LowRank
 from gradslide.programs.quadratic_program import minimize_qp
 
-# Bounds of this size and beyond are none: others are lost in rounding beside them. Many file formats write 1e20.
-NO_BOUND = 1e14
+# Bounds of this size and beyond are none, as many file formats write.
+NO_BOUND = 1e20
+# In programs with bounds of this size, relative to the entries of their row, others are lost in rounding beside them.
+_FAR = 1e14
 
 
 class ProgramMinimum(NamedTuple):
@@ -122,9 +125,46 @@ class Polyhedral:
             P = hessian + np.diag(diagonal)
         q = self.linear.copy()
         q[:n] += gradient
-        found = minimize_qp(P, q, self.K, self.lower, self.upper)
+        near = self.near
+        found = minimize_qp(P, q, near.K, near.lower, near.upper)
+        if near is not self and (found.outcome is Outcome.UNBOUNDED or self.violates_far_bounds(found.x)):
+            found = minimize_qp(P, q, self.K, self.lower, self.upper, unit=self.nearest_far_bound())
         z = found.multipliers[: self.k]
         return ProgramMinimum(found.outcome, found.x[:n], z, found.residual, found.iterations, found.products)
+
+    @cached_property
+    def near(self) -> "Polyhedral":
+        """The same without bounds that are very far away, but for equations; itself if there are none."""
+        ends = _FAR * self._sizes()
+        is_free = self.lower != self.upper
+        no_lower, no_upper = is_free & (self.lower <= -ends), is_free & (self.upper >= ends)
+        if not np.any(no_lower & np.isfinite(self.lower) | no_upper & np.isfinite(self.upper)):
+            return self
+        lower, upper = np.where(no_lower, -np.inf, self.lower), np.where(no_upper, np.inf, self.upper)
+        return replace(self, lower=lower, upper=upper)
+
+    def violates_far_bounds(self, u: Array) -> bool:
+        """Return whether a point lies outside the bounds that `near` leaves out.
+
+        Parameters
+        ----------
+        u : ndarray
+            x alone, or with the other variables.
+
+        Returns
+        -------
+        bool
+        """
+        near, u = self.near, np.concatenate([u, np.zeros(len(self.diagonal) - len(u))])
+        v = np.concatenate([self.K @ u, u])
+        is_below, is_above = np.isinf(near.lower) & (v < self.lower), np.isinf(near.upper) & (v > self.upper)
+        return bool(np.any(is_below | is_above))
+
+    def nearest_far_bound(self) -> float:
+        """Return how far away the nearest bound is that `near` leaves out, relative to the entries of its row."""
+        sizes, no_lower, no_upper = self._sizes(), np.isinf(self.near.lower), np.isinf(self.near.upper)
+        distances = np.concatenate([-(self.lower / sizes)[no_lower], (self.upper / sizes)[no_upper]])
+        return float(np.min(distances[np.isfinite(distances)]))
 
     def widened(self, share: float) -> "Polyhedral":
         """Return the same with rows that leave room for rounding.
@@ -141,11 +181,22 @@ class Polyhedral:
         if share == 0:
             return self
         rows = self.K.shape[0]
-        entries = abs(self.K).max(axis=1)
-        sizes = np.asarray(entries.toarray() if sp.issparse(entries) else entries, dtype=np.float64).reshape(-1)
+        sizes = self._row_sizes()
         ends = [np.where(np.isfinite(each[:rows]), np.abs(each[:rows]), 0.0) for each in (self.lower, self.upper)]
         room = np.concatenate([share * np.maximum(sizes, np.maximum(*ends)), np.zeros(len(self.diagonal))])
         return replace(self, lower=self.lower - room, upper=self.upper + room)
+
+    def _sizes(self) -> Array:
+        """What bounds of rows are relative to, and those of variables: 1."""
+        sizes = self._row_sizes()
+        return np.concatenate([np.where(sizes > 0, sizes, 1.0), np.ones(len(self.diagonal))])
+
+    def _row_sizes(self) -> Array:
+        """The largest entry of each row of K."""
+        if not self.K.shape[0]:
+            return np.zeros(0)
+        entries: Any = abs(self.K).max(axis=1)
+        return np.asarray(entries.toarray() if sp.issparse(entries) else entries, dtype=np.float64).reshape(-1)
 
     def around(self, center: Array) -> "Polyhedral":
         """Return the same in terms of x - center.
@@ -275,8 +326,8 @@ class _Parts:
             self.n,
             k,
             K,
-            np.where(lower <= -NO_BOUND, -np.inf, lower),
-            np.where(upper >= NO_BOUND, np.inf, upper),
+            np.where((lower <= -NO_BOUND) & (lower < upper), -np.inf, lower),
+            np.where((upper >= NO_BOUND) & (lower < upper), np.inf, upper),
             linear,
             diagonal,
         )

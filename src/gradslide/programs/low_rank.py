@@ -33,6 +33,10 @@ class LowRank:
         """Return the product with a vector (d,), or with each column of an array (d, p)."""
         return cast(Array, (self.diagonal * v.T).T + self.factors @ (self.weights * (self.factors.T @ v).T).T)
 
+    def times(self, factor: float) -> "LowRank":
+        """Return the product with a number."""
+        return replace(self, diagonal=factor * self.diagonal, weights=factor * self.weights)
+
     def plus(self, diagonal: Array | float) -> "LowRank":
         """Return the sum with a diagonal matrix."""
         return replace(self, diagonal=self.diagonal + diagonal)

@@ -167,11 +167,7 @@ class Equilibrated:
             Entry of q, of all processes.
         """
         cost = min(max(1 / max(mean, largest, 1e-12), 1e-8), 1e8)
-        P: Any
-        if isinstance(self.P, LowRank):
-            P = LowRank(cost * self.P.diagonal, self.P.factors, cost * self.P.weights)
-        else:
-            P = cost * self.P
+        P = self.P.times(cost) if isinstance(self.P, LowRank) else cost * self.P
         return replace(self, P=P, q=cost * self.q, cost=cost)
 
 

@@ -12,11 +12,21 @@ from gradslide.programs.interior_point import ACCURATE, Outcome, QPResult, inter
 from gradslide.programs.low_rank import LowRank
 from gradslide.programs.presolve import Equilibrated, Reduced, indexed
 
+# Along a ray, second derivatives of more than this share of those along the axes are no rounding.
+_CURVED = 1e-9
 # Residuals below this are rounding.
 _EXACT = 1e-15
 
 
-def minimize_qp(P: "Array | Sparse | LowRank", q: Array, K: "Array | Sparse", lower: Array, upper: Array) -> QPResult:
+def minimize_qp(
+    P: "Array | Sparse | LowRank",
+    q: Array,
+    K: "Array | Sparse",
+    lower: Array,
+    upper: Array,
+    *,
+    unit: float = 1.0,
+) -> QPResult:
     """Minimize x'Px/2 + q'x subject to lower <= [K x, x] <= upper, whatever the units.
 
     Parameters
@@ -29,12 +39,37 @@ def minimize_qp(P: "Array | Sparse | LowRank", q: Array, K: "Array | Sparse", lo
         Rows.
     lower, upper : ndarray, shape (k + n,)
         Intervals for K x, then for x; infinite where there is no bound.
+    unit : float
+        In which x is a number that is not very large.
 
     Returns
     -------
     QPResult
     """
-    reduced = Reduced.of(P, q, K, lower, upper)
+    found = _solved(P, q, K, lower, upper, unit)
+    if found.outcome is not Outcome.UNBOUNDED or (far := _minimum_along(P, q, found.x)) is None:
+        return found
+    # In units in which the minimum is not as far away.
+    again = _solved(P, q, K, lower, upper, far)
+    best = found if again.outcome is Outcome.UNBOUNDED else again
+    return best._replace(products=found.products + again.products, iterations=found.iterations + again.iterations)
+
+
+def _minimum_along(P: "Array | Sparse | LowRank", q: Array, ray: Array) -> float | None:
+    """How far away the minimum along a ray is if P is definite there by more than rounding; None if it is not."""
+    bend = float(ray @ (P @ ray))
+    diagonal = (P.diagonal + P.factors**2 @ P.weights) if isinstance(P, LowRank) else P.diagonal()
+    if not bend > _CURVED * float(np.abs(diagonal) @ ray**2):
+        return None
+    return max(1.0, -float(q @ ray) / bend * size_of(ray))
+
+
+def _solved(
+    P: "Array | Sparse | LowRank", q: Array, K: "Array | Sparse", lower: Array, upper: Array, unit: float
+) -> QPResult:
+    """Solve the program of x / unit, whose objective is that of x / unit, too."""
+    own = P if unit == 1 else P.times(unit) if isinstance(P, LowRank) else unit * P
+    reduced = Reduced.of(own, q, K, lower / unit, upper / unit)
     units = Equilibrated.of(reduced.P, reduced.q, reduced.K)
     units = units.with_cost(float(np.mean(units.sizes)) if len(units.sizes) else 0.0, size_of(units.q))
     system = DirectKKT(units.P, units.K)
@@ -44,6 +79,7 @@ def minimize_qp(P: "Array | Sparse | LowRank", q: Array, K: "Array | Sparse", lo
         found = _polished(system, units.P, units.q, units.K, low, high, found)
     inner = units.columns * found.x, found.multipliers / (units.cost * units.of_constraints)
     x, multipliers = reduced.restored(*inner, found.outcome)
+    x = x if found.outcome is Outcome.UNBOUNDED else unit * x
     return found._replace(x=x, multipliers=multipliers, products=system.products)
 
 

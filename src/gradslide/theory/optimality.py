@@ -61,6 +61,8 @@ class Known(NamedTuple):
         The objective at x, for the scale of the complementarity; None if it is not known.
     lower : float
         A lower bound on the optimum that follows from z and the gradient.
+    curved : ndarray or None
+        H x with the second derivatives at x, where they are known: the size of what may cancel in a gradient.
     """
 
     x: Array
@@ -70,6 +72,7 @@ class Known(NamedTuple):
     pull: Array
     value: float | None
     lower: float = -math.inf
+    curved: Array | None = None
 
 
 class Found(NamedTuple):
@@ -90,6 +93,7 @@ def saddle_residuals(
     value: float | None,
     reductions: Reductions | None = None,
     unit: float = 1.0,
+    curved: Array | None = None,
 ) -> SaddleKKT:
     """Return the relative residuals of a primal and dual point.
 
@@ -115,12 +119,14 @@ def saddle_residuals(
         Over the processes that hold other blocks of x. Default: there are none.
     unit : float
         Gradients and objectives of this size are small, see `unit_of`.
+    curved : ndarray, optional
+        H x with the second derivatives at x.
 
     Returns
     -------
     SaddleKKT
     """
-    point = Known(x, z, gradient, product, pull, value)
+    point = Known(x, z, gradient, product, pull, value, curved=curved)
     return residuals_of(problem, duals, [point], Here() if reductions is None else reductions, unit=unit)[0].kkt
 
 
@@ -182,10 +188,11 @@ def _search(
     problem: Objective, duals: DualSpace, point: Known, counted: Array | None, unit: float
 ) -> Generator[_Asked, Array, Found]:
     """The residuals of a point; yields what all processes have to reduce."""
-    x, z, gradient, product, pull, value, lower = point
+    x, z, gradient, product, pull, value, lower, curved = point
     violation = duals.violation(product)
     excess = product if violation is None else violation
-    sizes = [_largest(each) for each in (x, gradient, pull, z, product, excess, product - excess)]
+    parts = (x, gradient, pull, gradient if curved is None else curved, z, product, excess, product - excess)
+    sizes = [_largest(each) for each in parts]
     size, *slopes, z_size, product_size, violated, allowed = (yield _Asked(True, np.array(sizes))).tolist()
     if not all(math.isfinite(each) for each in (size, *slopes)):
         return Found(SaddleKKT(math.inf, math.inf, math.inf), -math.inf)
@@ -203,8 +210,8 @@ def _search(
     if counted is None:
         (gap_of_x,) = (yield _Asked(False, np.array([gap_of_x]))).tolist()
     else:
-        parts = [gap_of_x, math.nan if gap_of_z is None else gap_of_z, value or 0.0, lower]
-        gap_of_x, total_of_z, total_value, lower = (yield _Asked(False, np.array(parts))).tolist()
+        gaps = [gap_of_x, math.nan if gap_of_z is None else gap_of_z, value or 0.0, lower]
+        gap_of_x, total_of_z, total_value, lower = (yield _Asked(False, np.array(gaps))).tolist()
         gap_of_z, value = None if gap_of_z is None else total_of_z, None if value is None else total_value
     primal, dual, gap_of_x = (each if not math.isnan(each) else math.inf for each in (primal, dual, gap_of_x))
     scale = unit + (0.0 if value is None else abs(value))
