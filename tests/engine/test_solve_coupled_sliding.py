@@ -249,6 +249,8 @@ def test_processes_of_mpi(ranks, local, tmp_path):
         for i, block in enumerate(blocks):
             (found,) = (arrays[f"{name} {i}"] for arrays in told if f"{name} {i}" in arrays)
             np.testing.assert_allclose(found, block, atol=1e-5)
+    for arrays in told:
+        np.testing.assert_array_equal(arrays["none INFEASIBLE"], told[0]["none INFEASIBLE"])
 
 
 def test_a_target_on_the_gap_is_seen_during_the_run():

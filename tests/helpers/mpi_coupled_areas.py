@@ -71,4 +71,8 @@ if __name__ == "__main__":
         arrays |= {f"{name} {solution.status.name}": np.array([*counts, *solution.kkt.to_dict().values()])}
         arrays |= {f"{name} dual": solution.dual}
         arrays |= {f"{name} {i}": x for i, x in zip(agents, blocks, strict=True)}
+    # Radii are at most 1: blocks of such small entries reach no sum of 100.
+    contradictory = gs.Problem.build(network, lambda i: agent(i, "balls"), lower=100.0)
+    solution = gs.solve(contradictory, network, gs.AutoPDS(), stop=gs.Stop(iterations=2000))
+    arrays[f"none {solution.status.name}"] = np.append(solution.ray, solution.costs.control_rounds)
     np.savez(Path(sys.argv[1]) / f"{network.session.rank}.npz", **arrays)
