@@ -214,7 +214,7 @@ CASES = {
     "problem and network of different m": (lambda: solve(network=gs.Graph.ring(5)), ["same number", "4 and 5"]),
     "a loss for a problem": (lambda: solve(problem=LOSS), ["gs.Problem", "Logistic"]),
     "arguments swapped": (lambda: solve(problem=RING, network=PROBLEM), ["gs.Problem", "Graph"]),
-    "no network": (lambda: solve(network=None), ["network", "NoneType"]),
+    "no network": (lambda: solve(network=None), ["agents need a graph", "network=None", "gs.Graph."]),
     "a class for a network": (lambda: solve(network=gs.network.Local), ["network", "Local"]),
     "a class for a method": (lambda: solve(method=gs.PDS), ["PDS", "with brackets"]),
     "a name for a method": (lambda: solve(method="pds"), ["method", "str"]),
