@@ -183,6 +183,21 @@ def test_values_may_overflow_far_from_the_start():
             gs.solve(exponentials(1.5), gs.Graph.ring(4))
 
 
+def test_slopes_that_values_cannot_show_are_no_mistake():
+    """log(1 + exp(-600)) is 0."""
+    loss = gs.losses.Custom(
+        value=lambda x: np.log(1 + np.exp(x - 600)).sum(axis=1),
+        gradient=lambda x: np.exp(x - 600) / (1 + np.exp(x - 600)),
+        smoothness=1.0,
+        agents=4,
+        dimension=2,
+    )
+    solution = gs.solve(
+        gs.Problem(loss, gs.domains.L2Ball(1.0)), gs.Graph.ring(4), gs.PDS(), stop=gs.Stop(iterations=2)
+    )
+    assert solution.costs.gradients > 0
+
+
 def test_values_that_are_not_finite_at_any_of_the_points_are_found():
     """At the first one they are."""
     seen = []

@@ -20,6 +20,8 @@ from gradslide.losses.inputs import numeric_array
 
 # Rounding errors behind one value.
 _ROUNDINGS = 64
+# A derivative below this is none: values do not show it where exp has underflowed.
+_NOTHING = 1e-100
 # The share of a slope that differences may miss it by, and of a bound that rounding may exceed it by.
 _TOLERANCE = 1e-3
 # The same before a run: values and gradients of users' code may be approximations.
@@ -95,7 +97,7 @@ class Derivatives:
         """
         with np.errstate(invalid="ignore", over="ignore"):
             allowed = self.tolerance * np.maximum(_lengths(self.measured), _lengths(self.claimed))
-            allowed += self.error + np.finfo(np.float64).tiny
+            allowed += self.error + _NOTHING
             excess = _lengths(self.measured - self.claimed) / allowed
         return np.where(np.isfinite(self.error), np.where(np.isfinite(excess), excess, np.inf), 0.0)
 
