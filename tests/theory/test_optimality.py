@@ -5,7 +5,7 @@ import pytest
 
 import gradslide as gs
 from gradslide.domains import Box, NonNegative, Simplex
-from gradslide.theory.optimality import residuals_at
+from gradslide.theory.optimality import residuals_at, saddle_residuals
 
 
 def residuals(problem, x, z):
@@ -49,6 +49,11 @@ def test_without_bounds_they_are_the_residuals_of_OSQP(seed):
     dual = np.abs(slope).max() / (unit + max(np.abs(y).max(), np.abs(pull).max()))
     assert found.primal == pytest.approx(primal, rel=1e-12)
     assert found.dual == pytest.approx(dual, rel=1e-12)
+    # With P x, which Newton knows.
+    row, curved = np.atleast_2d, 1e6 * Q @ x
+    arrays = (row(each) for each in (x, z, y, product, pull))
+    with_curvature = saddle_residuals(problem, problem.duals, *arrays, 1.0, unit=unit, curved=row(curved))
+    assert with_curvature.dual == pytest.approx(np.abs(slope).max() / (unit + np.abs(curved).max()), rel=1e-12)
 
 
 def test_complementarity_is_the_duality_gap():
