@@ -267,8 +267,55 @@ class Point(NamedTuple):
         return SaddleKKT(*self.residuals)
 
 
+class _AtPoint(NamedTuple):
+    """Sums over the blocks of x, or over all agents.
+
+    Attributes
+    ----------
+    value, rest : float
+        The losses; ridge and penalty.
+    size, terms : float
+        As for `Point`.
+    lower : float
+        The part of a lower bound that follows from the gradients.
+    squares : float
+        Of gradients and second derivatives: finite only if they are.
+    """
+
+    value: float
+    rest: float
+    size: float
+    terms: float
+    lower: float
+    squares: float
+
+
+class _OfStep(NamedTuple):
+    """Sums over the blocks of a step s, or over all agents.
+
+    Attributes
+    ----------
+    slope, slope_after, bend : float
+        <g, s> for the gradients at both ends, and s'Bs.
+    square, steepness : float
+        Squared norms of the step and of the gradient at the best point, in the metric by which damping is scaled.
+    cancelling : float
+        At least of this size are the terms of a quadratic at both ends, which may cancel far away.
+    concave : float
+        How far the least eigenvalues of Hessians lie below zero.
+    """
+
+    slope: float = 0.0
+    slope_after: float = 0.0
+    bend: float = 0.0
+    square: float = 0.0
+    steepness: float = 0.0
+    cancelling: float = 0.0
+    concave: float = 0.0
+
+
 class Trial(NamedTuple):
-    """An evaluated step from the best point. Numbers are sums over all agents.
+    """An evaluated step from the best point.
 
     Attributes
     ----------
@@ -280,30 +327,18 @@ class Trial(NamedTuple):
         Second derivatives there.
     is_finite : bool
         Whether everything is.
-    slope, slope_after, bend : float
-        <g, s> for the gradients at both ends, and s'Bs.
-    length, steepness : float
-        Norms of the step and of the gradient at the best point, in the metric by which damping is scaled.
-    cancelling : float
-        At least of this size are the terms of a quadratic at both ends, which may cancel far away.
     unit : float
         What counts as a small gradient or objective.
-    concave : float
-        How far the least eigenvalues of Hessians lie below zero.
+    sums : _OfStep
+        What is known of the step, over all agents.
     """
 
     point: Point
     step: Array
     curvature: Any
     is_finite: bool
-    slope: float
-    slope_after: float
-    bend: float
-    length: float
-    steepness: float
-    cancelling: float
     unit: float
-    concave: float
+    sums: _OfStep
 
 
 @dataclass(frozen=True)
@@ -505,7 +540,7 @@ class SQP(Method[State]):
         if self.memory is not None:
             curvature = tuple(Memory.first(program.metric[own], gradient[own], objective) for own in program.groups)
         scales = np.maximum(self._scales(program, curvature), least_curvature(gradient, objective))
-        state = replace(state, best=point, curvature=curvature, scales=scales, unit=trial.unit, concave=trial.concave)
+        state = replace(state, best=point, curvature=curvature, scales=scales, unit=trial.unit)
         return replace(state, first=objective, evaluations=1)
 
     def _judged(self, program: Program, state: State, trial: Trial, residual: float) -> State:
@@ -515,14 +550,15 @@ class SQP(Method[State]):
         size = max(abs(each.objective - each.rest) + abs(each.rest) for each in (best, point))
         noise = (NOISE * eps + residual) * size + NOISE * eps * (best.terms + point.terms) + best.held + point.held
         decrease = best.objective - point.objective
-        predicted = best.rest - point.rest - trial.slope - trial.bend / 2
+        sums = trial.sums
+        predicted = best.rest - point.rest - sums.slope - sums.bend / 2
         is_lost = predicted <= noise
         # Without constraints the primal residual is about z.
         is_constrained = program.duals.is_constrained
         violation, before = (point.kkt.primal, best.kkt.primal) if is_constrained else (0.0, 0.0)
         allowed = _ALLOWED + 2 * _rounding(program.problem)
         is_nearer = violation <= _LESS * before and before > _VIOLATED
-        by_slopes = best.rest - point.rest - (trial.slope + trial.slope_after) / 2
+        by_slopes = best.rest - point.rest - (sums.slope + sums.slope_after) / 2
         is_better = not is_lost or point.kkt.largest < best.kkt.largest or by_slopes > 0
         is_good = is_better and is_good_step(decrease, predicted, noise)
         is_solved = point.kkt.largest <= min(_SOLVED, best.kkt.largest)
@@ -544,7 +580,7 @@ class SQP(Method[State]):
             idle=state.idle + 1 if is_idle else 0,
             residual_then=residual_then,
             contradiction=state.contradiction or _contradiction(program, state, trial, eps),
-            concave=trial.concave,
+            concave=sums.concave,
         )
         # L-BFGS scales damping by its first matrix, Newton by the largest second derivatives so far.
         scales = self._scales(program, curvature)
@@ -560,10 +596,10 @@ class SQP(Method[State]):
             damping = after_rejection(
                 damping,
                 rejections - patience if is_inside else rejections,
-                slope=trial.slope + point.rest - best.rest if is_finite else None,
+                slope=sums.slope + point.rest - best.rest if is_finite else None,
                 decrease=decrease,
-                steepness=trial.steepness,
-                length=trial.length,
+                steepness=math.sqrt(sums.steepness),
+                length=math.sqrt(max(0.0, sums.square)),
             )
         return replace(state, scales=scales, damping=damping, rejections=rejections)
 
@@ -589,62 +625,80 @@ class SQP(Method[State]):
 
     def _evaluated(self, context: Context, x: Array, z: Array, state: State, matrices: Sequence[Matrix]) -> Trial:
         """Evaluate f and its derivatives at x, and the residuals with z."""
-        program, oracle, best = cast(Program, context.prepared), context.oracle, state.best
-        problem, duals, at, hessians = program.problem, program.duals, program.problem.placed(x), None
-        if self.memory is not None or program.matrices is not None:
-            values, gradient = oracle.value_and_gradient(at)
-        elif len(at) == 1:
-            values, gradient, hessians = oracle.derivatives(at)
-        else:
-            # Together they might come summed up.
-            values, gradient = oracle.value_and_gradient(at)
-            hessians = oracle.hessian(at)
-        values, gradient = (np.asarray(to_numpy(each), dtype=np.float64) for each in (values, gradient))
+        program, best = cast(Program, context.prepared), state.best
+        problem, duals = program.problem, program.duals
+        values, gradient, hessians = self._derivatives(context, problem.placed(x))
         product, pull = program.product(x), program.pulled(z)
-        step, slope, bend, length, steepness, cancelling = np.zeros(x.size), 0.0, 0.0, 0.0, 0.0, 0.0
-        if best is not None:
-            step, scales, before = (x - best.x).reshape(-1), cast(Array, state.scales), best.gradient.reshape(-1)
-            slope, bend = float(before @ step), float(step @ _times(matrices, step))
-            length = float(scales @ step**2)
-            steepness = float(np.sum(before**2 / np.where(scales > 0, scales, np.inf)))
-            if self.memory is not None:
-                # theta may have fallen to the curvature of flat directions.
-                scales = np.maximum(scales, max(memory.steepest for memory in state.curvature))
-            cancelling = max(float(np.sqrt(scales) @ np.abs(each).reshape(-1)) ** 2 for each in (x, best.x))
-        conjugates = np.sum(x * gradient, axis=1) - values
-        least = to_numpy(problem.domain.linear_minimum(gradient + pull, problem.mu))
-        check = float(np.vdot(gradient, gradient)) + (0.0 if hessians is None else float(np.vdot(hessians, hessians)))
-        parts = [values, problem.objective(x, np.zeros(len(x))), np.abs(values), np.abs(x * gradient)]
-        numbers = [*(float(np.sum(part)) for part in parts), float(np.sum(least - conjugates)), check]
-        concave = 0.0
-        if best is not None and hessians is not None and np.isfinite(hessians).all():
-            is_single, scales = problem.dtype == np.float32, cast(Array, state.scales).reshape(len(hessians), -1)
-            pairs = zip(to_numpy(hessians), scales, strict=True)
-            concave = sum(negative_curvature(each, largest, is_single=is_single) for each, largest in pairs)
-        numbers += [slope, float(gradient.reshape(-1) @ step), bend, length, steepness, cancelling, concave]
-        value, rest, size, terms, lower, check, *of_step = program.total(np.array(numbers)).tolist()
-        slope, after, bend, length, steepness, cancelling, concave = of_step
-        rest += duals.conjugate(product)
-        unit = state.unit
+        step = np.zeros(x.size) if best is None else (x - best.x).reshape(-1)
+        of_point = _sums_at(problem, x, values, gradient, pull, hessians)
+        of_step = self._sums_of_step(problem, x, step, gradient, hessians, state, matrices)
+        found = program.total(np.array([*of_point, *of_step])).tolist()
+        of_point, of_step = _AtPoint(*found[: len(of_point)]), _OfStep(*found[len(of_point) :])
+        unit, rest = state.unit, of_point.rest + duals.conjugate(product)
         if best is None:
             unit = unit_of(float(program.largest(np.array([np.max(np.abs(gradient))]))[0]))
-        curved = self._curved(program, hessians, x)
-        kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, value + rest, program, unit, curved)
-        lower -= duals.h(z)
+        objective, curved = of_point.value + rest, self._curved(program, hessians, x)
+        kkt = saddle_residuals(problem, duals, x, z, gradient, product, pull, objective, program, unit, curved)
         residuals = kkt.primal, kkt.dual, kkt.complementarity
+        lower = of_point.lower - duals.h(z)
         lower = lower if math.isfinite(lower) else -math.inf
         violation = duals.violation(product)
         held = 0.0 if violation is None else float(np.sum(np.abs(z) * np.abs(violation)))
-        point = Point(x, z, gradient, pull, values, value + rest, rest, size, terms, held, lower, residuals)
-        is_finite = math.isfinite(value + rest) and math.isfinite(check)
-        sizes = math.sqrt(max(0.0, length)), math.sqrt(steepness)
-        return Trial(point, step, hessians, is_finite, slope, after, bend, *sizes, cancelling, unit, concave)
+        sizes = of_point.size, of_point.terms, held
+        point = Point(x, z, gradient, pull, values, objective, rest, *sizes, lower, residuals)
+        is_finite = math.isfinite(objective) and math.isfinite(of_point.squares)
+        return Trial(point, step, hessians, is_finite, unit, of_step)
+
+    def _derivatives(self, context: Context, x: Array) -> tuple[Array, Array, Array | None]:
+        """Values and gradients, and Hessians where they are needed."""
+        program, oracle, hessians = cast(Program, context.prepared), context.oracle, None
+        if self.memory is not None or program.matrices is not None:
+            values, gradient = oracle.value_and_gradient(x)
+        elif len(x) == 1:
+            values, gradient, hessians = oracle.derivatives(x)
+        else:
+            # Together they might come summed up.
+            values, gradient = oracle.value_and_gradient(x)
+            hessians = oracle.hessian(x)
+        values, gradient = (np.asarray(to_numpy(each), dtype=np.float64) for each in (values, gradient))
+        return values, gradient, None if hessians is None else to_numpy(hessians)
+
+    def _sums_of_step(
+        self,
+        problem: Objective,
+        x: Array,
+        step: Array,
+        gradient: Array,
+        hessians: Array | None,
+        state: State,
+        matrices: Sequence[Matrix],
+    ) -> "_OfStep":
+        if state.best is None:
+            return _OfStep()
+        best, scales = state.best, cast(Array, state.scales)
+        before, concave, steepest = best.gradient.reshape(-1), 0.0, scales
+        if self.memory is not None:
+            # theta may have fallen to the curvature of flat directions.
+            steepest = np.maximum(scales, max(memory.steepest for memory in state.curvature))
+        if hessians is not None and np.isfinite(hessians).all():
+            is_single = problem.dtype == np.float32
+            pairs = zip(hessians, scales.reshape(len(hessians), -1), strict=True)
+            concave = sum(negative_curvature(each, largest, is_single=is_single) for each, largest in pairs)
+        return _OfStep(
+            slope=float(before @ step),
+            slope_after=float(gradient.reshape(-1) @ step),
+            bend=float(step @ _times(matrices, step)),
+            square=float(scales @ step**2),
+            steepness=float(np.sum(before**2 / np.where(scales > 0, scales, np.inf))),
+            cancelling=max(float(np.sqrt(steepest) @ np.abs(each).reshape(-1)) ** 2 for each in (x, best.x)),
+            concave=concave,
+        )
 
     def _curved(self, program: Program, hessians: Any, x: Array) -> Array | None:
         """H x with the second derivatives at x; None for L-BFGS, whose matrix may be far too large."""
         if self.memory is not None:
             return None
-        matrices = program.matrices if hessians is None else list(to_numpy(hessians))
+        matrices = program.matrices if hessians is None else list(hessians)
         return None if matrices is None else _times(matrices, x.reshape(-1))
 
     def _matrices(self, program: Program, state: State) -> list[Matrix]:
@@ -756,16 +810,31 @@ def _scaled(ray: Array) -> Array:
     return ray / max(float(np.max(np.abs(ray))), 1e-300)
 
 
+def _sums_at(
+    problem: Objective, x: Array, values: Array, gradient: Array, pull: Array, hessians: Array | None
+) -> _AtPoint:
+    conjugates = np.sum(x * gradient, axis=1) - values
+    least = to_numpy(problem.domain.linear_minimum(gradient + pull, problem.mu))
+    return _AtPoint(
+        value=float(np.sum(values)),
+        rest=float(np.sum(problem.objective(x, np.zeros(len(x))))),
+        size=float(np.sum(np.abs(values))),
+        terms=float(np.sum(np.abs(x * gradient))),
+        lower=float(np.sum(least - conjugates)),
+        squares=float(np.vdot(gradient, gradient)) + (0.0 if hessians is None else float(np.vdot(hessians, hessians))),
+    )
+
+
 def _contradiction(program: Program, state: State, trial: Trial, eps: float) -> float:
     """By how much values and gradients at two points violate convexity."""
     if not trial.is_finite:
         return 0.0
     before, after = cast(Point, state.best), trial.point
     sizes = before.size, after.size
-    terms = sum(sizes) + before.terms + after.terms + trial.cancelling
+    terms = sum(sizes) + before.terms + after.terms + trial.sums.cancelling
     return violation_of_convexity(
-        trial.slope,
-        trial.slope_after,
+        trial.sums.slope,
+        trial.sums.slope_after,
         (after.objective - after.rest) - (before.objective - before.rest),
         values=max(*sizes, abs(state.first)),
         rounding=eps * terms * math.sqrt(trial.step.size),
