@@ -70,7 +70,7 @@ def test_prices_are_the_change_of_the_optimum():
     assert -first.dual[row] == pytest.approx(change, rel=1e-3)
 
 
-@pytest.mark.parametrize("method", [gs.Newton(), gs.LBFGS(), gs.LBFGS(memory=3)], ids=str)
+@pytest.mark.parametrize("method", [gs.Newton(), gs.LBFGS(memory=3)], ids=str)
 def test_methods_agree_and_gradients_do_not_depend_on_the_graph(local, method):
     counts = []
     for graph in (case.GRAPH, gs.Graph.ring(5), gs.Graph.complete(5)):

@@ -281,7 +281,7 @@ def test_peers_with_unbounded_sets():
         assert solution.dual[0] == pytest.approx(z, abs=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "is_shared"), case.CASES)
+@pytest.mark.parametrize(("kind", "is_shared"), [case.CASES[0], pytest.param(*case.CASES[1], marks=pytest.mark.slow)])
 def test_peers(kind, is_shared, local):
     found = peers_agents.all_well(
         peers_agents.together(case.GRAPH, lambda i, network: case.perform(network, kind, is_shared))
@@ -407,7 +407,7 @@ def test_a_demand_beyond_all_balls_is_infeasible_soon():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
 def test_feasible_constraints_are_not_called_contradictory(form, dtype):
     for seed in range(100, 115):
         problem, graph, _ = balls(seed, form, dtype=dtype)

@@ -238,7 +238,7 @@ def test_a_linear_f_takes_one_gradient():
     assert b @ solution.dual == pytest.approx(b @ z, abs=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_it_takes_no_more_than_condat_and_vu_at_the_best_of_nine_ratios(seed):
     problem, _ = program(20 + seed)
     mine = solved(problem, 1e-5).costs
