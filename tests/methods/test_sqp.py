@@ -9,6 +9,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import gradslide as gs
 from gradslide.domains import Box, L2Ball, NonNegative, PerAgent, Simplex
+from gradslide.problems import polyhedral
 
 
 def random_program(seed, n=60, k=90, domain=None):
@@ -295,6 +296,19 @@ def test_far_bounds_and_small_units_are_neither_unbounded_nor_diverging(name):
     solution = gs.solve(gs.LinearlyConstrained(loss, A, domain=NonNegative(), **given))
     assert solution.status is gs.Status.CONVERGED
     np.testing.assert_allclose(solution.mean, expected, rtol=1e-6, atol=1e-6 * np.max(expected))
+
+
+def test_programs_that_are_solved_again_with_far_bounds_count_twice(monkeypatch):
+    solved, once = [], polyhedral.minimize_qp
+    monkeypatch.setattr(
+        polyhedral, "minimize_qp", lambda *args, **given: solved.append(once(*args, **given)) or solved[-1]
+    )
+    loss, A, given, _ = FAR["a limit of 2e14"]
+    problem = gs.LinearlyConstrained(loss, A, domain=NonNegative(), **given)
+    found = polyhedral.polyhedral(problem).minimize(np.array([-1e5, -2e5]), np.zeros((2, 2)))
+    assert len(solved) == 2
+    assert found.factorizations == sum(each.iterations for each in solved)
+    assert found.products == sum(each.products for each in solved)
 
 
 def test_far_bounds_of_coupled_agents():

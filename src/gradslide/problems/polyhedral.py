@@ -128,7 +128,8 @@ class Polyhedral:
         near = self.near
         found = minimize_qp(P, q, near.K, near.lower, near.upper)
         if near is not self and (found.outcome is Outcome.UNBOUNDED or self.violates_far_bounds(found.x)):
-            found = minimize_qp(P, q, self.K, self.lower, self.upper, unit=self.nearest_far_bound())
+            again = minimize_qp(P, q, self.K, self.lower, self.upper, unit=self.nearest_far_bound())
+            found = again.after(found)
         z = found.multipliers[: self.k]
         return ProgramMinimum(found.outcome, found.x[:n], z, found.residual, found.iterations, found.products)
 
@@ -161,7 +162,13 @@ class Polyhedral:
         return bool(np.any(is_below | is_above))
 
     def nearest_far_bound(self) -> float:
-        """Return how far away the nearest bound is that `near` leaves out, relative to the entries of its row."""
+        """Return how far away the nearest bound is that `near` leaves out.
+
+        Returns
+        -------
+        float
+            Relative to the entries of its row.
+        """
         sizes, no_lower, no_upper = self._sizes(), np.isinf(self.near.lower), np.isinf(self.near.upper)
         distances = np.concatenate([-(self.lower / sizes)[no_lower], (self.upper / sizes)[no_upper]])
         return float(np.min(distances[np.isfinite(distances)]))

@@ -77,6 +77,20 @@ class QPResult(NamedTuple):
     iterations: int
     products: int = 0
 
+    def after(self, other: "QPResult") -> "QPResult":
+        """Return this result with the costs of another search, too.
+
+        Parameters
+        ----------
+        other : QPResult
+            Of the same program, in another form.
+
+        Returns
+        -------
+        QPResult
+        """
+        return self._replace(iterations=other.iterations + self.iterations, products=other.products + self.products)
+
 
 class Measure(NamedTuple):
     """A number that depends linearly on a solution of the KKT system.

@@ -51,8 +51,7 @@ def minimize_qp(
         return found
     # In units in which the minimum is not as far away.
     again = _solved(P, q, K, lower, upper, far)
-    best = found if again.outcome is Outcome.UNBOUNDED else again
-    return best._replace(products=found.products + again.products, iterations=found.iterations + again.iterations)
+    return found.after(again) if again.outcome is Outcome.UNBOUNDED else again.after(found)
 
 
 def _minimum_along(P: "Array | Sparse | LowRank", q: Array, ray: Array) -> float | None:
