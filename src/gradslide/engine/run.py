@@ -29,12 +29,11 @@ from gradslide.losses.check import (
     hessian_mismatch,
     mismatch,
     missed_slopes,
+    not_finite,
     rates,
     slopes,
 )
 from gradslide.methods.base import AnyMethod, Context, Method
-from gradslide.network.coupled_rows import SharedRows
-from gradslide.network.coupling import Operator
 from gradslide.problems.problem import Problem
 from gradslide.problems.saddle import Saddle
 from gradslide.problems.terms import Term
@@ -933,10 +932,9 @@ def _check_derivatives(context: Context) -> None:
     if text := mismatch(loss, slopes(oracle.value, oracle.gradient, middle, direction, ROUGH), agents):
         values = to_numpy(oracle.value(x0))
         if undefined := np.flatnonzero(~np.isfinite(values)).tolist():
-            kind = "NaN" if np.isnan(values[undefined[0]]) else "infinite"
-            got = f"agent {agents[undefined[0]]} of {type(loss).__name__}: its value is {kind}"
+            got = not_finite(loss, values, undefined[0], agents)
             remedy = "give x0= where it is finite"
-            if isinstance(context.coupling, Operator | SharedRows):
+            if context.has_rows:
                 remedy += ", or check_loss=False: Newton and LBFGS look for a start"
             raise InputError("the value of a loss must be finite at the start", got, remedy)
         raise InputError("the gradient of a loss must be the derivative of its value", text, remedy)

@@ -260,6 +260,28 @@ def _lengths(rows: Array) -> Array:
     return np.hypot.reduce(np.abs(rows), axis=1)
 
 
+def not_finite(loss: Loss, values: Array, agent: int, agents: Sequence[int]) -> str:
+    """Say of which agent the value is NaN or infinite.
+
+    Parameters
+    ----------
+    loss : Loss
+        Its type is named.
+    values : ndarray, shape (m,)
+        Or other numbers that are NaN or infinite where the values are.
+    agent : int
+        The row of the agent.
+    agents : sequence of int
+        The agents of the rows.
+
+    Returns
+    -------
+    str
+    """
+    kind = "NaN" if np.isnan(values[agent]) else "infinite"
+    return f"agent {agents[agent]} of {type(loss).__name__}: its value is {kind}"
+
+
 def mismatch(loss: Loss, found: Derivatives, agents: Sequence[int]) -> str:
     """Return which agent's gradient is not that of its value and by how much, or which of the two
     is not finite, or an empty string.
@@ -270,7 +292,7 @@ def mismatch(loss: Loss, found: Derivatives, agents: Sequence[int]) -> str:
         return ""
     whose = f"agent {agents[agent]} of {type(loss).__name__}"
     if undefined.size:
-        return f"{whose}: its value is {'NaN' if np.isnan(found.error[agent]) else 'infinite'} at a random point"
+        return f"{not_finite(loss, found.error, agent, agents)} at a random point"
     if not np.isfinite(found.claimed[agent]).all():
         return f"{whose}: its gradient is not finite at a random point"
     return (

@@ -18,7 +18,8 @@ from gradslide._support.keywords import CheckedArguments
 from gradslide._support.types import Array
 from gradslide.domains import Domain
 from gradslide.graphs.mixing import MIXINGS, Mixing
-from gradslide.network.coupling import COUPLINGS, Coupling
+from gradslide.network.coupled_rows import SharedRows
+from gradslide.network.coupling import COUPLINGS, Coupling, Operator
 from gradslide.network.protocol import Network
 from gradslide.oracles import Oracle, Sampling
 from gradslide.problems.problem import Objective
@@ -76,6 +77,17 @@ class Context:
             X, nu and r; bound to the problem.
         """
         return self.problem.domain
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether linear constraints or a dual term take the place of consensus.
+
+        Returns
+        -------
+        bool
+            So it is for saddle points, too, and for coupled agents.
+        """
+        return isinstance(self.coupling, Operator | SharedRows)
 
     @property
     def pace(self) -> Pace:

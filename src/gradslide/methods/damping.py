@@ -86,12 +86,29 @@ def negative_curvature(hessian: Array, scales: Array, *, is_single: bool) -> flo
     return 0.0
 
 
-def not_convex(concave: float, evaluations: int) -> str:
-    """Say what `negative_curvature` found."""
-    return (
-        f"the Hessian has the eigenvalue {-concave:.3g} at outer iteration {evaluations}: the loss is not convex, or "
-        "its Hessian wrong. gs.check_loss(loss) says more"
-    )
+def doubt(contradiction: float, concave: float, evaluations: int) -> str:
+    """Say what speaks against convexity.
+
+    Parameters
+    ----------
+    contradiction, concave : float
+        What `violation_of_convexity` and `negative_curvature` found.
+    evaluations : int
+        Evaluations so far.
+
+    Returns
+    -------
+    str
+        Empty if both are 0.
+    """
+    if concave > 0:
+        found = f"the Hessian has the eigenvalue {-concave:.3g} at outer iteration {evaluations}"
+        return f"{found}: the loss is not convex, or its Hessian wrong. gs.check_loss(loss) says more"
+    if contradiction == 0:
+        return ""
+    found = f"values and gradients contradict each other by {contradiction:.3g} at outer iteration {evaluations}"
+    remedy = "gs.check_loss(loss) says more"
+    return f"{found}: the gradient is not that of the value, or the loss is not convex. {remedy}"
 
 
 def is_good_step(decrease: float, predicted: float, noise: float) -> bool:

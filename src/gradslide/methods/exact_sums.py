@@ -29,9 +29,9 @@ from gradslide.methods.damping import (
     NOISE,
     after_acceptance,
     after_rejection,
+    doubt,
     is_good_step,
     negative_curvature,
-    not_convex,
     violation_of_convexity,
 )
 from gradslide.methods.steps import require_common_domain
@@ -520,17 +520,8 @@ class ExactSums(Method[State[CurvatureT]], Generic[CurvatureT]):
 
     def contradiction(self, state: State[CurvatureT]) -> str:
         """Say that values and gradients at two trial points violated convexity, or second derivatives at one."""
-        if state.assessment is None:
-            return ""
-        missed, concave = state.assessment.contradiction, state.assessment.concave
-        if concave > 0:
-            return not_convex(concave, state.evaluations)
-        if missed == 0:
-            return ""
-        return (
-            f"values and gradients contradict each other by {missed:.3g} at outer iteration {state.evaluations}: the "
-            "gradient is not that of the value, or the loss is not convex. gs.check_loss(loss) says more"
-        )
+        known = state.assessment
+        return "" if known is None else doubt(known.contradiction, known.concave, state.evaluations)
 
     def parameters(self, state: State[CurvatureT]) -> dict[str, float]:
         return {"rejected": state.rejected}

@@ -20,8 +20,6 @@ from gradslide.methods.base import Choice, Context
 from gradslide.methods.bfgs import Memory
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, Totals
 from gradslide.methods.sqp import SQP
-from gradslide.network.coupled_rows import SharedRows
-from gradslide.network.coupling import Operator
 from gradslide.problems.model import Matrix, has_intervals, without_zeros
 from gradslide.programs.low_rank import LowRank
 
@@ -77,7 +75,7 @@ class LBFGS(ExactSums[Memory]):
 
     def choose(self, context: Context) -> Choice:
         """Return this method, or its form for linear constraints and saddle points."""
-        return Choice(SQP(memory=self.memory)) if isinstance(context.coupling, Operator | SharedRows) else Choice(self)
+        return Choice(SQP(memory=self.memory)) if context.has_rows else Choice(self)
 
     def is_unit_free(self, domain: Domain) -> bool:
         return isinstance(domain, Euclidean) and has_intervals(domain)

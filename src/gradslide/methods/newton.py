@@ -16,8 +16,6 @@ from gradslide.methods.base import Choice, Context
 from gradslide.methods.bfgs import least_curvature
 from gradslide.methods.exact_sums import CommonProblem, ExactSums, Model, State, Totals
 from gradslide.methods.sqp import SQP
-from gradslide.network.coupled_rows import SharedRows
-from gradslide.network.coupling import Operator
 from gradslide.problems.model import Matrix, from_upper, upper
 from gradslide.programs.low_rank import LowRank
 
@@ -74,7 +72,7 @@ class Newton(ExactSums[Curvature]):
 
     def choose(self, context: Context) -> Choice:
         """Return this method, or its form for linear constraints and saddle points."""
-        return Choice(SQP()) if isinstance(context.coupling, Operator | SharedRows) else Choice(self)
+        return Choice(SQP()) if context.has_rows else Choice(self)
 
     def is_unit_free(self, domain: Domain) -> bool:
         return True

@@ -119,7 +119,19 @@ class Lowest(NamedTuple):
         return _PATIENCE * max(self.inner, _EARLY)
 
     def next(self, residual: float, inner: int) -> "Lowest":
-        """Return what is the lowest after a new residual."""
+        """Return what is the lowest after a new residual.
+
+        Parameters
+        ----------
+        residual : float
+            The largest one.
+        inner : int
+            Inner iterations of the run so far.
+
+        Returns
+        -------
+        Lowest
+        """
         return Lowest(residual, inner) if residual <= _NECESSARY * self.residual else self
 
 

@@ -25,9 +25,9 @@ from gradslide.methods.damping import (
     NOISE,
     after_acceptance,
     after_rejection,
+    doubt,
     is_good_step,
     negative_curvature,
-    not_convex,
     violation_of_convexity,
 )
 from gradslide.network.coupled_rows import SharedRows
@@ -211,7 +211,8 @@ class CoupledProgram(Program):
         near = [each._replace(X=each.X.near) for each in programs] if self._has_far_bounds else programs
         found = minimize_coupled(self._network, near, *ends)
         if self._has_far_bounds and self._needs_far_bounds(programs, found):
-            found = minimize_coupled(self._network, programs, *ends)
+            again = minimize_coupled(self._network, programs, *ends)
+            found = again._replace(iterations=found.iterations + again.iterations)
         steps = np.zeros(shape)
         for i, step in enumerate(found.x):
             steps[i, : len(step)] = step
@@ -738,15 +739,7 @@ class SQP(Method[State]):
         return None if state.proof is None else NoSolution(Status[state.proof[0]], state.proof[1])
 
     def contradiction(self, state: State) -> str:
-        if state.concave > 0:
-            return not_convex(state.concave, state.evaluations)
-        if state.contradiction == 0:
-            return ""
-        return (
-            f"values and gradients contradict each other by {state.contradiction:.3g} at outer iteration "
-            f"{state.evaluations}: the gradient is not that of the value, or the loss is not convex. "
-            "gs.check_loss(loss) says more"
-        )
+        return doubt(state.contradiction, state.concave, state.evaluations)
 
     def is_stalled(self, state: State) -> bool:
         return state.idle >= _PATIENCE or state.rejections >= _MOST_REJECTIONS

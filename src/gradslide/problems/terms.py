@@ -423,10 +423,9 @@ def interval(k: int, b: Any, sense: str | None, lower: Any, upper: Any) -> Inter
         raise unknown_name("sense", sense, ["==", "<=", ">="])
     rule = f"b must be a number or have one entry for each of the {k} rows of A"
     require(np.shape(b) in ((), (k,)), rule, f"shape {np.shape(b)}", "check it against A")
-    rule, remedy = "b must be finite", "rows without an end: lower= and upper= may be infinite"
-    given = np.asarray(b)
-    require(given.dtype.kind != "f" or not np.isinf(given).any(), rule, f"{b}", remedy)
-    b = checked("b", b)
+    b = checked("b", b, infinite=True)
+    remedy = "rows without an end: lower= and upper= may be infinite"
+    require(not np.isinf(b).any(), "b must be finite", b, remedy)
     return Interval(-np.inf if sense == "<=" else b, np.inf if sense == ">=" else b)
 
 

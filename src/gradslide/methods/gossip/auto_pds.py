@@ -41,7 +41,6 @@ from gradslide.methods.gossip.sums import EPS, EPS_SINGLE, ROUNDING, Known, Sums
 from gradslide.methods.pds import inner_loop
 from gradslide.methods.sliding import AdaptiveSliding
 from gradslide.methods.steps import check_positive, is_common, is_free
-from gradslide.network.coupled_rows import SharedRows
 from gradslide.network.coupling import Dual, Operator
 from gradslide.theory.certificates import DualEvidence
 
@@ -175,7 +174,7 @@ class AutoPDS(Method[State]):
 
     def choose(self, context: Context) -> Choice:
         """Return this method, or its form for linear constraints, saddle points and coupled agents."""
-        if not isinstance(context.coupling, Operator | SharedRows):
+        if not context.has_rows:
             return Choice(self)
         given = [name for name in ("first_L", "inner", "K", "spectrum") if getattr(self, name) is not None]
         rule = "with linear constraints, AutoPDS takes balance, L and R"
