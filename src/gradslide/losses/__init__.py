@@ -12,6 +12,7 @@ from gradslide._support.lazy import lazy_names
 if TYPE_CHECKING:
     from gradslide.losses.base import Loss as Loss
     from gradslide.losses.check import LossReport as LossReport
+    from gradslide.losses.cox import Cox as Cox
     from gradslide.losses.custom import Custom as Custom
     from gradslide.losses.huber import Huber as Huber
     from gradslide.losses.jax_function import Jax as Jax
@@ -30,6 +31,7 @@ else:
         {
             "base": "Loss",
             "check": "LossReport",
+            "cox": "Cox",
             "custom": "Custom",
             "huber": "Huber",
             "jax_function": "Jax",
