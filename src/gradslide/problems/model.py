@@ -20,7 +20,7 @@ from gradslide._support.arrays import is_numpy
 from gradslide._support.types import Array
 from gradslide.domains import Affine, Domain, Free, Halfspace, L2Ball, Polyhedron
 from gradslide.domains.euclidean import Euclidean
-from gradslide.domains.penalties import L1, ElasticNet, GroupL1
+from gradslide.domains.penalties import L1, ElasticNet, GroupL1, Penalty
 from gradslide.programs.interior_point import Outcome
 from gradslide.programs.low_rank import LowRank
 from gradslide.programs.quadratic_program import minimize_qp
@@ -280,14 +280,18 @@ def _prox_steps(x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> Mod
     # Without any curvature steps are very long, but finite.
     L = max(_largest(H, metric), _FLATTEST * float(np.max(np.abs(g) / metric, initial=0.0)), 1e-300) * (1 + 1e-9)
 
-    def penalty(u: Array) -> float:
-        return m * float(domain.r(u[None])[0])
+    at_start = float(domain.r(x[None])[0])
 
-    at_start = penalty(x)
+    def rise(u: Array) -> float:
+        """How much the penalty is larger than at x; of sums over coordinates to all digits."""
+        if domain.penalty is None or isinstance(domain.penalty, GroupL1):
+            return m * (float(domain.r(u[None])[0]) - at_start)
+        l1, l2 = _weights(domain.penalty, len(x))
+        return m * float(l1 @ (np.abs(u) - np.abs(x)) + l2 @ ((u - x) * (u + x)) / 2)
 
     def model(u: Array) -> float:
         s = u - x
-        return float(g @ s + s @ (H @ s) / 2) + penalty(u) - at_start
+        return float(g @ s + s @ (H @ s) / 2) + rise(u)
 
     def prox(u: Array) -> Array:
         slope = g + H @ (u - x)
@@ -340,6 +344,13 @@ def _largest(H: Matrix, metric: Array) -> float:
     return float(np.linalg.eigvalsh(H / np.outer(root, root))[-1])
 
 
+def _weights(penalty: Penalty, d: int) -> tuple[Array, Array]:
+    """The weights of |u_j| and of u_j^2/2."""
+    l1 = penalty.weight if isinstance(penalty, L1) else cast(ElasticNet, penalty).l1
+    found = (np.broadcast_to(np.asarray(each, dtype=np.float64), (1, d))[0] for each in (l1, penalty.l2))
+    return next(found), next(found)
+
+
 def _polished(u: Array, x: Array, g: Array, H: Matrix, domain: Euclidean, m: int) -> Array | None:
     """The minimum over the coordinates that no bound or kink holds, if that leaves the others where they are."""
     lo = np.broadcast_to(np.asarray(getattr(domain, "lo", -np.inf), dtype=np.float64), (1, len(u)))[0]
@@ -348,11 +359,10 @@ def _polished(u: Array, x: Array, g: Array, H: Matrix, domain: Euclidean, m: int
     slope = np.zeros(len(u))
     curvature = np.zeros(len(u))
     if domain.penalty is not None:
-        given = domain.penalty.weight if isinstance(domain.penalty, L1) else cast(ElasticNet, domain.penalty).l1
-        weight = np.broadcast_to(np.asarray(given, dtype=np.float64), (1, len(u)))[0]
+        weight, l2 = _weights(domain.penalty, len(u))
         free &= (u != 0) | (weight == 0)
         slope = m * weight * np.sign(u)
-        curvature += m * np.broadcast_to(np.asarray(domain.penalty.l2, dtype=np.float64), (1, len(u)))[0]
+        curvature += m * l2
     if not free.any():
         return None
     held = np.where(free, 0.0, u - x)
