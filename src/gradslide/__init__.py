@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gradslide.engine.solve import solve as solve
     from gradslide.engine.stopping import Relative as Relative
     from gradslide.engine.stopping import Stop as Stop
+    from gradslide.fitting.sites import fit as fit
     from gradslide.graphs import mixing as mixing
     from gradslide.graphs.graph import Graph as Graph
     from gradslide.interfaces import from_cvxpy as from_cvxpy
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from gradslide.problems.problem import Problem as Problem
     from gradslide.problems.saddle import LinearlyConstrained as LinearlyConstrained
     from gradslide.problems.saddle import Saddle as Saddle
+    from gradslide.regression import Regression as Regression
     from gradslide.results.certificate import KKT as KKT
     from gradslide.results.certificate import Certificate as Certificate
     from gradslide.results.certificate import SaddleKKT as SaddleKKT
@@ -78,6 +80,7 @@ else:
             "domains.penalties": "L1 ElasticNet GroupL1",
             "engine.solve": "solve",
             "engine.stopping": "Relative Stop",
+            "fitting.sites": "fit",
             "graphs": "mixing",
             "graphs.graph": "Graph",
             "interfaces": "from_cvxpy from_linprog from_qps from_scipy",
@@ -92,6 +95,7 @@ else:
             "problems.coupled": "Coupled",
             "problems.problem": "Problem",
             "problems.saddle": "LinearlyConstrained Saddle",
+            "regression": "Regression",
             "results.certificate": "KKT Certificate SaddleKKT",
             "results.costs": "Costs",
             "results.history": "History Record",

@@ -87,12 +87,13 @@ def test_methods_never_print_time_open_or_measure():
 # From the lowest layer to the highest: a package imports from its own layer and from those below it, nowhere else.
 LAYERS = [
     {"_support", "_version"},
-    {"graphs", "results", "kernels", "programs", "domains", "losses", "data"},
+    {"graphs", "results", "kernels", "programs", "domains", "losses", "data", "regression"},
     {"problems"},
     {"network", "oracles"},
     {"theory"},
     {"methods"},
     {"engine"},
+    {"fitting"},
     {"sklearn", "experiments", "interfaces"},
     {"report"},
     {"cli"},

@@ -146,6 +146,9 @@ class LocalSession:
     def begin(self) -> None:
         self._network._exchanges, self._network._pending = 0, ()
 
+    def prepared(self) -> None:
+        return
+
     def checkpoint(self) -> Storable:
         pending = [each._replace(result=on_host(each.result)) for each in self._network._pending]
         return self._network._exchanges, pending

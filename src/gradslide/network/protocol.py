@@ -305,6 +305,13 @@ class Session(Protocol):
         """Start a new run: nothing is left of earlier ones."""
         ...
 
+    def prepared(self) -> None:
+        """Note that what was exchanged until now precedes every run over this network.
+
+        An agent that is started again goes through it once more, with what it received then.
+        """
+        ...
+
     def checkpoint(self) -> Storable:
         """Return the state that `resume` needs.
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 # What methods ask of their losses.
@@ -98,6 +98,12 @@ class Costs:
         """Return seconds since some moment: by the simulated clock if a single one runs, else by the machine's."""
         simulated = self.simulated_seconds
         return simulated if isinstance(simulated, float) else time.perf_counter()
+
+    def plus(self, other: "Costs") -> "Costs":
+        """Return the counts of both; simulated seconds are those of this one."""
+        names = [field.name for field in fields(Costs) if field.name != "simulated_seconds"]
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Costs(**counts, simulated_seconds=self.simulated_seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counts by name."""

@@ -1,14 +1,16 @@
 """What a run gives back."""
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from gradslide._support import storage
+from gradslide._support.errors import InputError
 from gradslide._support.html import facts_html
 from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
@@ -19,6 +21,8 @@ from gradslide.results.status import Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from gradslide.regression.fitted import FittedRegression
 
 _KIND, _VERSION = "solution", 1
 
@@ -73,6 +77,8 @@ class Solution:
         How the solution was made: method, problem, network, coupling, version.
     warnings : tuple of str
         What makes the answer doubtful.
+    model : FittedRegression or None
+        The fitted regression, if tables were given: see `gs.fit`. Then x has its coefficients.
     rows_of_all : callable or None
         Gathers the rows of all agents if they live in several processes; used by `gather`.
 
@@ -106,6 +112,7 @@ class Solution:
     settings: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     mean: Array = field(default_factory=lambda: np.empty(0))
+    model: "FittedRegression | None" = None
     rows_of_all: Callable[[Array], Array] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -182,6 +189,7 @@ class Solution:
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
             "warnings": list(self.warnings),
+            "model": None if self.model is None else self.model.to_dict(),
         }
         storage.require_writable(Path(path).parent)
         return storage.write(path, _KIND, _VERSION, meta, arrays)
@@ -203,6 +211,7 @@ class Solution:
             "parameters": dict(self.parameters),
             "settings": dict(self.settings),
             "warnings": list(self.warnings),
+            "model": None if self.model is None else {**self.model.to_dict(), "by_site": dict(self.model.by_site)},
         }
 
     @checked_arguments
@@ -226,6 +235,71 @@ class Solution:
         title = f"{self.settings.get('method', '').split('(')[0]}: {self.status.value}".removeprefix(": ")
         against = (*work(spent), traffic(spent))
         return shown_once(plot_histories({"": self.history}, against=against, optimum=optimum, title=title))
+
+    def to_sklearn(self) -> Any:
+        """Return the fitted regression as an estimator of scikit-learn that predicts the same.
+
+        Returns
+        -------
+        estimator
+            See `FittedRegression.to_sklearn`.
+
+        Raises
+        ------
+        InputError
+            If the solution is not of tables.
+        """
+        rule, remedy = "to_sklearn needs a fitted regression", "fit one with gs.fit, or use gradslide.sklearn"
+        if self.model is None:
+            raise InputError(rule, "a solution of a problem without tables", remedy)
+        return self.model.to_sklearn()
+
+    def release(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        adjacency: Literal["replace", "add"] = "replace",
+        ledger: str | os.PathLike[str] | None = None,
+        budget: tuple[float, float] | None = None,
+    ) -> "FittedRegression":
+        """Return the fitted regression with noise, for others: differentially private.
+
+        The noise is Gaussian, with the least deviation for which the promise is proved. The fit must
+        have been declared with ``for_release=True``.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The promise: for data sets that differ in one row, the probabilities of any set of
+            releases differ by at most the factor exp(epsilon), and delta.
+        adjacency : {"replace", "add"}
+            Whether a row is replaced, or added or removed.
+        ledger : path-like, optional
+            A file that accounts for all releases of the same rows.
+        budget : tuple of float, optional
+            (epsilon, delta) for all releases in the ledger together.
+
+        Returns
+        -------
+        FittedRegression
+            With coefficients and declaration only.
+
+        Raises
+        ------
+        InputError
+            If a premise of the proof does not hold, or the budget would be exceeded.
+
+        Notes
+        -----
+        With the ridge lam on all coefficients, G a bound on the norm of the gradient of a row in scaled
+        columns, and a certified gap of at most tau, answers for neighbouring data sets are no further
+        apart than 2 G/lam + 2 sqrt(2 tau/lam) ("add": G/lam).
+        """
+        rule, remedy = "a release needs a fitted regression", "fit one with gs.fit and for_release=True"
+        if self.model is None:
+            raise InputError(rule, "a solution of a problem without tables", remedy)
+        return self.model.released(epsilon, delta, adjacency=adjacency, ledger=ledger, budget=budget)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -303,7 +377,14 @@ def load(path: str | os.PathLike[str]) -> Solution:
         settings=meta["settings"],
         warnings=tuple(meta.get("warnings", ())),
         mean=arrays.get("mean", np.empty(0)),
+        model=_model(meta.get("model")),
     )
+
+
+def _model(card: Mapping[str, Any] | None) -> "FittedRegression | None":
+    from gradslide.regression.fitted import FittedRegression
+
+    return None if card is None else FittedRegression.from_dict(card)
 
 
 def _numbers(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> Sequence[int]:
@@ -332,8 +413,8 @@ def solution_facts(solution: Solution) -> dict[str, str]:
             "residual": last.residual if last.disagreement is None else None,
             "gap (certified)": last.gap,
         }
-        facts |= {name: f"{value:.6g}" for name, value in seen.items() if value is not None}
-    if solution.certificate is not None:
+        facts |= {name: f"{value:.6g}" for name, value in seen.items() if value is not None and value < math.inf}
+    if solution.certificate is not None and solution.certificate.gap < math.inf:
         facts["optimum"] = _between(solution.certificate, exact=not costs.operator_products)
     elif isinstance(solution.kkt, KKT):
         facts["stationarity"] = f"{solution.kkt.stationarity:.3g}"
