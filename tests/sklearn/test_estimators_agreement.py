@@ -188,8 +188,8 @@ def test_constant_columns_and_targets():
 def test_a_run_that_stops_short_says_so():
     X, y = rows("breast_cancer")
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
-        model = DecentralizedLogisticRegression(max_iter=20).fit(X, y)
-    assert model.n_iter_ == 20
+        model = DecentralizedLogisticRegression(max_iter=3).fit(X, y)
+    assert model.n_iter_ == 3
     assert model.solution_.status is gs.Status.ITERATION_LIMIT
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,8 +1,7 @@
 """Linear models with scikit-learn's interface, fitted by sites that keep their rows.
 
-`estimators` holds the public classes; `sites` says who owns which rows, `scaling` and `fitting`
-turn the model into a problem in scaled variables, and `refinement` solves it to high accuracy. The
-package needs scikit-learn; nothing else in gradslide imports it.
+`estimators` holds the public classes, and `sites` says who owns which rows. The fit itself is that of
+agents, in `gradslide.fitting`. The package needs scikit-learn; nothing else in gradslide imports it.
 """
 
 from gradslide._support.errors import MissingPackageError

@@ -4,6 +4,7 @@ all sites.
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,12 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
+from gradslide.fitting.columns import SiteSums
+from gradslide.fitting.fit import RegressionFit, fit_rows
+from gradslide.fitting.objective import Objective
 from gradslide.graphs.graph import Graph
 from gradslide.network import Network
+from gradslide.regression.design import Rows
+from gradslide.regression.families import FAMILIES
 from gradslide.results.status import REACHED
-from gradslide.sklearn.fitting import LinearFit, PenalizedLoss, fit_linear
-from gradslide.sklearn.refinement import Tolerance
-from gradslide.sklearn.scaling import AgreedSums, ColumnStatistics
 from gradslide.sklearn.sites import Sites, sites_of
 
 try:
@@ -54,22 +57,48 @@ class DecentralizedLinearModel(BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **options)
         return (sp.csr_array(X) if sp.issparse(X) else X), y
 
-    def _locate(self, n: int, sites: Any) -> tuple[Sites, AgreedSums]:
-        located = sites_of(n, sites, self.n_sites, self.graph)
-        return located, AgreedSums(located.network, located.rows)
-
-    def _tolerance(self) -> Tolerance:
+    def _check_limits(self) -> None:
         require_number("max_iter", self.max_iter, "for example max_iter=10000", least=1, whole=True)
         require_number("tol", self.tol, "for example tol=1e-9", above=0)
-        return Tolerance(self.tol, self.max_iter)
 
-    def _finish(self, fit: LinearFit, sites: Sites, sums: AgreedSums) -> None:
-        """Set the attributes that all estimators have, and warn where the optimum was not reached."""
-        solution = fit.solution
+    def _located(self, n: int, sites: Any) -> tuple[Sites, SiteSums]:
+        located = sites_of(n, sites, self.n_sites, self.graph)
+        return located, SiteSums(located.network)
+
+    def _fitted(
+        self,
+        family: str,
+        X: Any,
+        targets: Array,
+        weight: Array,
+        sites: Sites,
+        sums: SiteSums,
+        *,
+        classes: int = 0,
+        lasso: float,
+        ridge: float,
+    ) -> RegressionFit:
+        """Fit the model, set the attributes that all estimators have, and warn where the optimum was not reached.
+
+        sums: what the sites agreed on before.
+        """
+        d = X.shape[1]
+        objective = Objective(
+            family=FAMILIES[family],
+            classes=classes,
+            ridge=np.full(d, ridge),
+            lasso=np.full(d, lasso),
+            standardize=False,
+            has_intercept=bool(self.fit_intercept),
+            covariance="none",
+            columns=[str(name) for name in getattr(self, "feature_names_in_", np.arange(d))],
+        )
+        rows = [Rows.plain(X[own], targets[own], weight[own]) for own in sites.rows]
+        fit = fit_rows(objective, rows, sites.network, tolerance=self.tol, iterations=self.max_iter)
+        solution = replace(fit.solution, costs=fit.solution.costs.plus(sums.costs))
         self.solution_ = solution
         self.sites_ = sites.labels
         self.graph_ = sites.network.graph
-        self.setup_costs_ = sums.costs
         self.n_iter_ = solution.history[-1].iteration
         if solution.status not in REACHED:
             warnings.warn(
@@ -78,6 +107,7 @@ class DecentralizedLinearModel(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        return fit
 
     def _scores(self, X: Any) -> Array:
         """X coef^t + intercept."""
@@ -105,23 +135,14 @@ class _LeastSquaresModel(RegressorMixin, DecentralizedLinearModel):  # type: ign
     def _fit(self, X: Any, y: Any, sample_weight: Any, sites: Any, l1: float, l2: float, factor: float | None) -> Self:
         """factor/2 sum of squares + l1 |w|_1 + l2/2 |w|^2; None: the mean in the place of the sum."""
         X, y = self._read(X, y, y_numeric=True)
+        self._check_limits()
+        weight = checked_weight(sample_weight, len(y))
+        located, sums = self._located(len(y), sites)
+        if factor is None:
+            factor = 1 / float(sums([{"weight": weight[own].sum()} for own in located.rows])["weight"])
         y = np.asarray(y, dtype=np.float64)
-        tolerance, weight = self._tolerance(), checked_weight(sample_weight, len(y))
-        located, sums = self._locate(len(y), sites)
-        statistics = ColumnStatistics.agreed(sums, X, y, weight, bool(self.fit_intercept))
-        factor = 1 / statistics.weight if factor is None else factor
-        objective = PenalizedLoss(
-            classes=None,
-            curvature=factor,
-            l1=l1,
-            l2=l2,
-            free_intercept=False,
-            size=math.sqrt(factor * statistics.target_squares),
-        )
-        found = fit_linear(objective, statistics, X, y - statistics.target_mean, factor * weight, located, tolerance)
-        self.coef_ = found.coef[0]
-        self.intercept_ = statistics.target_mean + float(found.intercept[0]) if self.fit_intercept else 0.0
-        self._finish(found, located, sums)
+        fit = self._fitted("linear", X, y, weight, located, sums, lasso=l1 / factor, ridge=l2 / factor)
+        self.coef_, self.intercept_ = fit.coefficients[0, 1:], float(fit.coefficients[0, 0])
         return self
 
 
@@ -142,10 +163,10 @@ class DecentralizedRidge(_LeastSquaresModel):
     fit_intercept : bool, default=True
         Whether there is an intercept b. It is not penalized.
     max_iter : int, default=10000
-        The most outer iterations of `gs.AutoPDS`.
+        The most steps of `gs.Newton`, or of `gs.LBFGS` for more than 1,000 coefficients.
     tol : float, default=1e-9
-        The norm of the gradient at the end, relative to its size at w = 0, in variables that are
-        scaled to curvature 1.
+        The norm of the gradient at the end, relative to that at the start, in columns of standard
+        deviation 1.
     graph : gs.Graph or network, optional
         The network of the sites, one agent for each. By default it is complete for up to 4 sites,
         and random with at most 4 neighbours each for more.
@@ -159,17 +180,14 @@ class DecentralizedRidge(_LeastSquaresModel):
     intercept_ : float
         The intercept b; 0 without one.
     n_iter_ : int
-        The outer iterations that were run.
+        The steps that were taken.
     sites_ : ndarray
         The labels of the sites, in the order of the agents.
     graph_ : gs.Graph
         The network of the sites.
     solution_ : gs.Solution
-        The run in the scaled variables, with costs, history and certificate. Its objective is the
-        one above.
-    setup_costs_ : gs.Costs
-        What agreeing on means and scales of the columns cost; `solution_.costs` does not include
-        it.
+        The run, with all costs, history and residuals. Its x has the intercept, if there is one, and
+        the coefficients.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray
@@ -254,10 +272,10 @@ class DecentralizedLasso(_LeastSquaresModel):
     fit_intercept : bool, default=True
         Whether there is an intercept b. It is not penalized.
     max_iter : int, default=10000
-        The most outer iterations of `gs.AutoPDS`.
+        The most steps of `gs.Newton`, or of `gs.LBFGS` for more than 1,000 coefficients.
     tol : float, default=1e-9
-        The norm of the gradient at the end, relative to its size at w = 0, in variables that are
-        scaled to curvature 1.
+        The norm of the gradient at the end, relative to that at the start, in columns of standard
+        deviation 1.
     graph : gs.Graph or network, optional
         The network of the sites, one agent for each. By default it is complete for up to 4 sites,
         and random with at most 4 neighbours each for more.
@@ -271,17 +289,14 @@ class DecentralizedLasso(_LeastSquaresModel):
     intercept_ : float
         The intercept b; 0 without one.
     n_iter_ : int
-        The outer iterations that were run.
+        The steps that were taken.
     sites_ : ndarray
         The labels of the sites, in the order of the agents.
     graph_ : gs.Graph
         The network of the sites.
     solution_ : gs.Solution
-        The run in the scaled variables, with costs, history and certificate. Its objective is the
-        one above.
-    setup_costs_ : gs.Costs
-        What agreeing on means and scales of the columns cost; `solution_.costs` does not include
-        it.
+        The run, with all costs, history and residuals. Its x has the intercept, if there is one, and
+        the coefficients.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray
@@ -371,10 +386,10 @@ class DecentralizedLogisticRegression(ClassifierMixin, DecentralizedLinearModel)
         does not have. "balanced": inversely proportional to the total weight of each class at all
         sites.
     max_iter : int, default=10000
-        The most outer iterations of `gs.AutoPDS`.
+        The most steps of `gs.Newton`, or of `gs.LBFGS` for more than 1,000 coefficients.
     tol : float, default=1e-9
-        The norm of the gradient at the end, relative to its size at W = 0, in variables that are
-        scaled to curvature 1.
+        The norm of the gradient at the end, relative to that at the start, in columns of standard
+        deviation 1.
     graph : gs.Graph or network, optional
         The network of the sites, one agent for each. By default it is complete for up to 4 sites,
         and random with at most 4 neighbours each for more.
@@ -390,17 +405,14 @@ class DecentralizedLogisticRegression(ClassifierMixin, DecentralizedLinearModel)
     intercept_ : ndarray of shape (1,) or (classes,)
         The intercept b; zeros without one.
     n_iter_ : int
-        The outer iterations that were run.
+        The steps that were taken.
     sites_ : ndarray
         The labels of the sites, in the order of the agents.
     graph_ : gs.Graph
         The network of the sites.
     solution_ : gs.Solution
-        The run in the scaled variables, with costs, history and certificate. Its objective is the
-        one above.
-    setup_costs_ : gs.Costs
-        What agreeing on means and scales of the columns cost; `solution_.costs` does not include
-        it.
+        The run, with all costs, history and residuals. Its x has the intercept, if there is one, and
+        the coefficients.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray
@@ -466,33 +478,22 @@ class DecentralizedLogisticRegression(ClassifierMixin, DecentralizedLinearModel)
         X, y = self._read(X, y)
         check_classification_targets(y)
         classes, numbers = np.unique(y, return_inverse=True)
-        tolerance, weight = self._tolerance(), checked_weight(sample_weight, len(y))
+        self._check_limits()
+        weight = checked_weight(sample_weight, len(y))
         present = np.unique(numbers[weight > 0])
         rule = "a classifier needs rows of at least 2 classes, of a weight that is not 0"
         require(len(present) > 1, rule, f"one class, {classes[present[0]]!r}", "look at y and sample_weight")
         self.classes_ = classes
-        located, sums = self._locate(len(y), sites)
-        weight = C * weight * self._class_weights(numbers, weight, sums)[numbers]
-        is_binary = len(classes) == 2
-        statistics = ColumnStatistics.agreed(sums, X, numbers, weight, bool(self.fit_intercept))
-        objective = PenalizedLoss(
-            classes=len(classes),
-            curvature=(len(classes) - 1) / len(classes) ** 2,
-            l1=l1,
-            l2=l2,
-            free_intercept=bool(self.fit_intercept),
-            size=math.sqrt(statistics.weight),
-        )
-        found = fit_linear(objective, statistics, X, numbers, weight, located, tolerance)
-        self.coef_, self.intercept_ = found.coef, found.intercept
-        if not self.fit_intercept:
-            self.intercept_ = np.zeros(objective.outputs)
-        elif not is_binary:
-            # Adding one number to all of them changes nothing.
-            self.intercept_ = self.intercept_ - self.intercept_.mean()
-        if not is_binary and l1 == 0:
-            self.coef_ = self.coef_ - self.coef_.mean(axis=0)
-        self._finish(found, located, sums)
+        located, sums = self._located(len(y), sites)
+        weight = weight * self._class_weights(numbers, weight, located, sums)[numbers]
+        given = X, numbers, weight, located, sums
+        fit = self._fitted("logistic", *given, classes=len(classes), lasso=l1 / C, ridge=l2 / C)
+        found = fit.coefficients
+        if len(classes) > 2 and len(found) < len(classes):
+            # Without a penalty the first class is the reference; adding one number to all of them changes nothing.
+            found = np.vstack([np.zeros(found.shape[1]), found])
+            found = found - found.mean(axis=0)
+        self.coef_, self.intercept_ = found[:, 1:], found[:, 0]
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -579,14 +580,15 @@ class DecentralizedLogisticRegression(ClassifierMixin, DecentralizedLinearModel)
         share = {"l1": 1.0, "l2": 0.0}.get(self.penalty, self.l1_ratio)
         return float(self.C), float(share or 0.0), 1.0 - float(share or 0.0)
 
-    def _class_weights(self, numbers: Array, weight: Array, sums: AgreedSums) -> Array:
+    def _class_weights(self, numbers: Array, weight: Array, sites: Sites, sums: SiteSums) -> Array:
         """Of each class."""
         count = len(self.classes_)
         if self.class_weight is None:
             return np.ones(count)
         if self.class_weight != "balanced":
             return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_))
-        (totals,) = sums(lambda rows: (np.bincount(numbers[rows], weights=weight[rows], minlength=count),))
+        own = [np.bincount(numbers[rows], weights=weight[rows], minlength=count) for rows in sites.rows]
+        totals = sums([{"weights": each} for each in own])["weights"]
         return np.sum(totals) / (count * np.where(totals > 0, totals, 1.0))
 
 

@@ -5,13 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from gradslide._support.errors import InputError, kind_of, require, require_number
+from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array
-from gradslide.graphs.graph import Graph, as_graph
+from gradslide.fitting.sites import default_graph, local_network
 from gradslide.network import Local, Network
-
-# The default graph is complete up to this number of sites, and has this maximum degree beyond.
-_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -25,13 +22,6 @@ class Sites:
     network: Network
 
 
-def default_graph(m: int) -> Graph:
-    """Complete up to 4 sites; beyond, random with at most 4 neighbours each, always the same for
-    one m.
-    """
-    return Graph.complete(m) if m <= _FEW else Graph.random(m, max_degree=_FEW, seed=0)
-
-
 def sites_of(n: int, sites: Any, n_sites: Any, graph: Any) -> Sites:
     """The sites of n rows.
 
@@ -41,7 +31,7 @@ def sites_of(n: int, sites: Any, n_sites: Any, graph: Any) -> Sites:
     must be the agents' numbers.
     """
     require_number("n_sites", n_sites, "for example n_sites=4", least=1, whole=True)
-    network = None if graph is None else _network(graph)
+    network = None if graph is None else local_network(graph)
     if sites is None:
         m = min(int(n_sites), n) if network is None else network.m
         return Sites(np.arange(m), np.array_split(np.arange(n), m), network or Local(default_graph(m)))
@@ -56,21 +46,6 @@ def sites_of(n: int, sites: Any, n_sites: Any, graph: Any) -> Sites:
         f"number the sites 0..{network.m - 1} where some may have no rows, or change the graph",
     )
     return Sites(labels, [np.flatnonzero(owners == i) for i in range(network.m)], network)
-
-
-def _network(graph: Any) -> Network:
-    if (known := as_graph(graph)) is not None:
-        return Local(known)
-    if isinstance(graph, type) or not hasattr(graph, "combine"):
-        raise InputError("graph must be a gs.Graph or a network", kind_of(graph), "for example gs.Graph.ring(4)")
-    network: Network = graph
-    require(
-        len(network.agents) == network.m,
-        "an estimator needs a network whose agents all live in this process",
-        f"{len(network.agents)} of {network.m}",
-        "use gs.Problem.build and gs.solve where each process has rows of its own",
-    )
-    return network
 
 
 def _owners(n: int, sites: Any) -> tuple[Array, Array]:
