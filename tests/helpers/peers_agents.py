@@ -1,5 +1,6 @@
 """Agents among peers: in threads of one process, or as processes that can be killed."""
 
+import hashlib
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from gradslide.network.peers.keys import key_pair
 from gradslide.network.peers.neighbour import Neighbour, free_addresses
 from gradslide.network.peers.network import Peers, PeersSession
 from gradslide.network.peers.rounds import Rounds
+from gradslide.network.peers.secure_sums import Masks
 
 M = 8
 GRAPH = gs.Graph.from_edges(M, [*((i, (i + 1) % M) for i in range(M)), (0, 4), (1, 6)])
@@ -225,6 +227,19 @@ def _die_in_the_end(where):
     setattr(owner, name, call)
 
 
+def _note_sums(file):
+    """Write down the keys of masks, the number of each sum, and what was contributed under them."""
+    masked = Masks.masked
+
+    def noted(self, values):
+        keys = hashlib.sha256(b"".join(self._keys[each] for each in sorted(self._keys))).hexdigest()
+        with file.open("a") as notes:
+            notes.write(f"{keys} {self.counter} {hashlib.sha256(values.tobytes()).hexdigest()}\n")
+        return masked(self, values)
+
+    Masks.masked = noted
+
+
 def _solve(
     i,
     town,
@@ -236,10 +251,11 @@ def _solve(
     dies_at=None,
     dies_in_the_end=None,
     disk=None,
+    notes_sums=False,
     **options,
 ):
     """dies_at: the outer iteration whose checkpoint, or a later one, it does not survive to write. disk: bytes that a
-    file can have.
+    file can have. notes_sums: whether it writes down what it contributes to secure sums.
     """
     if disk is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
@@ -252,6 +268,8 @@ def _solve(
         return write(self, snapshot, run)
 
     Checkpoint.write = write_or_die
+    if notes_sums:
+        _note_sums(folder / f"sums-{i}")
     if dies_in_the_end is not None:
         _die_in_the_end(dies_in_the_end)
     checkpoint = None if checkpoint_seconds is None else folder / f"checkpoint-{i}.npz"

@@ -35,6 +35,8 @@ class CostModel:
         root tells it.
     encoding : Compressor, optional
         What messages of exchanges are compressed with, unless the method itself compressed them.
+    sum_width : int
+        Floats that each number of a partial sum is sent as; more than 1 in fixed point.
     """
 
     graph: Graph
@@ -43,6 +45,7 @@ class CostModel:
     broadcast_messages: int
     norm: NormSource = "known"
     encoding: Compressor | None = None
+    sum_width: int = 1
 
     def control_rounds(self, reduction: str) -> int:
         """Return the exchanges of a reduction: up and down the tree for sums, else flooding.
@@ -121,7 +124,7 @@ class CostModel:
         int
             Floats that the counted agents send.
         """
-        return (self.sum_messages - self.broadcast_messages) * up + self.broadcast_messages * down
+        return (self.sum_messages - self.broadcast_messages) * up * self.sum_width + self.broadcast_messages * down
 
     @property
     def survey_rounds(self) -> int:

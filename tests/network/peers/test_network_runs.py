@@ -510,6 +510,10 @@ def test_what_is_not_finite_is_never_sent():
         ("checkpoint.npz must be a gradslide checkpoint file", "its checkpoint does not fit this run"),
         (r"the builder C:\ann\site must return a loss", "its input needs a correction"),
         ("the builder site.py:build must return a loss", "its input needs a correction"),
+        ("patients.parquet must be a whole Parquet file", "its input needs a correction"),
+        ("feature 'stage' must hold numbers or categories", "its input needs a correction"),
+        ('label "ann\'s" must have one of its levels, I, II', "its input needs a correction"),
+        ("an agent's rows must be its own", "an agent's rows must be its own"),
         ("OPAPC needs mu > 0", "OPAPC needs mu > 0"),
         (
             "diameter must bound the number of hops; 1.5 is wrong",
@@ -517,7 +521,7 @@ def test_what_is_not_finite_is_never_sent():
         ),
     ],
 )
-def test_neighbours_learn_no_paths(rule, told):
+def test_neighbours_learn_no_paths_and_no_names_of_columns(rule, told):
     assert public_reason(InputError(rule, "/home/ann", "see /home/ann")) == told
 
 

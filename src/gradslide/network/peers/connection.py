@@ -11,6 +11,9 @@ import numpy as np
 from gradslide.network.peers.errors import is_of_signal_handler
 from gradslide.network.peers.tls import public_key_of
 
+# Why a handshake of TLS failed: waiting does not mend it.
+WRONG_KEY = "its key is not that of a neighbour"
+REFUSED_KEY = "it refuses this agent's key; it must list it as a neighbour's"
 _LENGTH = 4
 _READ = 2**16
 _WRITE = 2**17
@@ -239,9 +242,9 @@ class Connection:
 def _handshake_reason(error: Exception) -> str:
     """What a failed handshake means."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "its key is not that of a neighbour"
+        return WRONG_KEY
     if isinstance(error, ssl.SSLError) and "ALERT_UNKNOWN_CA" in str(error.reason):
-        return "it refuses this agent's key; it must list it as a neighbour's"
+        return REFUSED_KEY
     return "a handshake failed: no key, or the connection broke"
 
 

@@ -4,11 +4,12 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from gradslide.network.peers.errors import Differences, describe, is_of_signal_handler, short
+from gradslide.network.peers.connection import REFUSED_KEY, WRONG_KEY
+from gradslide.network.peers.errors import Differences, Explain, describe, is_of_signal_handler, short
 from gradslide.network.peers.handshake import Handshake, read_handshake
 from gradslide.network.peers.peer import AGAIN, KNOWN, MUTUAL, UNKNOWN, WAITING, Peer
 from gradslide.network.peers.rejection_log import RejectionLog
@@ -53,7 +54,13 @@ class IOThread:
     """
 
     def __init__(
-        self, peers: dict[str, Peer], run_id: str, settings: dict[str, str], size_limit: int, rejections: RejectionLog
+        self,
+        peers: dict[str, Peer],
+        run_id: str,
+        settings: dict[str, str],
+        size_limit: int,
+        rejections: RejectionLog,
+        explain: Mapping[str, Explain] | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self.peers = peers
@@ -65,7 +72,7 @@ class IOThread:
         self.rejections = rejections
         self.failure = ""
         self.has_begun = False
-        self._settings = settings
+        self._settings, self._explain = settings, dict(explain or {})
         self._run_id = run_id
         self._size_limit = size_limit
         self._session = os.urandom(SESSION_SIZE)
@@ -133,7 +140,10 @@ class IOThread:
         """Something was rejected: log it, and remember it for the error that it may lead to."""
         self.rejections.add(f"neighbour {name}" if name else RejectionLog.UNKNOWN, reason)
         if name:
-            self.peers[name].trouble = reason
+            peer = self.peers[name]
+            peer.trouble = reason
+            if reason in (WRONG_KEY, REFUSED_KEY):
+                peer.wrong_key_since = min(peer.wrong_key_since, time.monotonic())
 
     def _run(self) -> None:
         try:
@@ -215,24 +225,27 @@ class IOThread:
             self._sockets.reply(arrival, frame)
         if not is_handshake:
             raise _of_another_start(message)
-        reason = ANOTHER_PROCESS + (f": {describe(differences)}" if differences else "")
+        reason = ANOTHER_PROCESS + (f": {self.described(differences)}" if differences else "")
         if peer.trouble != reason:
             self.report(peer.name, reason)
 
     def _answer_handshake(self, peer: Peer, message: Message, handshake: Handshake, now: float) -> None:
         peer.offered, peer.echoes = message.session, handshake.echo == self._session
+        peer.wrong_key_since = math.inf
         is_refused = handshake.failure == ANOTHER_PROCESS and peer.echoes
         peer.refused_since = min(peer.refused_since, now) if is_refused else math.inf
         peer.refused_for = now - peer.refused_since
-        if handshake.failure or self._failure_for(peer):
+        differences = self._handshake(peer).differences(handshake)
+        # Who failed because of differences says so, but not which; who fails before it knows its settings tells none.
+        are_told = bool(differences and self._settings and handshake.settings)
+        if not are_told and (handshake.failure or self._failure_for(peer)):
             self._note_failure(peer, handshake)
             if now - peer.handshake_sent >= _HANDSHAKE_EVERY:
                 self._send_handshake(peer, now)
             return
-        differences = self._handshake(peer).differences(handshake)
         if differences:
             if peer.differences != differences:
-                self.report(peer.name, describe(differences))
+                self.report(peer.name, self.described(differences))
             peer.differences = differences
         elif peer.echoes:
             if message.session != peer.session:
@@ -241,6 +254,10 @@ class IOThread:
                 peer.stage = MUTUAL
         if message.flags < MUTUAL and (not differences or now - peer.handshake_sent >= _HANDSHAKE_EVERY):
             self._send_handshake(peer, now)
+
+    def described(self, differences: Differences) -> str:
+        """Which settings differ, in words."""
+        return describe(differences, self._explain)
 
     def _failure_for(self, peer: Peer) -> str:
         """Why this agent cannot take part. A neighbour with other settings learns which differ."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gradslide._support.errors import InputError, require
 
@@ -114,6 +115,21 @@ def read_public(source: str | os.PathLike[str]) -> str:
         kind = "a secret key" if text.startswith(SECRET) else "another content"
         raise _no_key(rule, text, f"{kind} in {source}", remedy)
     return text
+
+
+def signature(own: KeyPair, content: bytes) -> str:
+    """Sign content with the secret key; as text."""
+    return _digits(Ed25519PrivateKey.from_private_bytes(raw(own.secret)).sign(content))
+
+
+def is_signed(public: str, content: bytes, signed: str) -> bool:
+    """Whether a signature is one of this content by the owner of a public key."""
+    try:
+        padded = signed + "=" * (-len(signed) % 4)
+        Ed25519PublicKey.from_public_bytes(raw(public)).verify(base64.urlsafe_b64decode(padded), content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def raw(key: str) -> bytes:

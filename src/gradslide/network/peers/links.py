@@ -10,7 +10,7 @@ import numpy as np
 
 from gradslide._support.errors import InputError, require, require_number
 from gradslide._support.types import Array, DType
-from gradslide.network.peers.errors import LinksEnded, PeerError, SettingsDiffer, short
+from gradslide.network.peers.errors import Explain, LinksEnded, PeerError, SettingsDiffer, short
 from gradslide.network.peers.handshake import require_transmittable
 from gradslide.network.peers.io_thread import IOThread
 from gradslide.network.peers.keys import KeyPair
@@ -33,6 +33,8 @@ _TELL = 5.0
 _APPEAR = 3.0
 # Seconds after which a neighbour has noticed that an earlier process of this agent is gone.
 _REFUSED = 4.0
+# Seconds in which a neighbour may be given the right key before this agent takes part.
+_WRONG_KEY = 5.0
 
 Form = tuple[Any, tuple[int, ...]]
 Judge = Callable[[Array], str]
@@ -65,6 +67,8 @@ class Links:
     cache_limit : int
         Bytes cached for one neighbour; over it the oldest are forgotten, with a warning.
     log : logging.Logger, optional
+    explain : mapping of str to callable, optional
+        For settings whose differences need words: from a neighbour's value to sentences.
 
     Notes
     -----
@@ -86,6 +90,7 @@ class Links:
         size_limit: int = 2**26,
         cache_limit: int = 2**28,
         log: logging.Logger | None = None,
+        explain: Mapping[str, Explain] | None = None,
     ) -> None:
         require_neighbours(own, listen, neighbours)
         require_transmittable(run_id, settings)
@@ -97,6 +102,7 @@ class Links:
         self._size_limit, self._cache_limit = int(size_limit), int(cache_limit)
         self._log = log or logging.getLogger("gradslide.peers")
         self._warned: set[str] = set()
+        self._has_words = bool(explain)
         self._opened, self._opened_at = False, -math.inf
         self._has_met, self._has_begun = False, False
         self._meet, self._meets_until = self._deadline, -math.inf
@@ -104,7 +110,8 @@ class Links:
         for each in neighbours:
             edge = edge_between(run_id, settings, own.public, each.public_key)
             peers[each.name] = Peer(each.name, edge, Outbox(0, self._cache_limit))
-        self._thread = IOThread(peers, run_id, dict(settings), self._size_limit, RejectionLog(self._log))
+        rejections = RejectionLog(self._log)
+        self._thread = IOThread(peers, run_id, dict(settings), self._size_limit, rejections, explain)
 
     def open(
         self,
@@ -166,7 +173,10 @@ class Links:
                 self._meets_until = time.monotonic() + self._meet
         except BaseException as error:
             reason = _reason(error)
-            if any(peer.failure or peer.differences for peer in self._thread.peers.values()):
+            if any(
+                peer.failure or peer.differences or peer.wrong_key_since < math.inf
+                for peer in self._thread.peers.values()
+            ):
                 self.fail(reason)
             self.close(reason)
             raise
@@ -437,13 +447,17 @@ class Links:
         for peer in self._thread.peers.values():
             if peer.failure:
                 raise PeerError(peer.name, self.round, peer.failure)
+            if not self._has_begun and time.monotonic() - peer.wrong_key_since > _WRONG_KEY:
+                remedy = "compare the public keys that both list, then start both again"
+                raise PeerError(peer.name, self.round, f"{peer.trouble}; {remedy}")
             if peer.refused_for > _REFUSED:
                 reason = "another process with this agent's key takes part already; end one of the two"
                 raise PeerError(peer.name, self.round, f"it refuses this process: {reason}")
 
     def _shook_hands(self, peer: Peer) -> bool:
         if peer.differences is not None:
-            raise SettingsDiffer(peer.name, self.round, peer.differences)
+            description = self._thread.described(peer.differences) if self._has_words else ""
+            raise SettingsDiffer(peer.name, self.round, peer.differences, description)
         return peer.stage == MUTUAL
 
     def _arrived(self, peer: Peer, judge: "Judge") -> bool:
@@ -514,6 +528,8 @@ def _reason(error: BaseException) -> str:
     """What neighbours are told when an error ends the links."""
     if isinstance(error, KeyboardInterrupt):
         return "it was interrupted from the keyboard"
+    if isinstance(error, PeerError):
+        return error.public_reason
     return str(error) or type(error).__name__
 
 

@@ -91,3 +91,21 @@ def free_addresses(count: int) -> list[str]:
                 found.append(f"tcp://{HOST}:{port}")
     require(len(found) == count, f"{count} free ports are needed", len(found), "start fewer agents")
     return found
+
+
+def why_not_free(address: str) -> str:
+    """Why an agent cannot listen at an address of this machine; empty if it can."""
+    try:
+        with socket.create_server(host_and_port(address)):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def why_not_reached(address: str, seconds: float) -> str:
+    """Why nothing can be reached at an address; empty if something listens there."""
+    try:
+        with socket.create_connection(host_and_port(address), timeout=seconds):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)

@@ -1,9 +1,12 @@
 """One agent in a process of its own, that knows its neighbours and what they tell it."""
 
+import json
+import logging
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NoReturn, Self, cast
+from typing import ClassVar, NamedTuple, NoReturn, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,18 +18,66 @@ from gradslide.graphs.graph import Graph
 from gradslide.network.compressors import Compressor
 from gradslide.network.costs import CostModel, NormSource
 from gradslide.network.peers.collectives import NOTHING, Collective, Tree, is_done
-from gradslide.network.peers.errors import PeerError
+from gradslide.network.peers.errors import Explain, PeerError
 from gradslide.network.peers.keys import KeyPair
 from gradslide.network.peers.links import Links
 from gradslide.network.peers.neighbour import Neighbour
 from gradslide.network.peers.piggyback import PendingReduction, Piggyback, PiggybackState
-from gradslide.network.peers.rounds import Owner, Position, Purpose, Rounds, RoundsState, finite, unlimited
+from gradslide.network.peers.rounds import (
+    Owner,
+    Position,
+    Purpose,
+    Rounds,
+    RoundsState,
+    finite,
+    journal_path,
+    unlimited,
+)
+from gradslide.network.peers.secure_sums import (
+    LIMBS,
+    MOST_AGENTS,
+    SEED_WORDS,
+    Journal,
+    Masks,
+    derived_secret,
+    require_encodable,
+    unmasked,
+)
 from gradslide.network.peers.topology import Topology, discover
 from gradslide.network.protocol import Answer, Compute, Done, Reduction
 from gradslide.network.renamed import RenamedMembers
 
-# A rule that names a file of this machine, which is nobody else's business.
-_FILE = re.compile(r"^checkpoint |[/\\]|\w\.(npz|py|toml|csv|json|secret|public)\b")
+_log = logging.getLogger("gradslide.peers")
+
+# A rule that names a file of this machine, or quotes the name of a column, which is nobody else's business.
+_ENDINGS = "npz|py|toml|csv|tsv|txt|parquet|pq|arrow|feather|ipc|json|secret|public"
+_OWN = re.compile(rf"^checkpoint |[/\\]|(?<!\w)['\"]|\w\.({_ENDINGS})\b")
+
+
+# What is sent, in words.
+_KINDS = {
+    Purpose.DISCOVERY: "links of the network",
+    Purpose.SEEDS: "seeds of masks",
+    Purpose.COMBINATION: "points",
+    Purpose.MAXIMUM: "control values",
+    Purpose.SUM: "control sums",
+    Purpose.SURVEY: "abilities",
+    Purpose.NORM: "norm of the graph",
+    Purpose.TOTAL: "sums",
+    Purpose.RELAY: "sums and answers",
+}
+
+
+class Traffic(NamedTuple):
+    """Messages that were not empty, and the numbers in them."""
+
+    messages: int
+    numbers: int
+
+    @property
+    def bytes(self) -> int:
+        """Of the numbers, as doubles."""
+        return 8 * self.numbers
 
 
 class _Saved(RoundsState):
@@ -34,6 +85,8 @@ class _Saved(RoundsState):
 
     piggybacked: PiggybackState
     norm: float | None
+    sums: int
+    traffic: dict[int, tuple[int, int]]
 
 
 class Diverged(ArithmeticError):
@@ -42,13 +95,22 @@ class Diverged(ArithmeticError):
 
 def public_reason(error: BaseException) -> str:
     """What neighbours may know of an error: more might say something about data that must stay here."""
-    if isinstance(error, PeerError | Diverged):
+    if isinstance(error, PeerError):
+        return error.public_reason
+    if isinstance(error, Diverged):
         return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     if not isinstance(error, InputError):
         return type(error).__name__
-    if not _FILE.search(error.rule):
+    if not _OWN.search(error.rule):
         return error.rule
     return "its checkpoint does not fit this run" if "checkpoint" in error.rule else "its input needs a correction"
+
+
+def _refuse_with_secure_sums(what: str) -> NoReturn:
+    rule = "with secure_sums agents exchange masked sums only"
+    raise InputError(rule, what, 'use a method over exact sums: name = "newton" or "lbfgs" under [method]')
 
 
 class Peers(CheckedArguments, RenamedMembers):
@@ -84,6 +146,11 @@ class Peers(CheckedArguments, RenamedMembers):
     exact_norm : bool
         Use the largest eigenvalue of the Laplacian, which the centre of the graph computes and
         broadcasts; otherwise the largest sum of degrees over a link.
+    explain : mapping of str to callable, optional
+        For settings whose differences need words: from a neighbour's value to sentences.
+    secure_sums : bool
+        Mask what is summed, so that no neighbour sees the part of another; alike for all. Methods that
+        exchange iterates are refused then.
 
     Notes
     -----
@@ -112,10 +179,13 @@ class Peers(CheckedArguments, RenamedMembers):
         meet: float = 600.0,
         checkpoint: str | Path | None = None,
         exact_norm: bool = True,
+        explain: Mapping[str, Explain] | None = None,
+        secure_sums: bool = False,
     ) -> None:
         require_number("diameter", diameter, "the number of agents less 1 is always enough", least=1, whole=True)
         require_number("meet", meet, "600 waits ten minutes for neighbours to appear", above=0)
         common = {**(settings or {}), "diameter": str(int(diameter)), "exact_norm": str(bool(exact_norm))}
+        common |= {"secure_sums": "True"} if secure_sums else {}
         path = None if checkpoint is None else Path(checkpoint)
         links = Links(
             own,
@@ -125,15 +195,25 @@ class Peers(CheckedArguments, RenamedMembers):
             settings=common,
             deadline=deadline,
             checkpoints=path is not None,
+            explain=explain,
         )
-        self._own = own.public
+        self._own, self._is_secure = own.public, bool(secure_sums)
         self._neighbours = {neighbour.public_key: neighbour.name for neighbour in neighbours}
         self._diameter, self._exact_norm = int(diameter), bool(exact_norm)
         self._rounds = Rounds(links, path, meet, Owner(run_id, own.public, tuple(sorted(self._neighbours))))
+        self._journal: Journal | None = None
+        if secure_sums and path is not None:
+            run = json.dumps([run_id, own.public, sorted(self._neighbours), common], sort_keys=True)
+            start, is_resumed = self._rounds.start, self._rounds.is_resumed
+            self._journal = Journal(journal_path(path), run, start, is_resumed=is_resumed)
+            self._rounds.start = self._journal.start
+        secret = derived_secret(own.secret, self._rounds.start)
+        self._masks = Masks(secret, own.public, self._journal) if secure_sums else None
         self._connected: tuple[Topology, CostModel] | None = None
         self._piggyback = Piggyback()
         self._norm: float | None = None
         self._row: tuple[Sparse, Sparse, list[int]] | None = None
+        self._traffic: dict[Purpose, Traffic] = {}
 
     def __repr__(self) -> str:
         return f"Peers(neighbours: {', '.join(self._neighbours.values())})"
@@ -172,6 +252,9 @@ class Peers(CheckedArguments, RenamedMembers):
         Neighbours that need more from this agent learn the reason. Without one, the agent first
         waits until they have finished, see `finish`, at most `meet` seconds.
         """
+        if reason and self._journal is not None and self._journal.is_new and not self._rounds.has_begun:
+            # All agents leave. Who goes on with an earlier start may have neighbours that wait for it.
+            self._journal.forget()
         self._rounds.close(reason)
 
     @property
@@ -187,7 +270,9 @@ class Peers(CheckedArguments, RenamedMembers):
         position = Position(0, Purpose.DISCOVERY, 0)
 
         def exchange(links: Array) -> dict[str, Array]:
-            return self._rounds.exchange(position, dict.fromkeys(self._neighbours.values(), links))
+            outgoing = dict.fromkeys(self._neighbours.values(), links)
+            self._note_traffic(Purpose.DISCOVERY, outgoing)
+            return self._rounds.exchange(position, outgoing)
 
         graph, keys = discover(self._own, self._neighbours, self._diameter, exchange)
         names = {number: self._neighbours[key] for number, key in enumerate(keys) if key in self._neighbours}
@@ -195,7 +280,24 @@ class Peers(CheckedArguments, RenamedMembers):
         norm: NormSource = "broadcast" if self._exact_norm else "known"
         costs = CostModel(graph, len(names), tree.links(own), tree.children(own), norm)
         self._connected = Topology(graph, tree, own, names, keys), costs
+        if self._masks is not None:
+            self._share_masks(self._masks)
         self._rounds.mark_common()
+
+    def _share_masks(self, masks: Masks) -> None:
+        """Exchange seeds with all neighbours, from which both ends of a link derive their key."""
+        topology, costs = self._known()
+        rule, remedy = f"secure sums take up to {MOST_AGENTS} agents", "leave secure_sums out"
+        require(topology.graph.m <= MOST_AGENTS, rule, f"{topology.graph.m}", remedy)
+        costs.sum_width = LIMBS
+        position = Position(0, Purpose.SEEDS, 0)
+        outgoing = {name: masks.seed_for(key) for key, name in self._neighbours.items()}
+        self._note_traffic(Purpose.SEEDS, outgoing)
+        seeds = self._rounds.exchange(position, outgoing, dict.fromkeys(outgoing, SEED_WORDS))
+        masks.share({key: seeds[name] for key, name in self._neighbours.items()})
+        if len(self._neighbours) == 1:
+            (name,) = self._neighbours.values()
+            _log.warning("secure sums hide nothing from %s, the only neighbour of this agent", name)
 
     def _known(self) -> tuple[Topology, CostModel]:
         if self._connected is None:
@@ -230,12 +332,19 @@ class Peers(CheckedArguments, RenamedMembers):
         return self._topology.keys
 
     @property
+    def names(self) -> dict[int, str]:
+        """What this agent calls its neighbours, by their numbers."""
+        return dict(self._topology.names)
+
+    @property
     def laplacian(self) -> Sparse:
         return self.graph.laplacian
 
     # Exchanges
 
     def combine(self, v: Array, weights: Sparse, encoding: Compressor | None = None) -> Array:
+        if self._is_secure:
+            _refuse_with_secure_sums("an exchange of points between neighbours")
         v = np.asarray(v)
         if not np.isfinite(v).all():
             raise Diverged("the method of this agent diverged: its numbers are no longer finite")
@@ -275,11 +384,23 @@ class Peers(CheckedArguments, RenamedMembers):
         outgoing = {name: np.concatenate([content, _sent(collectives, j)]) for j, name in names.items()}
         sizes = {j: [each.size(j) for each in collectives] for j in names}
         position = Position(self._piggyback.iteration, purpose, len(collectives))
+        self._note_traffic(purpose, outgoing)
         received = self._rounds.exchange(position, outgoing, {name: own + sum(sizes[j]) for j, name in names.items()})
         parts = {j: np.split(unlimited(received[name][own:]), np.cumsum(sizes[j])[:-1]) for j, name in names.items()}
         for number, each in enumerate(collectives):
             each.advance({j: part[number] for j, part in parts.items()})
         return {j: received[name][:own] for j, name in names.items()}
+
+    def _note_traffic(self, purpose: Purpose, outgoing: Mapping[str, Array]) -> None:
+        sent = [each.size for each in outgoing.values() if each.size]
+        if sent and not self._rounds.is_replaying:
+            known = self._traffic.get(purpose, Traffic(0, 0))
+            self._traffic[purpose] = Traffic(known.messages + len(sent), known.numbers + sum(sent))
+
+    @property
+    def traffic(self) -> dict[str, "Traffic"]:
+        """What was sent to all neighbours, by kind: since the agent was started, and before its checkpoint."""
+        return {_KINDS[purpose]: each for purpose, each in self._traffic.items()}
 
     def _complete(self, purpose: Purpose, collective: Collective) -> None:
         """Control rounds until the collective is done."""
@@ -289,24 +410,40 @@ class Peers(CheckedArguments, RenamedMembers):
     # Collectives
 
     def agree(self, values: Array, reduction: Reduction) -> Array:
+        if self._is_secure and reduction == "sum":
+            values, size = np.asarray(values), math.prod(np.shape(values)[1:])
+            found = self._answered(Purpose.SUM, values, np.ravel, size, self._complete)
+            return found.reshape(values.shape[1:]).astype(values.dtype)
         pending = PendingReduction.of(values, reduction, self._topology)
         self._complete(Purpose.SUM if reduction == "sum" else Purpose.MAXIMUM, pending.collective)
         return pending.result
 
     def total(self, values: Array) -> Array:
+        shape = np.shape(values)[1:]
+        if self._masks is not None:
+            # Where a method tries points out, in relay, it takes infinity for what is too large.
+            require_encodable(self._own_sum(values))
+            return self.relay(values, np.ravel, math.prod(shape)).reshape(shape)
         summed = self._topology.reduction(self._own_sum(values), "sum")
         self._carry(Purpose.TOTAL, summed)
-        return summed.values.reshape(np.shape(values)[1:])
+        return summed.values.reshape(shape)
 
     def relay(self, values: Array, solve: Answer, size: int) -> Array:
-        topology = self._topology
-        summed = topology.partial_sum(self._own_sum(values))
-        self._carry(Purpose.RELAY, summed)
+        return self._answered(Purpose.RELAY, values, solve, size, self._carry)
+
+    def _answered(
+        self, purpose: Purpose, values: Array, solve: Answer, size: int, carry: Callable[[Purpose, Collective], None]
+    ) -> Array:
+        """What the root computes from the sum, which others see in parts, or masked."""
+        topology, own = self._topology, self._own_sum(values)
+        summed = topology.partial_sum(own if self._masks is None else self._masks.masked(own))
+        carry(purpose, summed)
         answer = np.zeros(size)
         if topology.own == topology.tree.root:
-            answer = np.asarray(solve(summed.values.reshape(np.shape(values)[1:])), dtype=np.float64)
+            found = summed.values if self._masks is None else unmasked(summed.values, self.m)
+            answer = np.asarray(solve(found.reshape(np.shape(values)[1:])), dtype=np.float64)
         broadcast = topology.broadcast(answer)
-        self._carry(Purpose.RELAY, broadcast)
+        carry(purpose, broadcast)
         return broadcast.values
 
     def _own_sum(self, values: Array) -> Array:
@@ -318,6 +455,8 @@ class Peers(CheckedArguments, RenamedMembers):
             self._exchange(purpose, NOTHING, [collective, *self._piggyback.pending()])
 
     def start_reduce(self, values: Array, reduction: Reduction, channel: str = "") -> None:
+        if self._is_secure and reduction == "sum":
+            _refuse_with_secure_sums("a piggybacked sum")
         values = np.asarray(values, dtype=np.float64) if reduction == "sum" else values
         self._piggyback.start(PendingReduction.of(values, reduction, self._topology, channel))
 
@@ -377,14 +516,24 @@ class PeersSession:
         self._network._piggyback = Piggyback()
         self._network._rounds.begin()
 
+    def prepared(self) -> None:
+        self._network._rounds.mark_common()
+
     def checkpoint(self) -> Storable:
         network = self._network
-        return {**network._rounds.checkpoint(), "piggybacked": network._piggyback.checkpoint(), "norm": network._norm}
+        counter = 0 if network._masks is None else network._masks.counter
+        state = network._rounds.checkpoint()
+        traffic = {int(purpose): tuple(each) for purpose, each in network._traffic.items()}
+        piggybacked, norm = network._piggyback.checkpoint(), network._norm
+        return {**state, "piggybacked": piggybacked, "norm": norm, "sums": counter, "traffic": traffic}
 
     def resume(self, state: Storable) -> None:
         network, saved = self._network, cast(_Saved, state)
         network._piggyback = Piggyback.resumed(saved["piggybacked"], network._topology)
         network._set_norm(saved["norm"])
+        if network._masks is not None:
+            network._masks.counter = saved["sums"]
+        network._traffic = {Purpose(each): Traffic(*sent) for each, sent in saved.get("traffic", {}).items()}
         network._rounds.resume(saved)
 
     def checkpointed(self, is_last: bool = False) -> None:

@@ -96,6 +96,8 @@ class Peer:
     refused_since, refused_for : float
         Since when, and for how many seconds, it refuses this process, because another one with the
         same key takes part.
+    wrong_key_since : float
+        Since when one of both keys is not the one that the other side lists.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Peer:
     failure: str = ""
     refused_since: float = math.inf
     refused_for: float = 0.0
+    wrong_key_since: float = math.inf
     trouble: str = ""
     inbox: dict[int, Array] = field(default_factory=dict)
     # Rounds before these come again for a good reason: the neighbour goes through them anew, or was asked to.

@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     NORM = 6
     TOTAL = 7
     RELAY = 8
+    SEEDS = 9
 
 
 class Position(NamedTuple):
@@ -126,15 +127,15 @@ class Rounds:
         self._ending: list[dict[str, Array]] | None = None
         self._found_ending: list[dict[str, Array]] | None = None
         self._repeated: deque[dict[str, Array]] = deque()
-        self._start = secrets.token_hex(8)
+        self.start = secrets.token_hex(8)
         if checkpoint is not None and checkpoint.exists():
             found = _network_state(checkpoint)
             if (other := Owner.of(found)) != self._owner:
                 self._other = other
                 return
             self._found = found
-            self._start = found["start"]
-            self._found_ending = _read_ending(checkpoint, self._start, self._found["round"])
+            self.start = found["start"]
+            self._found_ending = _read_ending(checkpoint, self.start, self._found["round"])
             self._setup = _by_round(unpacked(self._found["setup"]))
             self._replayed, self._is_recording = 0, False
 
@@ -144,10 +145,25 @@ class Rounds:
             if self._other is not None and self._checkpoint is not None:
                 aside = set_aside(self._checkpoint)
                 text = "the checkpoint of %s is kept as %s; run %s starts anew"
-                _log.info(text, self._other.described(self._owner), aside.name, self._owner.run)
+                _log.info(text, self._other.described(self._owner), aside and aside.name, self._owner.run)
                 self._other = None
             self.is_open = True
             self._links.open(deadline=self._meet)
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether there was a checkpoint of this run to go on from."""
+        return self._found is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the first outer iteration has begun: before, one that fails ends all."""
+        return self._has_begun
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether messages come from a checkpoint, and nothing is sent."""
+        return self._replayed is not None
 
     def exchange(
         self, position: Position, content: Mapping[str, Array], sizes: Mapping[str, int] | None = None
@@ -238,7 +254,7 @@ class Rounds:
         cached = packed(self._links.cached())
         return {
             "owner": self._owner,
-            "start": self._start,
+            "start": self.start,
             "round": self._saved_round,
             "setup": packed(setup),
             "cached": cached,
@@ -269,7 +285,7 @@ class Rounds:
         """Wait until neighbours have finished; return those that have not."""
         if self._ending is not None and self._checkpoint is not None:
             try:
-                _write_ending(self._checkpoint, self._start, self._saved_round, self._ending)
+                _write_ending(self._checkpoint, self.start, self._saved_round, self._ending)
             except OSError as error:
                 text = f"the end of the run could not be written beside {self._checkpoint}: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -346,14 +362,21 @@ def _network_state(checkpoint: Path) -> RoundsState:
     return cast(RoundsState, found)
 
 
-def set_aside(checkpoint: Path) -> Path:
-    """Rename a checkpoint, and the end of its run, and return where it is kept now. Nothing is overwritten."""
+def set_aside(checkpoint: Path) -> Path | None:
+    """Rename a checkpoint, and what belongs to it, and return where it is kept now; None if there is none.
+
+    Nothing is overwritten.
+    """
     free = (checkpoint.with_suffix(f".{number}.npz") for number in count(1))
-    aside = next(path for path in free if not path.exists() and not ending_path(path).exists())
-    checkpoint.rename(aside)
-    if ending_path(checkpoint).exists():
-        ending_path(checkpoint).rename(ending_path(aside))
-    return aside
+    aside = next(path for path in free if not any(each.exists() for each in _files_of(path)))
+    for here, there in zip(_files_of(checkpoint), _files_of(aside), strict=True):
+        if here.exists():
+            here.rename(there)
+    return aside if aside.exists() else None
+
+
+def _files_of(checkpoint: Path) -> tuple[Path, Path, Path]:
+    return checkpoint, ending_path(checkpoint), journal_path(checkpoint)
 
 
 _ENDING = ("ending", 1)
@@ -362,6 +385,11 @@ _ENDING = ("ending", 1)
 def ending_path(checkpoint: Path) -> Path:
     """Where an agent keeps what arrived after the last checkpoint of a run that ended."""
     return checkpoint.with_suffix(".end.npz")
+
+
+def journal_path(checkpoint: Path) -> Path:
+    """Where an agent notes what it sends in secure sums."""
+    return checkpoint.with_suffix(".sums.log")
 
 
 def _write_ending(checkpoint: Path, start: str, round: int, received: Sequence[Mapping[str, Array]]) -> None:
