@@ -36,8 +36,8 @@ def content(*documents: Content, live: bool = False, finished: bool = True) -> C
 
 def bare(name: str = "bare", **parts: Any) -> Content:
     """A document with nothing in it but the given parts."""
-    lists = ("statements", "curves", "networks", "agents", "certificates", "settings", "tables", "images", "files")
-    empty: Content = {part: [] for part in lists}
+    lists = ("verdict", "models", "statements", "curves", "networks", "agents", "certificates", "settings", "tables")
+    empty: Content = {part: [] for part in (*lists, "images", "files")}
     heads = {"kind": "run", "name": name, "title": f"The run {name}", "subtitle": "", "summary": None}
     return {**heads, **empty, "axes": {"x": [], "y": []}, **parts}
 

@@ -3,6 +3,7 @@
 Exit codes: 0 what was asked for was reached, 1 a mistake of the user, 2 stopped short of it.
 """
 
+import errno
 import json
 import os
 import shlex
@@ -15,6 +16,7 @@ import typer
 from gradslide._support.errors import InputError
 from gradslide._version import __version__
 from gradslide.cli import peers as cli_peers
+from gradslide.cli import regression as cli_regression
 from gradslide.cli import report as cli_report
 from gradslide.cli.data import data_app
 from gradslide.cli.report import Live, LiveAt, live_address, live_page
@@ -23,6 +25,7 @@ from gradslide.cli.shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Q
 # Some releases of typer depend on click, others carry it inside: its base exception is reached through a public one.
 UsageMistake: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 DRAWING = Path("gradslide-results/network.png")
 REPRODUCED = Path("gradslide-results/reproduction")
 
@@ -38,6 +41,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 cli_peers.register(app)
 cli_report.register(app)
+cli_regression.register(app)
 
 
 @app.command()
@@ -117,13 +121,16 @@ def run(
         print(to_json(results))
     elif is_shown:
         print(results.spec.title)
+        for each in results.runs:
+            if each.solution.model is not None:
+                print(each.solution.model.summary())
         summary = summary_table(results.to_dict())
         show(summary.rich())
         print(*summary.notes, sep="\n")
         if moved := spread(results.to_dict()):
             print(moved)
         if not results.fulfilled:
-            print("stopped short of what was asked: raise the limit in [stop], or see docs/faq.md#my-run-stopped-short")
+            print("stopped short of what was asked: raise the limit in [stop]")
         print("written:", *(f"  {path}" for path in written), sep="\n")
         print(f"as a page: gradslide report {parsed.output.dir}")
     raise typer.Exit(code)
@@ -345,6 +352,12 @@ def main(arguments: list[str] | None = None) -> None:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         code = USER_ERROR
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"error: {place}{error.strerror}; free some space, then run the command again", file=sys.stderr)
+        code = STOPPED_SHORT
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = STOPPED_SHORT

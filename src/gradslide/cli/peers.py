@@ -1,6 +1,5 @@
 """The commands for agents in processes of their own: keys, agent, local. Arguments only."""
 
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,8 +7,9 @@ from typing import Annotated
 import typer
 
 from gradslide._support.errors import InputError
+from gradslide.cli.audit import audit_app
 from gradslide.cli.report import Live, LiveAt, live_address, live_page
-from gradslide.cli.shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, show
+from gradslide.cli.shared import OK, STOPPED_SHORT, USER_ERROR, DataDir, Json, Quiet, note, require_peers, show
 
 AGENT_FILE = Path("AGENT.toml")
 # Seconds that neighbours may take to finish before the user hears that they have not.
@@ -21,6 +21,7 @@ keys_app = typer.Typer(no_args_is_help=True, help="Keys of agents: who an agent 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program's."""
     app.add_typer(keys_app, name="keys")
+    app.add_typer(audit_app, name="audit")
     app.command()(agent)
     app.command()(local)
 
@@ -35,7 +36,7 @@ def keys_new(
 
     Nothing is overwritten.
     """
-    _require_peers()
+    require_peers()
     from gradslide.network.peers.keys import make_key_pair
 
     pair = make_key_pair(name, folder, replace=replace)
@@ -47,7 +48,7 @@ def keys_new(
 @keys_app.command("show")
 def keys_show(secret: Annotated[Path, typer.Argument(help="A NAME.secret file.")]) -> None:
     """Print the public key that belongs to a secret one."""
-    _require_peers()
+    require_peers()
     from gradslide.network.peers.keys import read_secret
 
     print(read_secret(secret).public)
@@ -58,6 +59,9 @@ def agent(
     init: Annotated[bool, typer.Option("--init", help="Write a commented file to fill in, and start nothing.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results; overrides the spec.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew where a checkpoint is there already.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Look at keys, files, columns and neighbours, and start nothing.")
+    ] = False,
     live: Live = False,
     live_at: LiveAt = None,
     json_: Json = False,
@@ -65,13 +69,16 @@ def agent(
 ) -> None:
     """Run one agent, here, with neighbours that run elsewhere.
 
-    Each agent keeps its data; only iterates of the method travel, encrypted. Every agent ends with
-    its own answer, costs and log. Restarted after a failure, it goes on from its checkpoint.
+    Each agent keeps its data; only sums or iterates travel, encrypted. With [data] and [model] it fits
+    a regression to a table, else it solves what a builder returns. Every agent ends with its own
+    results and logs. Restarted after a failure, it goes on from its checkpoint.
     """
     if init:
         _init(spec)
         raise typer.Exit(OK)
-    _require_peers()
+    require_peers()
+    if check:
+        raise typer.Exit(_check(spec))
     from dataclasses import replace
 
     from gradslide.experiments.agent.builder import BuilderFailed
@@ -96,6 +103,8 @@ def agent(
             if json_:
                 print(to_json(run), flush=True)
             elif not quiet:
+                if run.solution.model is not None:
+                    print(run.solution.model.summary())
                 show(facts_table(f"{parsed.name}, run {parsed.run}", facts(run)))
                 print("written:", *(f"  {path}" for path in written), sep="\n", flush=True)
             if late := run.network.finish(_SOON):
@@ -141,7 +150,7 @@ def local(
     if not peers:
         remedy = f"`gradslide run {spec}` simulates it in one process"
         raise InputError("local needs --peers, one process for each agent", "none", remedy)
-    _require_peers()
+    require_peers()
     from dataclasses import replace
 
     from gradslide.experiments.agent.local.run import AGENTS, AgentFailed, run_local
@@ -170,6 +179,18 @@ def local(
     raise typer.Exit(OK if results.fulfilled else STOPPED_SHORT)
 
 
+def _check(path: Path) -> int:
+    """Show what a dry run finds, and return the exit code."""
+    from gradslide.experiments.agent.check import checks
+    from gradslide.experiments.agent.spec import read_agent
+    from gradslide.experiments.tables import Table, columns
+
+    found = checks(read_agent(path))
+    rows = [[each.what, each.verdict, each.text] for each in found]
+    show(Table(f"Dry run of {path}", columns("what", "verdict", "found"), rows).rich())
+    return OK if all(each.is_fine is not False for each in found) else USER_ERROR
+
+
 def _init(path: Path) -> None:
     """Write the template, but over nothing."""
     from gradslide._support import storage
@@ -181,11 +202,5 @@ def _init(path: Path) -> None:
     storage.write_atomically(path, template_text().encode())
     print(f"written: {path}. Next:")
     print("  1. gradslide keys new NAME, and exchange the public keys with your neighbours")
-    print(f"  2. fill in {path}, and write the builder of your loss that it names")
+    print(f"  2. fill in {path}; gradslide agent {path} --check looks at it")
     print(f"  3. gradslide agent {path}, at every site; they wait for each other")
-
-
-def _require_peers() -> None:
-    if importlib.util.find_spec("cryptography") is None:
-        remedy = "in a checkout of gradslide: pip install '.[peers]'"
-        raise InputError("agents in processes of their own need the extra 'peers'", "no cryptography", remedy)

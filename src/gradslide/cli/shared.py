@@ -1,9 +1,12 @@
 """What the commands share: exit codes, options, and how they print."""
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from gradslide._support.errors import InputError
 
 # What was asked for was reached; a mistake of the user; stopped short of it.
 OK, USER_ERROR, STOPPED_SHORT = 0, 1, 2
@@ -42,3 +45,10 @@ def note(text: str) -> None:
     from rich.console import Console
 
     Console(stderr=True).print(text, style="dim", markup=False)
+
+
+def require_peers() -> None:
+    """Refuse where the extra is not installed."""
+    if importlib.util.find_spec("cryptography") is None:
+        remedy = "in a checkout of gradslide: pip install '.[peers]'"
+        raise InputError("agents in processes of their own need the extra 'peers'", "no cryptography", remedy)

@@ -17,11 +17,14 @@ from gradslide._support.plotting import pyplot
 from gradslide._version import __version__
 from gradslide.experiments.run import Results
 from gradslide.experiments.tables import Table, columns
+from gradslide.regression.fitted import FittedRegression
 from gradslide.results.plots import plot_histories
 
 # Of a spec, and of one agent.
 RESULTS, RESULT = "results.json", "result.json"
 NETWORKS = "networks.json"
+# Of a fitted regression.
+MODEL, SUMMARY = "model.json", "summary.txt"
 
 
 def write_results(results: Results) -> list[Path]:
@@ -37,7 +40,19 @@ def write_results(results: Results) -> list[Path]:
         with suppress(InputError):
             written.insert(0, _plot(results, folder / "curves.png"))
     written += [run.solution.save(folder / f"{run.stem}.solution.npz") for run in results.runs]
+    models = [run.solution.model for run in results.runs]
+    for run, model in zip(results.runs, models, strict=True):
+        prefix = f"{run.stem}." if len(models) > 1 else ""
+        written = [*([] if model is None else write_model(model, folder, prefix)), *written]
     return written
+
+
+def write_model(model: FittedRegression, folder: Path, prefix: str = "") -> list[Path]:
+    """Write the model card and the summary; the paths."""
+    return [
+        model.save(folder / f"{prefix}{MODEL}"),
+        storage.write_atomically(folder / f"{prefix}{SUMMARY}", f"{model.summary()}\n".encode()),
+    ]
 
 
 def to_json(results: Results) -> str:

@@ -14,11 +14,14 @@ from gradslide.engine.run import Callback
 from gradslide.engine.solve import solve
 from gradslide.experiments import bounds, build
 from gradslide.experiments.per_agent import Frames, drawn, split_costs
+from gradslide.experiments.regression import RegressionSpec
 from gradslide.experiments.spec import Spec, stem
+from gradslide.fitting.sites import default_graph
 from gradslide.graphs.graph import Graph
 from gradslide.methods.base import AnyMethod
 from gradslide.network import Local, Network
 from gradslide.problems.problem import Problem
+from gradslide.regression.families import FAMILIES
 from gradslide.results.costs import work
 from gradslide.results.history import Record
 from gradslide.results.solution import Solution
@@ -199,6 +202,8 @@ def run_spec(
     """
     is_watched, listener = listener is not None, listener or Listener()
     group = SingleProcess() if group is None else group
+    if spec.regression is not None:
+        return _run_regression(spec, spec.regression, group, listener, progress=progress, resume=resume)
     graphs = checked(spec)
     m = build.agents_of(spec)
     known: Optimum | None = None
@@ -241,6 +246,42 @@ def run_spec(
     return Results(spec, problem.described(m), None if known is None else known.objective, has_targets, runs)
 
 
+def _run_regression(
+    spec: Spec, regression: RegressionSpec, group: ProcessGroup, listener: Listener, *, progress: bool, resume: bool
+) -> Results:
+    """Fit a regression to tables, over each network."""
+    storage.require_writable(spec.output.dir)
+    data = regression.data(spec.folder)
+    sections = spec.networks_by_name()
+    graphs = {name: build.build_graph(section, data.m, spec.folder) for name, section in sections.items()}
+    graphs = graphs or {"sites": default_graph(data.m)}
+    described = f"{FAMILIES[data.regression.family].title} over the tables of {data.m} sites"
+    runs: list[NetworkRun] = []
+    stems: list[str] = []
+    for name, graph in graphs.items():
+        network = group.network(graph)
+        stems.append(stem(name, stems))
+        frames = Frames(network)
+        listener.started(name, graph, described, None)
+        solution = data.fit(
+            network,
+            callback=_followed(frames, listener),
+            progress=name if progress else False,
+            checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
+            checkpoint_seconds=spec.output.checkpoint_seconds,
+            resume=resume,
+            run=spec.name,
+        )
+        frames.record_last(solution.history[-1].iteration if len(solution.history) else 0, solution.x)
+        solution = solution.gathered()
+        run = NetworkRun(name, stems[-1], graph, solution)
+        runs.append(replace(run, frames=frames.to_dict(), by_agent=split_costs(solution.costs, graph)))
+        listener.ended(runs[-1])
+        if solution.status is Status.INTERRUPTED:
+            break
+    return Results(spec, described, None, True, runs)
+
+
 def _followed(frames: Frames, listener: Listener) -> Callback:
     def look(record: Record, x: Array) -> None:
         frames.record(record.iteration, x)
@@ -252,6 +293,8 @@ def _followed(frames: Frames, listener: Listener) -> Callback:
 def checked(spec: Spec, processes: int = 1) -> dict[str, Graph]:
     """The networks by name; with stand-ins for the optimum and without the data, so that a mistake
     shows before anything long starts."""
+    if spec.regression is not None:
+        return {}
     m = build.agents_of(spec)
     graphs = {name: build.build_graph(section, m, spec.folder) for name, section in spec.networks_by_name().items()}
     build.build_stop(spec, lambda: 1.0)

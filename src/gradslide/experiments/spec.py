@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradslide._support.errors import InputError
+from gradslide.experiments.regression import RegressionSpec, parse_regression, takes_tables
 from gradslide.experiments.section import Section
 
 VERSION = 1
@@ -30,7 +31,9 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """A parsed file; the tables that name things are turned into objects by `build`."""
+    """A parsed file; the tables that name things are turned into objects by `build`. regression: if it
+    fits one to tables; then there is no data, problem, method and stop.
+    """
 
     name: str
     title: str
@@ -41,6 +44,7 @@ class Spec:
     stop: dict[str, Any] | None
     output: OutputSpec
     folder: Path = field(default_factory=Path)
+    regression: RegressionSpec | None = None
 
     def networks_by_name(self) -> dict[str, Section]:
         """One section per network, under its own name or a made one."""
@@ -138,6 +142,8 @@ def parse_method(top: Section) -> dict[str, Any]:
 def parse_spec(text: str, name: str, folder: Path) -> Spec:
     top = versioned(text)
     title = top.take("title", str, name)
+    if takes_tables(top):
+        return _regression_spec(top, name, title, folder)
     data, problem = top.take("data", dict), top.take("problem", dict)
     networks = tables_of(top, "network")
     method = parse_method(top)
@@ -145,3 +151,11 @@ def parse_spec(text: str, name: str, folder: Path) -> Spec:
     output = parse_output(top, name)
     top.finish()
     return Spec(name, title, data, problem, networks, method, stop, output, folder)
+
+
+def _regression_spec(top: Section, name: str, title: str, folder: Path) -> Spec:
+    """A regression over tables; without [[network]] its graph is the default one."""
+    regression = parse_regression(top)
+    networks, output = tables_of(top, "network", []), parse_output(top, name)
+    top.finish()
+    return Spec(name, title, {}, {}, networks, {}, None, output, folder, regression)

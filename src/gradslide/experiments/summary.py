@@ -74,7 +74,7 @@ def _columns(results: Mapping[str, Any]) -> list[Column]:
     """All that there may be between the network and how its run ended."""
     work, optimum = _work(results["runs"]), results["optimum"]
     mean = ", for the mean over random samples" if "samples" in work else ""
-    promised = f"what the theory promised{mean}, from the reference optimum (docs/guarantees.md)"
+    promised = f"what the theory promised{mean}, from the reference optimum"
     return [
         *(Column(name, right=True) for name in work),
         Column("hessians", right=True),
@@ -97,7 +97,7 @@ def _columns(results: Mapping[str, Any]) -> list[Column]:
         Column(
             "gap",
             format=digits(3),
-            note="certified; the objective is no further above the optimum (docs/guarantees.md)",
+            note="certified; the objective is no further above the optimum",
             right=True,
         ),
         Column("disagreement", format=digits(3), note="max |x_i - mean|", right=True),

@@ -25,8 +25,25 @@ def agent_document(result: Mapping[str, Any]) -> dict[str, Any]:
         title=f"Agent {name}, run {result['run']}",
         problem=f"number {result['agent']}, {m} in all; neighbours: {neighbours}",
     )
-    networks = [] if graph is None else [drawn(name, graph, None, {})]
-    return run_document(results, networks, kind="agent", why_still=_ALONE)
+    networks = [] if graph is None else [drawn(name, graph, None, {}) | {"names": result.get("names")}]
+    # Earlier releases did not count it.
+    traffic, has_table = result.get("traffic"), result.get("model") is not None
+    tables = [traffic_table(traffic, has_table, result["secure_sums"])] if traffic else []
+    return run_document(results, networks, kind="agent", why_still=_ALONE, tables=tables)
+
+
+def traffic_table(traffic: Mapping[str, Mapping[str, int]], has_table: bool, is_secure: bool) -> dict[str, Any]:
+    """What left the site, by kind. has_table: whether its data are one. is_secure: whether sums were masked."""
+    rows = [[kind, each["messages"], each["numbers"], each["bytes"]] for kind, each in traffic.items()]
+    notes = ["numbers of 8 bytes, to all neighbours together" + "; no row of the table is ever sent" * has_table]
+    masked = "sums are masked: a neighbour sees uniformly random numbers"
+    plain = "sums are not masked: a neighbour may see this site's own, see secure_sums"
+    return {
+        "title": "What left this site",
+        "columns": ["kind", "messages", "numbers", "bytes"],
+        "rows": rows,
+        "notes": [*notes, masked if is_secure else plain],
+    }
 
 
 def solution_document(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from gradslide.experiments.run import Listener, NetworkRun
 from gradslide.graphs.graph import Graph
 from gradslide.report.agent import run_of
 from gradslide.report.folder import content
+from gradslide.report.metrics import metrics_text
 from gradslide.report.run import run_document
 from gradslide.results.costs import Costs
 from gradslide.results.history import History, Record
@@ -112,3 +113,10 @@ class LivePage(Listener):
         }
         document = run_document(results, [network.network() for network in networks], kind=self._kind)
         return version, finite(content([document], versions(), live=True, finished=is_finished))
+
+    def metrics(self) -> str:
+        """How far the run is, in the text format of Prometheus."""
+        with self._lock:
+            last = {each.name: each.history[-1] for each in self._networks if len(each.history)}
+            ended = {each.name: each.done.solution.status.name for each in self._networks if each.done is not None}
+            return metrics_text(last, ended, is_finished=self.is_finished)

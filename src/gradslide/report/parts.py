@@ -35,7 +35,19 @@ SEEN = {
 
 def document(kind: str, name: str, title: str, subtitle: str, **given: Any) -> dict[str, Any]:
     """What a page shows; sections that are not given are empty."""
-    empty = ("statements", "curves", "networks", "agents", "certificates", "settings", "tables", "images", "files")
+    empty = (
+        "verdict",
+        "models",
+        "statements",
+        "curves",
+        "networks",
+        "agents",
+        "certificates",
+        "settings",
+        "tables",
+        "images",
+        "files",
+    )
     return {
         "kind": kind,
         "name": name,
@@ -100,7 +112,7 @@ def network(drawn: Mapping[str, Any], *, why_still: str) -> dict[str, Any]:
     """A network as `gradslide.experiments.per_agent.drawn` has it, with a place in the plane for
     each agent. why_still: said where nothing was seen along the way."""
     facts = in_words(drawn["facts"])
-    shown = {"name": drawn["network"], "facts": facts, "frames": drawn["frames"]}
+    shown = {"name": drawn["network"], "facts": facts, "frames": drawn["frames"], "names": drawn.get("names")}
     if drawn["edges"] is None:
         note = f"a drawing can show {DRAWABLE:,} agents; this network has {drawn['m']:,}"
         return {**shown, "positions": None, "edges": [], "degrees": [], "note": note}

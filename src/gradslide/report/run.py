@@ -18,6 +18,7 @@ from gradslide.report.parts import (
     with_all_rounds,
     y_axis,
 )
+from gradslide.report.regression import model_tables, verdict
 from gradslide.results.certificate import KKT, Certificate, residuals_from_dict
 
 Run = Mapping[str, Any]
@@ -55,16 +56,27 @@ _BOUNDS = {
 
 
 def run_document(
-    results: Mapping[str, Any], networks: Sequence[Mapping[str, Any]] = (), *, kind: str = "run", why_still: str = STILL
+    results: Mapping[str, Any],
+    networks: Sequence[Mapping[str, Any]] = (),
+    *,
+    kind: str = "run",
+    why_still: str = STILL,
+    tables: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """results: as results.json has them; networks: as networks.json has them."""
+    """results: as results.json has them; networks: as networks.json has them. tables: further ones, which
+    are shown with the model if there is one."""
     runs: Sequence[Run] = results["runs"]
+    # The name of a network only where there are several.
+    models = [(run["network"] if len(runs) > 1 else "", run["model"]) for run in runs if run.get("model")]
+    shown = [each for name, model in models for each in model_tables(model, name)]
     curves = [{"name": run["network"], "columns": _curve(run, results["optimum"])} for run in runs]
     return document(
         kind,
         results["name"],
         results["title"],
         results["problem"],
+        verdict=[each for name, model in models for each in verdict(model, name)],
+        models=[*shown, *tables] if shown else [],
         summary=summary_table(results, MESSAGE).to_dict(),
         curves=[{"name": "", "curves": curves}],
         axes=_axes([curve["columns"] for curve in curves]),
@@ -72,6 +84,7 @@ def run_document(
         agents=[_agents(drawn) for drawn in networks if drawn["by_agent"]],
         certificates=[certificate(run) for run in runs],
         settings=[settings(run) for run in runs],
+        tables=[] if shown else list(tables),
     )
 
 

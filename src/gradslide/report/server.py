@@ -123,13 +123,18 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_welcome(given):
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", b"open the address that the run printed\n")
             return
+        if address.path in ("/metrics", "/health"):
+            # Programs that look on do not keep the server waiting at the end.
+            body = "ok\n" if address.path == "/health" else server.live.metrics()
+            self._answer(HTTPStatus.OK, "text/plain; version=0.0.4", body.encode())
+            return
         server.asked = time.monotonic()
         if address.path == "/":
             self._answer(HTTPStatus.OK, "text/html", page(server.live.content()[1], live=True).encode())
         elif address.path == "/data.json":
             self._tell(server)
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there is one page here: /\n")
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there are /, /data.json, /metrics and /health here\n")
 
     def _tell(self, server: Server) -> None:
         """The content, unless the page has it already."""

@@ -1,9 +1,10 @@
 """The file of an agent: what it may say, what is refused and how, and the user's own builder."""
 
+import re
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from gradslide._support.errors import InputError
 from gradslide.experiments.agent.build import build_agent, build_place
 from gradslide.experiments.agent.builder import BuilderFailed, built
 from gradslide.experiments.agent.local import folders
-from gradslide.experiments.agent.spec import parse_agent, read_agent, template_text
+from gradslide.experiments.agent.spec import AgentSpec, parse_agent, read_agent, template_text
+from gradslide.experiments.regression import RegressionSpec
 from gradslide.experiments.rows import read_rows
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import read_spec
@@ -51,9 +53,15 @@ def folder(tmp_path):
     return tmp_path
 
 
+def placed(folder, **changed):
+    place = build_place(parse_agent(text_of(**changed), folder))
+    place.check()
+    return place
+
+
 def made(folder, **changed):
-    spec = parse_agent(text_of(**changed), folder)
-    return SimpleNamespace(**vars(build_place(spec)), **vars(build_agent(spec)))
+    placed(folder, **changed)
+    return build_agent(parse_agent(text_of(**changed), folder))
 
 
 # The file
@@ -66,39 +74,70 @@ def test_the_template_says_what_it_means():
     assert spec.secret_key == Path("somewhere/north.secret")
     assert spec.output.dir == Path("somewhere/results")
     assert (spec.output.checkpoint, spec.output.checkpoint_seconds) == (True, 60.0)
-    assert spec.builder == "site.py:build"
+    assert isinstance(spec.task, RegressionSpec)
+    assert spec.task.table == "patients.csv"
+    assert (spec.task.regression.family, spec.task.regression.label) == ("logistic", "ill")
 
 
 def test_the_default_method_is_that_of_solve(folder):
     agent = made(folder, method=None, stop=None)
-    assert agent.method == gs.Auto()
-    assert agent.stop is None
+    assert agent._method == gs.Auto()
+    assert agent._stop is None
+
+
+# In a comment of the template: a key with its value, and what it means.
+COMMENTED = re.compile(r"^# (\w+ = .*)$", re.MULTILINE)
 
 
 def test_the_template_shows_every_default():
-    """What it shows is what holds if it is left out, but for what must be said."""
-    top = tomllib.loads(template_text())
-    shown = parse_agent(template_text(), Path())
-    assert shown.deadline == parse_agent(text_of(), Path()).deadline
-    assert shown.mu == parse_agent(text_of(), Path()).mu
-    assert shown.output == parse_agent(text_of(), Path()).output
-    assert set(top) == {
-        *("version", "name", "secret_key", "listen", "run", "diameter", "deadline", "meet"),
-        *("neighbour", "problem", "method", "stop", "output"),
-    }
+    """What is commented out before the tables is what holds then; and every key is there."""
+    before, tables = template_text().split("\n[[neighbour]]", 1)
+    defaults = COMMENTED.sub(r"\1", re.sub(r"^# (secure_sums|revoked) = .*$", "", before, flags=re.MULTILINE))
+    assert parse_agent(f"{defaults}\n[[neighbour]]{tables}", Path()) == parse_agent(template_text(), Path())
+    assert parse_agent(template_text(), Path()).output == parse_agent(text_of(), Path()).output
+    shown = set(tomllib.loads(COMMENTED.sub(r"\1", before)))
+    keys = {field.name for field in fields(AgentSpec)} - {"task", "folder", "neighbours", "output"}
+    assert shown == keys | {"version"}
+
+
+def test_the_template_shows_all_that_a_regression_takes():
+    tables = COMMENTED.sub(r"\1", "[data]" + template_text().split("\n[data]")[1].split("\n[output]")[0])
+    shown = tomllib.loads(re.sub(r"^(time|event) = .*$", "", tables, flags=re.MULTILINE))
+    taken = {field.name for field in fields(gs.Regression)} - {"time", "event", "exposure"}
+    # Those that a comment mentions, or that are for few.
+    assert taken - {*shown["data"], *shown["model"]} == {"lasso", "intercept", "penalty_factors"}
+    # What is for release takes no weights.
+    given = re.sub(r"^for_release = .*$", "", tables, flags=re.MULTILINE)
+    spec = parse_agent(template_text().split("\n[data]")[0] + "\n" + given, Path())
+    assert spec.task.regression.levels == {"stage": ("I", "II", "III")}
+
+
+def test_the_comment_about_builders_in_the_template_is_a_file_of_its_own(folder):
+    (folder / "site.py").write_text(BUILDER)
+    comment = template_text().split("# Instead of [data] and [model]")[1]
+    lines = [line.removeprefix("#   ") for line in comment.splitlines() if line.startswith("#   ")]
+    text = text_of(problem=None, method=None, stop=None) + "\n".join(line for line in lines if line[:1] != " ")
+    agent = build_agent(parse_agent(text, folder))
+    assert (agent._method, agent._stop.iterations) == (gs.Auto(), 5000)
 
 
 def test_an_agent_is_built_from_its_file(folder):
     agent = made(folder)
-    assert agent.neighbours[0].public_key == (folder / "b.public").read_text().strip()
-    assert (agent.problem.m, agent.problem.d, agent.problem.mu) == (1, 2, 0.0)
-    assert isinstance(agent.method, gs.PDS)
-    assert agent.stop == gs.Stop(iterations=5)
+    assert placed(folder).neighbours[0].public_key == (folder / "b.public").read_text().strip()
+    assert (agent._problem.m, agent._problem.d, agent._problem.mu) == (1, 2, 0.0)
+    assert isinstance(agent._method, gs.PDS)
+    assert agent._stop == gs.Stop(iterations=5)
 
 
-def test_a_public_key_may_stand_in_the_file_itself(folder):
+def test_a_public_key_may_stand_in_the_file_itself_or_have_the_neighbours_name(folder):
     public = (folder / "b.public").read_text().strip()
-    assert made(folder, neighbour=f'name = "b"\npublic_key = "{public}"').neighbours[0].public_key == public
+    for neighbour in (f'name = "b"\npublic_key = "{public}"', 'name = "b"'):
+        assert placed(folder, neighbour=neighbour).neighbours[0].public_key == public
+
+
+def test_a_secret_key_has_the_agents_name_unless_another_is_given(folder):
+    top = re.sub("secret_key = .*", "", KEYS["top"])
+    assert placed(folder, top=top).own == placed(folder).own
 
 
 def test_settings_name_what_all_must_have_alike(folder):
@@ -110,22 +149,23 @@ def test_settings_name_what_all_must_have_alike(folder):
 
 
 def test_a_method_that_ends_by_itself_needs_no_stop(folder):
-    assert made(folder, method='name = "auto"', stop=None).stop is None
+    assert made(folder, method='name = "auto"', stop=None)._stop is None
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"top": KEYS["top"].replace("= 1\n", "= 2\n", 1)}, "version of the spec must be 1; got 2"),
-        ({"top": KEYS["top"].replace("diameter", "diametre")}, "needs 'diameter'; got none; is 'diametre' meant"),
+        ({"top": KEYS["top"].replace("diameter", "diametre")}, "got 'diametre'; did you mean 'diameter'"),
         ({"top": KEYS["top"] + "\nlissten = 1"}, "a key of .top level. must be one of .*did you mean 'listen'"),
         ({"top": KEYS["top"].replace('"trial"', '" "')}, "run must name the run"),
         ({"top": KEYS["top"].replace("diameter = 2", "diameter = 0")}, "diameter must be a whole number >= 1; got 0"),
         ({"top": KEYS["top"] + "\ndeadline = 0"}, "deadline must be > 0 and finite; got 0.0; 60 waits a minute"),
         ({"neighbour": None}, r"a spec needs a \[neighbour\] table"),
         ({"neighbour": None, "neigbour": 'name = "b"'}, r"a \[neighbour\] table.*is 'neigbour' meant to be it"),
-        ({"problem": None, "probelm": KEYS["problem"]}, "needs 'problem'; got none; is 'probelm' meant to be it"),
-        ({"neighbour": 'name = "b"'}, r"\[neighbour\] needs 'public_key'"),
+        ({"problem": None, "probelm": KEYS["problem"]}, "got neither; is 'probelm' meant to be it"),
+        ({"problem": None, "modell": 'family = "linear"'}, r"needs \[problem\], or \[data\] and \[model\]; got nei"),
+        ({"neighbour": 'name = "c"'}, "a public key must be ed25519: .* got 'c.public'"),
         ({"neighbour": KEYS["neighbour"] + "\nadress = 1"}, "did you mean 'address'"),
         ({"problem": 'builder = "mine.py:build"\nmoo = 1.0'}, r"a key of \[problem\]"),
         ({"problem": "mu = 1.0"}, r"\[problem\] needs 'builder'"),
@@ -307,7 +347,7 @@ def test_the_spec_that_an_agent_gets_says_what_the_networks_spec_says(tmp_path):
     assert (middle["run"], middle["name"], middle["problem"]["mu"]) == (run, "agent-1", 0.25)
     assert (middle["method"], middle["stop"]) == (spec.method, spec.stop)
     assert {neighbour["name"] for neighbour in middle["neighbour"]} == {"agent-0", "agent-2"}
-    assert parse_agent((places[1] / folders.FILE).read_text(encoding="utf-8"), places[1]).stop == spec.stop
+    assert parse_agent((places[1] / folders.FILE).read_text(encoding="utf-8"), places[1]).task.stop == spec.stop
 
 
 # Names of columns
@@ -324,13 +364,12 @@ def test_names_of_columns_are_compared_as_hashes(folder):
     assert differ == ["order of features"]
     assert [name for name in settings if settings[name] != others[name]] == ["features", "order of features"]
     assert "smoker" not in str(settings)
-    assert made(folder).features is None
     assert made(folder).settings["features"] == "not stated"
 
 
 def test_names_of_columns_may_come_from_the_builder(folder):
     (folder / "mine.py").write_text(BUILDER.replace("[1.0, 1.0])", "[1.0, 1.0]), None, ['age', 'smoker']"))
-    assert made(folder).features == ("age", "smoker")
+    assert made(folder).settings["features"] != "not stated"
     assert made(folder).settings == made(folder, problem=FEATURES).settings
     with pytest.raises(InputError, match=r"got \('age',\) where the spec has \('smoker',\), as number 0"):
         made(folder, problem=FEATURES.replace('"age", "smoker"', '"smoker", "age"'))
@@ -347,14 +386,14 @@ def test_names_of_columns_must_fit_the_data(folder):
     (folder / "mine.py").write_text(
         "import gradslide as gs\n\ndef build():\n    return gs.losses.Softmax([[1.0, 2.0]], [1], classes=3)\n"
     )
-    assert made(folder, problem=FEATURES).features == ("age", "smoker")
+    assert made(folder, problem=FEATURES)._problem.d == 6
 
 
 def test_there_is_a_warning_unless_the_builder_found_the_names_in_the_data(folder):
-    assert "no names of features were stated" in made(folder).feature_warning
-    assert "in the file were not checked against the data" in made(folder, problem=FEATURES).feature_warning
+    assert "no names of features were stated" in made(folder)._warning
+    assert "in the file were not checked against the data" in made(folder, problem=FEATURES)._warning
     (folder / "mine.py").write_text(BUILDER.replace("[1.0, 1.0])", "[1.0, 1.0]), None, ['age', 'smoker']"))
-    assert made(folder).feature_warning == made(folder, problem=FEATURES).feature_warning == ""
+    assert made(folder)._warning == made(folder, problem=FEATURES)._warning == ""
 
 
 @pytest.mark.parametrize("names", ["[1, 2]", '["age", "age"]', '"age"', "[]"])

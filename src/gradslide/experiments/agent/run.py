@@ -1,21 +1,25 @@
 """One agent's run: it meets its neighbours, solves with them, keeps a log, and writes its results."""
 
+import hashlib
 import importlib.util
+import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gradslide._support import storage
 from gradslide._support.errors import InputError
 from gradslide._version import __version__
-from gradslide.engine.solve import solve
-from gradslide.experiments.agent.build import Place, build_agent, build_place
+from gradslide.experiments.agent.audit import AUDIT, AuditLog
+from gradslide.experiments.agent.build import Agent, Place, build_agent, build_place, require_unrevoked
 from gradslide.experiments.agent.builder import BuilderFailed
 from gradslide.experiments.agent.spec import AgentSpec
-from gradslide.experiments.files import RESULT, as_json
+from gradslide.experiments.files import RESULT, as_json, write_model
 from gradslide.experiments.run import Listener, NetworkRun
 from gradslide.experiments.tables import Table, columns
 from gradslide.graphs.graph import Graph
@@ -70,6 +74,12 @@ class AgentRun:
             "agents": self.m,
             "edges": self.graph.edges.tolist(),
             "neighbours": [neighbour.name for neighbour in self.spec.neighbours],
+            "names": {self.number: self.spec.name, **self.network.names},
+            "secure_sums": self.spec.secure_sums,
+            "traffic": {
+                kind: {"messages": each.messages, "numbers": each.numbers, "bytes": each.bytes}
+                for kind, each in self.network.traffic.items()
+            },
             "x": self.solution.x[0].tolist(),
             **self.solution.to_dict(),
         }
@@ -104,45 +114,89 @@ def running_agent(
     with _alone(spec.output.dir), _logged(spec):
         place = build_place(spec)
         with _failures_told(spec, place):
-            agent = build_agent(spec)
-            if checkpoint is not None and checkpoint.exists() and not resume:
-                aside = set_aside(checkpoint)
-                _log.info("the former checkpoint is kept as %s; run %s starts anew", aside.name, spec.run)
-            network = Peers(
-                place.own,
-                spec.listen,
-                place.neighbours,
-                run_id=spec.run,
-                diameter=spec.diameter,
-                settings=agent.settings,
-                deadline=spec.deadline,
-                meet=spec.meet,
-                checkpoint=checkpoint,
-            )
-        with network:
+            audit = AuditLog(spec.output.dir / AUDIT, place.own)
+            with _audited(audit, spec):
+                place.check()
+                require_unrevoked(spec, place.keys)
+                agent = build_agent(spec)
+                audit.add("started", **_started(spec, place, agent))
+                if checkpoint is not None and not resume and (aside := set_aside(checkpoint)) is not None:
+                    _log.info("the former checkpoint is kept as %s; run %s starts anew", aside.name, spec.run)
+                network = Peers(
+                    place.own,
+                    spec.listen,
+                    place.neighbours,
+                    run_id=spec.run,
+                    diameter=spec.diameter,
+                    settings=agent.settings,
+                    deadline=spec.deadline,
+                    meet=spec.meet,
+                    checkpoint=checkpoint,
+                    explain=agent.explain,
+                    secure_sums=spec.secure_sums,
+                )
+        with _audited(audit, spec, network), network:
             network.session.connect()
+            require_unrevoked(spec, network.public_keys)
+            audit.add("connected", agents=network.m, keys=list(network.public_keys), edges=network.graph.edges.tolist())
             _log.info("knows the network: agent %d of %d, %r", network.agents[0], network.m, network.graph)
-            listener.started(spec.name, network.graph, repr(agent.problem), None)
-            solution = solve(
-                agent.problem,
+            listener.started(spec.name, network.graph, agent.described, None)
+            solution = agent.solve(
                 network,
-                agent.method,
-                stop=agent.stop,
                 callback=lambda record, x: listener.recorded(record, None),
                 progress=spec.name if progress else False,
                 checkpoint=checkpoint,
                 checkpoint_seconds=spec.output.checkpoint_seconds,
                 resume=resume,
             )
-            if agent.feature_warning:
-                solution = replace(solution, warnings=(*solution.warnings, agent.feature_warning))
             told = solution.status.value, solution.costs.rounds, solution.costs.control_rounds, solution.costs.seconds
             _log.info("agent %s ends: %s; %d rounds and %d of control in %.2f s", spec.name, *told)
             for warning in solution.warnings:
                 _log.warning(warning)
-            has_targets = agent.stop is not None and agent.stop.has_targets
             listener.ended(NetworkRun(spec.name, "", network.graph, solution))
-            yield AgentRun(spec, network, has_targets, solution)
+            _log.info("audit log: %s", audit.add("ended", **_ended(spec, network, solution)))
+            yield AgentRun(spec, network, agent.has_targets, solution)
+
+
+def _started(spec: AgentSpec, place: Place, agent: Agent) -> dict[str, Any]:
+    """What the agent takes part with: settings as neighbours compare them."""
+    settings = json.dumps(agent.settings, sort_keys=True).encode()
+    return {
+        "name": spec.name,
+        "run": spec.run,
+        "gradslide": __version__,
+        "problem": agent.described,
+        "settings": hashlib.blake2b(settings, digest_size=16).hexdigest(),
+        "schema": agent.schema_hash,
+        "secure sums": str(spec.secure_sums),
+        "neighbours": {each.name: each.public_key for each in place.neighbours},
+    }
+
+
+def _ended(spec: AgentSpec, network: Peers, solution: Solution) -> dict[str, Any]:
+    """How it ended, and what left the site."""
+    digest = hashlib.blake2b(np.ascontiguousarray(solution.x).tobytes(), digest_size=16).hexdigest()
+    return {
+        "run": spec.run,
+        "status": solution.status.name,
+        "rounds": solution.costs.rounds,
+        "gradients": solution.costs.gradients,
+        "bytes sent": sum(each.bytes for each in network.traffic.values()),
+        "sent": {kind: each.bytes for kind, each in network.traffic.items()},
+        "result": digest if solution.model is None else solution.model.hash,
+    }
+
+
+@contextmanager
+def _audited(audit: AuditLog, spec: AgentSpec, network: Peers | None = None) -> Iterator[None]:
+    """Failures are events, too."""
+    try:
+        yield
+    except BaseException as error:
+        sent = {} if network is None else {"bytes sent": sum(each.bytes for each in network.traffic.values())}
+        with suppress(OSError):  # on a full disk this error is the one to tell
+            audit.add("failed", run=spec.run, kind=type(error).__name__, **sent)
+        raise
 
 
 @contextmanager
@@ -168,16 +222,27 @@ def _failures_told(spec: AgentSpec, place: Place) -> Iterator[None]:
         yield
     except Exception as error:
         reason = f"its builder failed ({error.kind})" if isinstance(error, BuilderFailed) else public_reason(error)
-        links = Links(place.own, spec.listen, place.neighbours, run_id=spec.run, settings={}, deadline=spec.deadline)
-        links.fail(reason)
+        for told in place.told_of_failures():
+            Links(place.own, spec.listen, told, run_id=spec.run, settings={}, deadline=spec.deadline).fail(reason)
         raise
+
+
+class _Log(logging.FileHandler):
+    """A log file. If the disk is full lines are lost: what cannot do without the disk says so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        return
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 @contextmanager
 def _logged(spec: AgentSpec) -> Iterator[None]:
     """What happens meanwhile, here and at the neighbours, goes into the log, which is added to."""
     spec.output.dir.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(spec.output.dir / LOG, encoding="utf-8")
+    handler = _Log(spec.output.dir / LOG, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     whole = logging.getLogger("gradslide")
     level = whole.level
@@ -204,7 +269,10 @@ def write_agent(run: AgentRun) -> list[Path]:
     """Write everything into the agent's folder; the paths."""
     folder, history = run.spec.output.dir, run.solution.history.to_dict()
     table = Table("history", columns(*history), list(zip(*history.values(), strict=True)))
+    model = run.solution.model
+    written = [] if model is None else write_model(model, folder)
     return [
+        *written,
         run.solution.save(folder / SOLUTION),
         storage.write_atomically(folder / RESULT, to_json(run).encode()),
         storage.write_atomically(folder / "history.csv", table.csv().encode()),

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from gradslide._support.errors import InputError, require, require_number
+from gradslide.experiments.regression import RegressionSpec, parse_regression, takes_tables
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import OutputSpec, parse_method, read_text, tables_of, versioned
+
+# Exchanges by which agents learn the graph: enough for most networks, and each is small.
+_DIAMETER = 16
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,7 @@ class NeighbourSpec:
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """A parsed file. Its paths are relative to `folder`, where it lies. method, stop: tables, as in
-    other specs.
-    """
+    """A parsed file. Its paths are relative to `folder`, where it lies. task: what to solve."""
 
     name: str
     secret_key: Path
@@ -39,13 +41,22 @@ class AgentSpec:
     deadline: float
     meet: float
     neighbours: tuple[NeighbourSpec, ...]
+    revoked: tuple[str, ...]
+    secure_sums: bool
+    task: "RegressionSpec | BuilderSpec"
+    output: OutputSpec
+    folder: Path = field(default_factory=Path)
+
+
+@dataclass(frozen=True)
+class BuilderSpec:
+    """A problem whose loss a function of the user builds. method, stop: tables, as in other specs."""
+
     builder: str
     mu: float
     features: tuple[str, ...] | None
     method: dict[str, Any]
     stop: dict[str, Any] | None
-    output: OutputSpec
-    folder: Path = field(default_factory=Path)
 
 
 def template_text() -> str:
@@ -64,20 +75,21 @@ def read_agent(path: Path) -> AgentSpec:
 def parse_agent(text: str, folder: Path) -> AgentSpec:
     top = versioned(text)
     name = top.take("name", str)
-    secret_key = folder / top.take("secret_key", str)
+    secret_key = folder / top.take("secret_key", str, f"{name}.secret")
     listen = top.optional("listen", str)
     run = top.take("run", str)
     require(bool(run.strip()), "run must name the run, alike for all agents", repr(run), 'for example run = "trial-1"')
-    diameter = top.take("diameter", int)
+    diameter = top.take("diameter", int, _DIAMETER)
     require_number("diameter", diameter, "bound the hops between any two agents", least=1, whole=True)
     deadline = top.take("deadline", float, 60.0)
     require_number("deadline", deadline, "60 waits a minute", above=0)
     meet = top.take("meet", float, 600.0)
     require_number("meet", meet, "600 waits ten minutes for neighbours to appear", above=0)
     neighbours = tuple(_neighbour(table) for table in tables_of(top, "neighbour"))
-    builder, mu, features = _problem(top)
-    method = parse_method(top)
-    stop = top.optional("stop", dict)
+    secure_sums, revoked = top.take("secure_sums", bool, False), top.take("revoked", list, [])
+    rule, remedy = "revoked must be a list of public keys", 'for example ["ed25519:..."]'
+    require(all(isinstance(key, str) and key.startswith("ed25519:") for key in revoked), rule, revoked, remedy)
+    task = parse_regression(top, is_agent=True) if takes_tables(top) else _builder(top)
     output = _output(top, folder)
     top.finish()
     return AgentSpec(
@@ -89,11 +101,9 @@ def parse_agent(text: str, folder: Path) -> AgentSpec:
         deadline=deadline,
         meet=meet,
         neighbours=neighbours,
-        builder=builder,
-        mu=mu,
-        features=features,
-        method=method,
-        stop=stop,
+        secure_sums=secure_sums,
+        revoked=tuple(revoked),
+        task=task,
         output=output,
         folder=folder,
     )
@@ -102,17 +112,20 @@ def parse_agent(text: str, folder: Path) -> AgentSpec:
 def _neighbour(table: Any) -> NeighbourSpec:
     section = Section("neighbour", table)
     name, address = section.take("name", str), section.optional("address", str)
-    public_key = section.take("public_key", str)
+    public_key = section.take("public_key", str, f"{name}.public")
     section.finish()
     return NeighbourSpec(name, address, public_key)
 
 
-def _problem(top: Section) -> tuple[str, float, tuple[str, ...] | None]:
+def _builder(top: Section) -> BuilderSpec:
+    rule, remedy = "an agent needs [problem], or [data] and [model]", "gradslide agent --init writes an example"
+    require(top.peek("problem") is not None, rule, "neither", top.remedy_without("problem", remedy))
     section = Section("problem", top.take("problem", dict))
     builder, mu = section.take("builder", str), section.take("mu", float, 0.0)
     features = section.optional("features", list)
     section.finish()
-    return builder, mu, None if features is None else feature_names(features)
+    method, stop = parse_method(top), top.optional("stop", dict)
+    return BuilderSpec(builder, mu, None if features is None else feature_names(features), method, stop)
 
 
 def feature_names(features: Iterable[Any]) -> tuple[str, ...]:

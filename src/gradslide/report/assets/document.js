@@ -33,6 +33,8 @@
 
   // Title, the part that shows it, and what of a document (and of the whole content) it shows; empty: left out.
   const kinds = [
+    ['Verdict', () => list('ul', 'statements', statement), (given) => given.verdict],
+    ['Model', () => list('div', 'tables', table), (given) => given.models],
     ['Summary', () => list('div', 'tables', table), (given) => (given.summary ? [given.summary] : [])],
     ['What holds', () => list('ul', 'statements', statement), (given) => given.statements],
     ['Convergence', () => gradslide.curves(), drawable],

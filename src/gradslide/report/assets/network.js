@@ -2,7 +2,7 @@
 {
   const { element, folded, setText } = gradslide.elements;
   const { button, choice, row } = gradslide.controls;
-  const { number } = gradslide.format;
+  const { number, plain } = gradslide.format;
   const pause = 250; // milliseconds per frame of Play
 
   const median = (values) => {
@@ -26,16 +26,21 @@
   };
 
   // Size grows with the value as colour does: it can be read without colours.
-  const nodeTrace = ({ positions, degrees }, values, scale, title, distances) => {
+  const nodeTrace = ({ positions, degrees, names }, values, scale, title, distances) => {
+    const known = degrees.map((_, agent) => plain((names || {})[agent] || ''));
     const largest = Math.min(26, Math.max(5, 190 / Math.sqrt(positions.length)));
     return {
       type: 'scatter',
-      mode: 'markers',
+      mode: names ? 'markers+text' : 'markers',
+      textposition: 'top center',
+      texttemplate: '%{customdata}',
+      customdata: known,
+      cliponaxis: false,
       x: positions.map(([x]) => x),
       y: positions.map(([, y]) => y),
       text: degrees.map(
         (degree, agent) =>
-          `<b>agent ${agent}</b><br>degree ${degree}${distances ? `<br>distance ${number(distances[agent])}` : ''}`,
+          `<b>${known[agent] || `agent ${agent}`}</b><br>degree ${degree}${distances ? `<br>distance ${number(distances[agent])}` : ''}`,
       ),
       hovertemplate: '%{text}<extra></extra>',
       marker: {
@@ -125,7 +130,10 @@
     const tableOf = (here, when) => ({
       title: here ? `Agents at ${when}` : 'Agents',
       columns: here ? ['agent', 'degree', 'distance from the mean'] : ['agent', 'degree'],
-      rows: current.degrees.map((degree, agent) => (here ? [agent, degree, here[agent]] : [agent, degree])),
+      rows: current.degrees.map((degree, agent) => {
+        const name = (current.names || {})[agent] || agent;
+        return here ? [name, degree, here[agent]] : [name, degree];
+      }),
     });
 
     const stop = () => {

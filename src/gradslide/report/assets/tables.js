@@ -67,8 +67,8 @@
   // A symbol, a word and a colour, so that no one of them is needed.
   const finding = (open) => {
     const mark = element('strong');
-    const update = (holds) => {
-      const [symbol, word, style] = findings.get(holds) || [gradslide.format.missing, open, 'open'];
+    const update = (holds, otherwise = open) => {
+      const [symbol, word, style] = findings.get(holds) || [gradslide.format.missing, otherwise, 'open'];
       mark.className = `finding ${style}`;
       setText(mark, `${symbol} ${word}`);
     };
@@ -79,7 +79,7 @@
     const mark = finding('not comparable');
     const text = element('span');
     const update = (given) => {
-      mark.update(given.holds);
+      mark.update(given.holds, given.word);
       setText(text, given.text);
     };
     return { element: element('li', {}, mark.element, ' ', text), update };
