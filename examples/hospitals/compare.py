@@ -1,67 +1,73 @@
-"""What the four sites found together, beside a fit with all patients in one place, and what each would find alone.
+"""What the four sites found together, beside statsmodels with all patients in one place, and each site alone.
 
-Run it after the sites are done. It prints a table and draws the models. Only this script looks at all four files: it
-is the check, not the method.
+Run it after the sites are done. It prints a table and draws the odds ratios. Only this script looks at all four files:
+it is the check, not the method. It needs statsmodels.
 
     python compare.py [PICTURE.png]
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-import hospital
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+import statsmodels.api as sm
 
 import gradslide as gs
+from gradslide.regression import FittedRegression, load_model
 
 HERE = Path(__file__).parent
 SITES = ("north", "east", "south", "west")
-RIDGE = 4 * 0.25  # mu of all AGENT.toml together
 
 
-def fitted_in_one_place(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The model of somebody who has these rows: no network, no messages."""
-    return gs.reference.reference(gs.Problem(gs.losses.Logistic(features, labels), mu=RIDGE)).x
+def fitted_in_one_place(model: FittedRegression, patients: pd.DataFrame) -> sm.Logit:
+    """The same regression by statsmodels, which sees everybody."""
+    features = sm.add_constant(patients[list(model.schema.columns)])
+    return sm.GLM(patients["malignant"], features, family=sm.families.Binomial()).fit(tol=1e-14)
 
 
-def show(name: str, patients: int, wrong: int, distance: float) -> None:
-    print(f"{name:24}{patients:>10}{wrong:>10}{distance:>14.1e}")
-
-
-def draw(alone: dict, pooled: np.ndarray, together: dict, picture: Path) -> None:
+def draw(model: FittedRegression, deviations: np.ndarray, alone: dict[str, FittedRegression], picture: Path) -> None:
+    """Changes of the log-odds with their intervals, for one standard deviation of each column."""
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
-    places = np.arange(len(pooled))
-    axes.bar(places, pooled, color="0.85", label="all data in one place")
-    for site, marker in zip(SITES, "^>v<", strict=True):
-        axes.plot(places, alone[site], marker, color="tab:orange", label=f"{site} alone")
-    for site, marker in zip(SITES, "^>v<", strict=True):
-        axes.plot(places, together[site], marker, color="tab:blue", label=f"{site} with the others")
-    axes.set_xticks(places, [*hospital.SCALES, "constant"], rotation=30, ha="right")
-    axes.set_ylabel("weight in the model")
-    axes.legend(ncols=3, fontsize="small", loc="lower left")
+    fits = {"all four together": model, **{f"{site} alone": each for site, each in alone.items()}}
+    for k, (name, each) in enumerate(fits.items()):
+        places = np.arange(len(deviations)) + 0.14 * (k - 2)
+        tests = each.tests
+        if tests is None:  # separated: no estimate exists
+            continue
+        reach = (tests.high - tests.low)[1:] / 2 * deviations
+        axes.errorbar(places, each.coefficients[1:] * deviations, reach, fmt="o", capsize=3, label=name)
+    axes.axhline(0, color="0.6", linewidth=0.8)
+    axes.set_xticks(range(len(deviations)), model.schema.columns)
+    axes.set_ylabel("log odds ratio per standard deviation")
+    axes.set_ylim(-10, 25)
+    axes.legend(fontsize="small")
     figure.savefig(picture, dpi=150)
 
 
 def main(picture: Path) -> None:
-    patients = {site: hospital.read_patients(HERE / site / "patients.csv") for site in SITES}
-    features, labels = (np.concatenate(part) for part in zip(*patients.values(), strict=True))
-    pooled = fitted_in_one_place(features, labels)
-    alone = {site: fitted_in_one_place(*rows) for site, rows in patients.items()}
-    solutions = {site: gs.load(HERE / site / "results" / "solution.npz") for site in SITES}
-    together = {site: solution.x[0] for site, solution in solutions.items()}
-
-    models = {f"{site} alone": (len(patients[site][1]), alone[site]) for site in SITES}
-    models["all data in one place"] = (len(labels), pooled)
-    models |= {f"{site} with the others": (len(patients[site][1]), together[site]) for site in SITES}
-    print(f"{'model':24}{'patients':>10}{'wrong':>10}{'from pooled':>14}")
-    for name, (count, x) in models.items():
-        wrong = int(np.sum(np.where(features @ x > 0, 1, -1) != labels))
-        show(name, count, wrong, float(np.linalg.norm(x - pooled) / np.linalg.norm(pooled)))
-    print(f"wrong: of all {len(labels)} patients; from pooled: distance to the fit in one place, relative")
-    costs = solutions["north"].costs
-    print(f"north sent its neighbours {costs.rounds} vectors of {len(pooled)} numbers, and no patient")
-    draw(alone, pooled, together, picture)
+    models = {site: load_model(HERE / site / "results" / "model.json") for site in SITES}
+    patients = {site: pd.read_csv(HERE / site / "patients.csv") for site in SITES}
+    model, everybody = models["north"], pd.concat(patients.values())
+    pooled = fitted_in_one_place(model, everybody)
+    print(f"{'':12}{'coefficient':>12}{'statsmodels':>13}{'std err':>10}{'statsmodels':>13}")
+    rows = zip(model.names, model.coefficients, pooled.params, model.standard_errors, pooled.bse, strict=True)
+    for name, value, theirs, error, their_error in rows:
+        print(f"{name:12}{value:12.6f}{theirs:13.6f}{error:10.6f}{their_error:13.6f}")
+    apart = max(
+        np.max(np.abs(np.concatenate([each.coefficients / pooled.params, each.standard_errors / pooled.bse]) - 1))
+        for each in models.values()
+    )
+    print(f"largest relative difference at any site: {apart:.1e}")
+    print(f"model cards of all sites are the same: {'yes' if len({each.hash for each in models.values()}) == 1 else 'no'}")
+    lenient = replace(model.regression, classes=("0", "1"))
+    alone = {site: gs.fit(lenient, rows).model for site, rows in patients.items()}
+    for site, each in alone.items():
+        end = each.warnings[0] if each.warnings else "converged"
+        print(f"{site} alone, {len(patients[site])} patients: {end}")
+    draw(model, model.deviations, alone, picture)
     print("written:", picture)
 
 

@@ -23,7 +23,7 @@ def numbers(pattern, printed):
 def test_examples_import_public_modules_only(path):
     imported = re.findall(r"^\s*(?:from|import) (gradslide[\w.]*)", path.read_text(encoding="utf-8"), re.MULTILINE)
     keys_and_places = {"gradslide.network.peers.keys", "gradslide.network.peers.neighbour"}
-    assert set(imported) <= {"gradslide", "gradslide.sklearn", *keys_and_places}
+    assert set(imported) <= {"gradslide", "gradslide.regression", "gradslide.sklearn", *keys_and_places}
 
 
 @pytest.mark.parametrize("name", SIX)
