@@ -61,7 +61,8 @@ def main() -> None:
     agents = [context.Process(target=timed, args=(which, *given)) for which in range(AGENTS)]
     for agent in agents:
         agent.start()
-    print(f"{'numbers':>9}{'plain ms':>11}{'masked ms':>11}{'ratio':>8}{'plain bytes':>14}{'masked bytes':>14}{'ratio':>8}")
+    heads = ("numbers", "plain ms", "masked ms", "ratio", "plain bytes", "masked bytes", "ratio")
+    print("".join(f"{head:>{width}}" for head, width in zip(heads, (9, 11, 11, 8, 14, 14, 8), strict=True)))
     rows: dict[int, list[tuple]] = {}
     while any(len(rows.get(size, ())) < AGENTS for size in SIZES):
         try:

@@ -61,7 +61,8 @@ def main(picture: Path) -> None:
         for each in models.values()
     )
     print(f"largest relative difference at any site: {apart:.1e}")
-    print(f"model cards of all sites are the same: {'yes' if len({each.hash for each in models.values()}) == 1 else 'no'}")
+    are_same = len({each.hash for each in models.values()}) == 1
+    print(f"model cards of all sites are the same: {'yes' if are_same else 'no'}")
     lenient = replace(model.regression, classes=("0", "1"))
     alone = {site: gs.fit(lenient, rows).model for site, rows in patients.items()}
     for site, each in alone.items():

@@ -132,7 +132,10 @@ def contribution(context: Context, x: Array, values: Array, gradients: Array, re
     xp = array_namespace(x)
     conjugates = dot(x, gradients) - values
     errors = error_terms(operations, x, gradients, conjugates)
-    ratios = [xp.full_like(x[:, :1], each) for each in (context.pace.hessian_ratio(), context.pace.ratio())]
+    # Who sends under masks must send the same again after a restart: nothing that was measured.
+    is_masked = context.network.costs.sum_width > 1
+    measured = (0.0, 1.0) if is_masked else (context.pace.hessian_ratio(), context.pace.ratio())
+    ratios = [xp.full_like(x[:, :1], each) for each in measured]
     head = xp.concat([values[:, None], conjugates[:, None], errors, *ratios, gradients], axis=1)
     if is_numpy(x) and len(rest) == len(head):
         return np.concatenate([head, rest], axis=1)

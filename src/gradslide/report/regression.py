@@ -68,7 +68,7 @@ def _ratio(row: Mapping[str, Any], ratio: str) -> list[float | None]:
     """exp of the coefficient and of its interval; none for an intercept."""
     if not ratio:
         return []
-    if row["name"].endswith("intercept"):
+    if row["name"].rpartition(": ")[2] == "intercept":
         return [None] * 3
     return [_exp(row[name]) for name in ("coefficient", "low", "high")]
 
