@@ -94,6 +94,7 @@ bench: $(VENV)/.installed-dev ## measure speed, memory and growth, and what over
 	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/mpi.py
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/secure_sums.py
 
 docs: $(VENV)/.installed-docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -30,10 +30,9 @@ from gradslide.results.costs import Costs
 from gradslide.results.solution import Solution
 from gradslide.results.status import LIMITS, REACHED, Status
 
-# The norm of the gradient at the end, relative to that at the start, in scaled columns.
-TOLERANCE = 1e-10
-# The most steps of Newton's method, and without Hessians.
-_MOST_NEWTON, _MOST_LBFGS = 200, 5_000
+# The norm of the gradient at the end, relative to that at the start, in scaled columns, and the most steps: with
+# Hessians, and without.
+_NEWTON, _LBFGS = (1e-10, 200), (1e-8, 5_000)
 # Steps after that where the target was reached, but coefficients would still change.
 _MOST_MORE = 3
 
@@ -67,7 +66,7 @@ def fit_rows(
     network: Network,
     *,
     tests: Sequence[Rows] | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     iterations: int | None = None,
     callback: Callback | None = None,
     progress: bool | str = False,
@@ -85,8 +84,9 @@ def fit_rows(
     network : Network
     tests : sequence of Rows, optional
         Rows of each agent here to evaluate the model with; at all sites or none.
-    tolerance : float
-        The norm of the gradient at the end, relative to that at the start.
+    tolerance : float, optional
+        The norm of the gradient at the end, relative to that at the start; by default 1e-10, or 1e-8
+        of so many coefficients that there are no Hessians.
     iterations : int, optional
         The most steps.
     callback, progress, checkpoint, checkpoint_seconds, resume
@@ -104,12 +104,12 @@ def fit_rows(
     network.session.prepared()
     is_small = len(scaled.kept) <= MOST_HESSIAN
     method: AnyMethod = Newton() if is_small else LBFGS()
-    most = iterations or (_MOST_NEWTON if is_small else _MOST_LBFGS)
+    target, most = _NEWTON if is_small else _LBFGS
     solution = solve(
         scaled.problem,
         network,
         method,
-        stop=Stop(kkt=Relative(tolerance), gap=objective.gap, iterations=most),
+        stop=Stop(kkt=Relative(tolerance or target), gap=objective.gap, iterations=iterations or most),
         callback=callback,
         progress=progress,
         checkpoint=checkpoint,

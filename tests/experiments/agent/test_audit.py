@@ -36,6 +36,17 @@ def test_events_are_read_as_they_were_written(log):
     assert entries[2].previous == entries[1].hash
 
 
+@pytest.mark.parametrize("cut", [1, 2, 30, 200])
+@pytest.mark.parametrize("whole", [0, 1, 2])
+def test_a_line_that_a_full_disk_cut_off_does_not_keep_the_agent_from_starting(log, whole, cut):
+    path, own = log
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:whole]) + lines[whole][:-cut])
+    AuditLog(path, own).add("started", run="two")
+    entries = verified(path, own.public)
+    assert [each.event for each in entries] == [*["started", "connected", "ended"][:whole], "started"]
+
+
 def of_another_key(lines, folder):
     """The whole log, signed anew by somebody else."""
     path = folder / "forged.jsonl"

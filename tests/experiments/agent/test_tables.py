@@ -312,7 +312,7 @@ MISMATCHES = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", MISMATCHES)
 def test_what_does_not_fit_ends_all_with_one_line_each(name, tmp_path):
     """In seconds, though sites would wait for each other for ten minutes."""
@@ -469,7 +469,7 @@ KILLS = [(place, secure, seconds) for secure in (True, False) for seconds in (60
 FIRST = [("in the third iteration", True, 60), ("between the first sums", False, 60)]
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("place", "secure", "seconds"), sorted(KILLS, key=lambda case: case not in FIRST))
 def test_a_site_that_is_killed_and_started_again_leads_to_the_same(place, secure, seconds, tmp_path):
     """To the bit, also before its first checkpoint."""
@@ -565,7 +565,7 @@ def small_disk(tmp_path):
 FULL = {"the log": (8, 8), "the audit log": (8, 4), "the model": (12, 0), "results": (40, 0)}
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["the log", "results", "the audit log", "the model"])
 def test_a_full_disk_is_told_in_one_line(where, small_disk, tmp_path):
     """The others finish, or hear of it; with room again, the same commands find the model."""
