@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import gradslide as gs
 from gradslide._support.errors import InputError
-from gradslide.experiments.agent.build import build_agent, build_place
+from gradslide.experiments.agent.build import Place, build_agent, build_place
 from gradslide.experiments.agent.builder import BuilderFailed, built
 from gradslide.experiments.agent.local import folders
 from gradslide.experiments.agent.spec import AgentSpec, parse_agent, read_agent, template_text
@@ -21,6 +21,7 @@ from gradslide.experiments.rows import read_rows
 from gradslide.experiments.section import Section
 from gradslide.experiments.spec import read_spec
 from gradslide.network.peers.keys import make_key_pair
+from gradslide.network.peers.neighbour import Neighbour
 
 KEYS = {
     "top": 'version = 1\nname = "a"\nsecret_key = "a.secret"\nlisten = "tcp://127.0.0.1:5555"\n'
@@ -138,6 +139,21 @@ def test_a_public_key_may_stand_in_the_file_itself_or_have_the_neighbours_name(f
 def test_a_secret_key_has_the_agents_name_unless_another_is_given(folder):
     top = re.sub("secret_key = .*", "", KEYS["top"])
     assert placed(folder, top=top).own == placed(folder).own
+
+
+def test_neighbours_that_cannot_be_told_apart_are_told_of_failures_one_by_one(folder):
+    """And an agent that is its own neighbour by mistake is not told at all."""
+    own = placed(folder).own
+    keys = {name: make_key_pair(name, folder / "others").public for name in "cdef"}
+
+    def told(*neighbours):
+        place = Place(own, None, [Neighbour(name, None, key) for name, key in neighbours])
+        return [[each.name for each in group] for group in place.told_of_failures()]
+
+    assert told(("c", keys["c"]), ("d", keys["d"])) == [["c", "d"]]
+    assert told(("c", keys["c"]), ("d", keys["d"]), ("e", keys["c"])) == [["d"], ["c"], ["e"]]
+    assert told(("c", keys["c"]), ("d", keys["d"]), ("d", keys["e"])) == [["c"], ["d"], ["d"]]
+    assert told(("c", own.public)) == []
 
 
 def test_settings_name_what_all_must_have_alike(folder):
