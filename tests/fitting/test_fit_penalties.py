@@ -162,6 +162,6 @@ def test_times():
 
 def test_summary_of_a_penalized_model():
     text = fit(data.diabetes(), family="linear", label="target", ridge=3.0, lasso=1.0).summary()
-    assert re.search(r"Penalty: +ridge 3, lasso 1 ", text)
+    assert re.search(r"Penalty: +ridge 3, lasso 1", text)
     assert "Estimates with a penalty are biased: they have no standard errors." in text
     assert "std err" not in text

@@ -112,6 +112,11 @@ def test_what_is_refused(given, message):
         gs.fit(REGRESSION, given.pop("table"), **given)
 
 
+def test_a_fit_needs_a_declaration():
+    with pytest.raises(gs.InputError, match=r"fit needs a gs\.Regression; got dict; for example"):
+        gs.fit({"family": "linear", "label": "target", "features": ["bmi", "age"], "missing": "drop"}, whole())
+
+
 def test_sites_with_different_tables():
     tables = by_site()
     tables["south"] = tables["south"].rename(columns={"bmi": "BMI"})

@@ -226,6 +226,7 @@ def test_collinear_columns_are_named(family):
     assert model.standard_errors is None
     text = "the rows do not determine the coefficients of 'x0', 'x1', 'x2': the columns are collinear; leave one out"
     assert text in model.warnings
+    assert "AIC" not in model.statistics
     assert "Standard errors:                  none" in model.summary()
     without = fit(table.drop(columns="x2"), family=family, **{**label, "features": ["x0", "x1", "x3"]})
     assert without.standard_errors is not None

@@ -19,7 +19,7 @@ from gradslide.cli.main import main
 from gradslide.fitting import columns, fit
 from gradslide.methods import Newton
 from gradslide.network.peers.keys import make_key_pair
-from gradslide.network.peers.neighbour import free_addresses
+from gradslide.network.peers.neighbour import free_addresses, why_not_reached
 from gradslide.network.peers.rounds import Rounds
 
 HOSPITALS = Path(__file__).parents[2] / "examples" / "hospitals"
@@ -74,17 +74,17 @@ class Sites:
         """tables: the text of the table of each site, by name; by default those of the hospitals."""
         tables = hospital_tables() if tables is None else tables
         self.folder, self.names, self.processes = Path(folder), list(tables), {}
-        addresses = dict(zip(self.names, free_addresses(len(self.names)), strict=True))
+        self.addresses = dict(zip(self.names, free_addresses(len(self.names)), strict=True))
         for name in self.names:
             make_key_pair(name, self / name)
         for name, table in tables.items():
             around = [b if a == name else a for a, b in edges if name in (a, b)]
-            given = [f'{{ name = "{other}", address = "{addresses[other]}" }}' for other in around]
+            given = [f'{{ name = "{other}", address = "{self.addresses[other]}" }}' for other in around]
             for other in around:
                 (self / name / f"{other}.public").write_text((self / other / f"{other}.public").read_text())
             (self / name / file).write_text(table)
             text = {"neighbours": ", ".join(given), "top": top, "data": data, "model": model, "file": file}
-            (self / name / "AGENT.toml").write_text(AGENT.format(name=name, address=addresses[name], **text))
+            (self / name / "AGENT.toml").write_text(AGENT.format(name=name, address=self.addresses[name], **text))
 
     def __truediv__(self, name):
         return self.folder / name
@@ -105,6 +105,15 @@ class Sites:
             process = Process(target=_live, args=(told,), daemon=True)
             process.start()
             self.processes[name] = process, said, time.monotonic()
+
+    def listening(self, *names, seconds=60):
+        """Wait until sites can be reached, so that they hear of one that fails at once."""
+        end = time.monotonic() + seconds
+        for name in names:
+            while why_not_reached(self.addresses[name], 1.0):
+                assert self.processes[name][0].is_alive(), f"{name} has ended"
+                assert time.monotonic() < end, f"{name} cannot be reached"
+                time.sleep(0.01)
 
     def died(self, name, seconds=30):
         """Wait until a site was killed."""

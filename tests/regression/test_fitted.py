@@ -138,6 +138,8 @@ def test_likelihood_ratios():
         (fit(table.iloc[:-1], **given), "the same rows; got 1592.0 and 1591.0; fit them alike"),
         (fit(table, **{**given, "family": "linear"}), "the same family; got logistic and linear"),
         (fit(table, **given, ridge=1.0), "needs models without penalties"),
+        (fit(data.weighted(table), **given, weight="w"), "the same columns but features; got"),
+        (fit(table.assign(any=(table["educ"] > 14) * 1), **given), "the same label at the same rows; got"),
         (larger, "must be among this one's; got all of them"),
         (fit(renamed, **{**given, "features": ["years"]}), "must be among this one's; got years"),
     ):

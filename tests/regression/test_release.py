@@ -239,7 +239,7 @@ def test_premises_of_the_answer(tmp_path):
     for release, message in refused:
         with pytest.raises(gs.InputError, match=message):
             release(1.0, 1e-5)
-    for given, message in (((0.0, 1e-5), "epsilon must be > 0"), ((1.0, 0.0), "delta must be > 0")):
+    for given, message in (((0.0, 1e-5), "epsilon must be >= 1e-06"), ((1.0, 0.0), "delta must be >= 1e-100")):
         with pytest.raises(gs.InputError, match=message):
             solution.release(*given)
     with pytest.raises(gs.InputError, match="a budget needs a ledger"):

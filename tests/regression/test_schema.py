@@ -68,7 +68,7 @@ DIFFERENT = {
         ["the order of the features: 'age' is number 1 here, 2 there"],
     ),
     "kind": (
-        schema({**TABLE, "age": ["51", "63", "?", "70"]}),
+        schema({**TABLE, "age": ["old", "old", "young", "old"]}),
         ["'age' is a number here and categorical there"],
     ),
     "unit": (
@@ -157,6 +157,8 @@ def test_no_name_leaves_a_site_in_clear():
         ({}, {"categorical": ["sex"]}, "columns in categorical must be features; got 'sex'; correct the name"),
         ({}, {"penalty_factors": {"sex": 0.0}}, "columns in penalty_factors must be features; got 'sex'"),
         ({}, {"units": {"bmi": "kg"}}, "columns in units must be used; got 'bmi'"),
+        ({"intercept": [1, 2, 3, 4]}, {"features": ["age", "intercept"]}, "different names; got 'intercept' twice"),
+        ({"stage=II": [1, 2, 3, 4]}, {"features": ["age", "stage", "stage=II"]}, "got 'stage=II' twice; rename"),
     ],
 )
 def test_columns_that_do_not_fit_their_role(table, declaration, message):
@@ -165,12 +167,16 @@ def test_columns_that_do_not_fit_their_role(table, declaration, message):
 
 
 def test_a_typing_error_among_numbers_is_named():
-    """It makes a column of many levels."""
     ages = [str(age) for age in range(60)]
     ages[37] = "4o"
-    with pytest.raises(gs.InputError, match=r"'age' must have at most 50 levels.*; got 60, for example '4o' in row 38"):
-        schema({"age": ages, "relapse": [0, 1] * 30}, features=["age"], units={})
-    with pytest.raises(gs.InputError, match=r"label 'relapse' must have at most 50 classes; got 60; for numbers, use"):
+    table = {"age": ages, "relapse": [0, 1] * 30}
+    with pytest.raises(
+        gs.InputError, match="'age' must hold numbers, or categories; got '4o' in row 38 among 59 numbers"
+    ):
+        schema(table, features=["age"])
+    with pytest.raises(gs.InputError, match="'age' must have at most 50 levels, unless they are stated; got 60, for"):
+        schema(table, features=["age"], categorical=["age"])
+    with pytest.raises(gs.InputError, match="label 'relapse' must have at most 50 classes; got 60; for numbers, use"):
         schema({"age": range(60), "relapse": np.arange(60)}, features=["age"])
 
 

@@ -28,7 +28,7 @@ SHOWN = {
     ],
     "several classes": ["Classes: +0, 1, 2, 3, 4, 5, 6 ", "^1: intercept +-", "^6: income ", r"Reference class: '0'\."],
     "counts": [" Poisson regression$", r"dispersion 6\.", "Warning: counts vary 6.19 times", r'covariance="rows"\.$'],
-    "times": ["Label: +week, arrest ", "Events: +114 ", r"concordance 0\.6", r"LR chi2\(7\): "],
+    "times": ["Label: +week, arrest ", "Weighted events: +114 ", r"concordance 0\.6", r"LR chi2\(7\): "],
     "penalty": ["Penalty: +ridge 1, lasso 2$", "Standard errors: +none$", "^Estimates with a penalty are biased"],
     "robust": ["Standard errors: +clustered by site ", r" \[0.05 +0.95\]$", r" P>\|t\| ", "^Warning: standard errors"],
 }

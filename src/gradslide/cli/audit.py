@@ -34,6 +34,8 @@ def verify(
     rows: list[list[Cell]] = [[each.number, each.time, each.event, _shown(each.facts)] for each in entries]
     show(Table("Audit log", columns("number", "time", "event", "facts"), rows).rich())
     print(f"unbroken: {len(entries)} lines, signed by {entries[0].key}")
+    if key is None:
+        print("that is the key in the log itself, which whoever rewrites it may choose: give --key NAME.public")
     print(f"last hash: {entries[-1].hash}")
 
 

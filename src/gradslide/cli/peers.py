@@ -81,6 +81,7 @@ def agent(
         raise typer.Exit(_check(spec))
     from dataclasses import replace
 
+    from gradslide.experiments.agent.audit import AUDIT
     from gradslide.experiments.agent.builder import BuilderFailed
     from gradslide.experiments.agent.run import LOG, checkpoint_of, facts, running_agent, to_json, write_agent
     from gradslide.experiments.agent.spec import read_agent
@@ -99,7 +100,7 @@ def agent(
             ) as shown,
             running_agent(parsed, progress=not quiet, resume=not fresh, listener=shown) as run,
         ):
-            written = [*write_agent(run), parsed.output.dir / LOG]
+            written = [*write_agent(run), parsed.output.dir / LOG, parsed.output.dir / AUDIT]
             if json_:
                 print(to_json(run), flush=True)
             elif not quiet:

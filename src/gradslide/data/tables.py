@@ -244,8 +244,11 @@ def _read_csv(content: bytes, name: str, delimiter: str) -> Any:
         f"an open one in row {table.num_rows}",
         "add the missing quote",
     )
+    before = table
     for place in texts:
         table = table.set_column(place, table.field(place).name, _reread(table.column(place), has_semicolons))
+    if has_semicolons:
+        _require_one_decimal_point(name, before, table)
     return table
 
 
@@ -269,6 +272,21 @@ def _reread(values: Any, decimal_commas: bool) -> Any:
         except pa.ArrowInvalid:
             continue
     return values
+
+
+def _require_one_decimal_point(source: str, before: Any, after: Any) -> None:
+    """Refuse a file in which some numbers have decimal commas, and others dots: those may be of thousands."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    dotted = [field.name for field in before.schema if pa.types.is_floating(field.type)]
+    has_commas = any(
+        pa.types.is_string(old.type) and pa.types.is_floating(new.type) and pc.any(pc.match_substring(old, ",")).as_py()
+        for old, new in zip(before.columns, after.columns, strict=True)
+    )
+    rule, remedy = "a file with decimal commas must have no numbers with dots", "write all numbers in one way"
+    got = f"{source}, with dots in {', '.join(map(repr, dotted[:3]))}"
+    require(not (has_commas and dotted), rule, got, remedy)
 
 
 def _without_index(table: Any) -> Any:

@@ -238,7 +238,7 @@ def _fitted(
         provenance={
             "run": run,
             "status": solution.status.name,
-            "message": solution.status.value,
+            "message": fit.covariance.problem if fit.covariance.is_separated else solution.status.value,
             "optimality": str(solution.kkt),
             "objective": solution.objective,
             "gap": None if solution.certificate is None else solution.certificate.gap,
@@ -273,17 +273,22 @@ def _statistics(regression: Regression, fit: RegressionFit, k: int, slopes: int,
         "deviance": likelihood.deviance,
         "null deviance": likelihood.null_deviance,
     }
+    # Without standard errors the number of coefficients says nothing about how much was fitted.
+    is_plain, size = fit.covariance.matrix is not None, float(sums["weight"])
     if regression.family == "cox":
-        found["events"] = sums["events"]
+        found["weighted events"] = size = float(sums["events"])
     elif regression.family == "linear":
+        size = n
         r2 = 1 - likelihood.deviance / likelihood.null_deviance if likelihood.null_deviance > 0 else math.nan
-        found |= {"scale": likelihood.scale, "R2": r2}
-        found["adjusted R2"] = 1 - (1 - r2) * (n - regression.has_intercept) / (n - k) if n > k else math.nan
+        found["R2" if regression.has_intercept else "R2 (uncentred)"] = r2
+        if is_plain:
+            found["scale"] = likelihood.scale
+            found["adjusted R2"] = 1 - (1 - r2) * (n - regression.has_intercept) / (n - k) if n > k else math.nan
     else:
         found["pseudo R2"] = 1 - likelihood.model / likelihood.null
-    if not regression.is_penalized:
+    if is_plain:
         statistic, p = likelihood_ratio(likelihood.model, likelihood.null, slopes)
         found |= {"LR": statistic, "LR degrees of freedom": slopes, "LR p": p}
-        size = math.log(max(float(sums.get("events", n)), 1.0))
-        found |= {"AIC": 2 * k - 2 * likelihood.model, "BIC": k * size - 2 * likelihood.model}
+        penalty = k * math.log(max(size, 1.0))
+        found |= {"AIC": 2 * k - 2 * likelihood.model, "BIC": penalty - 2 * likelihood.model}
     return {name: float(value) for name, value in found.items()}

@@ -74,6 +74,8 @@ def fit(
     >>> solution.model.statistics["rows"], solution.model.names
     (30.0, ('intercept', 'dose'))
     """
+    rule, remedy = "fit needs a gs.Regression", 'for example gs.Regression(family="linear", label="pressure")'
+    require(isinstance(regression, Regression), rule, kind_of(regression), remedy)
     data = site_data(regression, tables, sites, test)
     network = Local(default_graph(data.m)) if graph is None else local_network(graph)
     return data.fit(network, progress=progress, callback=callback)

@@ -58,7 +58,7 @@ class Regression(CheckedArguments):
         What happens to rows with missing entries: an error that counts them, they are left out, or
         missing numbers are replaced by the mean over all sites. Rows without a label are left out then.
     minimum_rows : int
-        A site with fewer rows takes no part.
+        A site with fewer rows is refused.
     intercept : bool
         Whether there is an intercept. "cox" has none.
     ridge, lasso : float
@@ -165,6 +165,7 @@ class Regression(CheckedArguments):
             ("stated features", self.features is not None, None),
             ("stated classes", self.classes is not None, None),
             ("no weights", self.weight is None, self.weight),
+            ("an intercept", self.intercept, "intercept=False"),
             ("no penalty factors and no standardized columns", not (self.penalty_factors or self.standardize), "some"),
             ('missing "refuse" or "drop"', self.missing != "mean", self.missing),
             ("stated levels of categorical features", all(self.levels.values()), self.categorical),

@@ -94,6 +94,8 @@ class FittedRegression(ModelCard):
             ("family", self.regression.family, smaller.regression.family),
             ("rows", self.statistics["rows"], smaller.statistics["rows"]),
             ("classes", self.schema.classes, smaller.schema.classes),
+            ("columns but features", self.regression.roles, smaller.regression.roles),
+            ("label at the same rows", *(round(each.statistics["null log-likelihood"], 6) for each in (self, smaller))),
         ]
         for what, own, other in same:
             require(

@@ -10,6 +10,7 @@ sqrt(2 gap/lam) of the minimizer, where `gap` is certified. Fits of both data se
 tau does not depend on the data. Gaussian noise is calibrated exactly (B. Balle, Y.-X. Wang, ICML 2018).
 """
 
+import importlib.util
 import json
 import math
 import os
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -31,6 +32,9 @@ from gradslide.regression.schema import Schema
 _SLACK = 1e-2
 # Noise is rounded to this share of its deviation: low-order bits of doubles could tell what was added to.
 _GRID = 2.0**-16
+
+# Not on Windows.
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 
 Adjacency = Literal["replace", "add"]
 
@@ -90,8 +94,8 @@ def calibrated(epsilon: float, delta: float, sensitivity: float, adjacency: Adja
     """
     from scipy.optimize import brentq  # it takes long
 
-    require_number("epsilon", epsilon, "for example 1.0", above=0)
-    require_number("delta", delta, "for example 1e-6, well below 1 over the number of rows", above=0, most=1 - 1e-12)
+    require_number("epsilon", epsilon, "for example 1.0", least=1e-6, most=100)
+    require_number("delta", delta, "for example 1e-6, well below 1 over the number of rows", least=1e-100, most=0.5)
     # delta_of grows with mu.
     mu = brentq(lambda log: math.log(_delta_of(math.exp(log), epsilon)) - math.log(delta), -30.0, 10.0, xtol=1e-13)
     return Release(epsilon, delta, adjacency, sensitivity, sensitivity / math.exp(float(mu)))
@@ -238,6 +242,26 @@ class Ledger:
         InputError
             If the budget would be exceeded, or releases have another adjacency.
         """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            if fcntl is not None:
+                # Two releases at the same time must not both find room in the budget.
+                fcntl.flock(file, fcntl.LOCK_EX)
+            self._check(release, budget)
+            entry = Entry(
+                datetime.now(UTC).isoformat(timespec="seconds"),
+                run,
+                schema,
+                release.epsilon,
+                release.delta,
+                release.mu,
+                release.adjacency,
+            )
+            file.write(json.dumps(asdict(entry)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _check(self, release: Release, budget: tuple[float, float] | None) -> None:
         others = {each.adjacency for each in self.entries()} - {release.adjacency}
         rule = "all releases in a ledger must have the same adjacency"
         require(not others, rule, f"{release.adjacency} after {', '.join(others)}", "use the same")
@@ -251,17 +275,3 @@ class Ledger:
                 f"{total:.4g} with this one",
                 "release less, or with a smaller epsilon",
             )
-        entry = Entry(
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            run,
-            schema,
-            release.epsilon,
-            release.delta,
-            release.mu,
-            release.adjacency,
-        )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(entry)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -220,7 +221,11 @@ def read_schema(regression: Regression, table: Table) -> Schema:
     known = {each.name for each in variables}
     stray = [name for name in regression.units if name not in known]
     require(not stray, "columns in units must be used", ", ".join(map(repr, stray)), "correct the name")
-    return Schema(tuple(variables))
+    schema = Schema(tuple(variables))
+    twice = [name for name, number in Counter(("intercept", *schema.columns)).items() if number > 1]
+    rule, remedy = "coefficients must have different names", "rename that column"
+    require(not twice, rule, f"{', '.join(map(repr, twice))} twice", remedy)
+    return schema
 
 
 def _feature(regression: Regression, name: str, column: Column) -> Variable:
@@ -237,6 +242,11 @@ def _feature(regression: Regression, name: str, column: Column) -> Variable:
     rule, remedy = "a regression for release must have stated levels", f"state categorical = {{ {name} = [...] }}"
     require(not regression.for_release or stated.get(name) is not None, rule, f"none of {name!r}", remedy)
     levels = stated.get(name)
+    if levels is None and name not in regression.categorical:
+        present = [text for text, gone in zip(column.texts(), column.is_missing, strict=True) if not gone]
+        numbers = sum(map(_is_number, present))
+        rule, remedy = f"feature {name!r} must hold numbers, or categories", "correct it, or name it in categorical"
+        require(2 * numbers <= len(present), rule, f"{_example(column)} among {numbers} numbers", remedy)
     if levels is None:
         levels = levels_of(column)
         rule = f"categorical column {name!r} must have at most {_MOST_LEVELS} levels, unless they are stated"

@@ -18,9 +18,9 @@ _ERRORS = {
     "site": "clustered by site",
     "none": "none",
 }
-_COUNTS = ("rows left out", "entries imputed", "events")
+_COUNTS = ("rows left out", "entries imputed", "weighted events")
 _LIKELIHOODS = ("log-likelihood", "null log-likelihood", "LR", "LR p", "pseudo R2")
-_NUMBERS = (*_LIKELIHOODS, "R2", "adjusted R2", "scale", "deviance", "AIC", "BIC")
+_NUMBERS = (*_LIKELIHOODS, "R2", "R2 (uncentred)", "adjusted R2", "scale", "deviance", "AIC", "BIC")
 
 
 def summary_text(model: ModelCard) -> str:

@@ -319,9 +319,12 @@ def test_what_does_not_fit_ends_all_with_one_line_each(name, tmp_path):
     _, code, south, neighbours, secret = case = MISMATCHES[name]
     sites = Sites(tmp_path)
     case.change(sites)
-    ends = sites.run()
+    sites.start("north", "east", "west")
+    sites.listening("north", "east", "west")
+    sites.start("south")
+    ends = sites.ended()
     assert all(end.seconds < 30 for end in ends.values())
-    assert codes(ends) == [2, 2, code, 2], ends
+    assert [ends[name].code for name in NAMES] == [2, 2, code, 2], ends
     assert re.search(south, ends["south"].error), ends["south"].error
     said = [re.search(neighbours, ends[other].error) for other in ("east", "west")]
     assert any(said), ends
@@ -571,7 +574,10 @@ def test_a_full_disk_is_told_in_one_line(where, small_disk, tmp_path):
     """The others finish, or hear of it; with room again, the same commands find the model."""
     sites = Sites(tmp_path)
     small_disk(sites / "east" / "results", *FULL[where])
-    ends = sites.run(strict=False)
+    sites.start("north", "south", "west")
+    sites.listening("north", "south", "west")
+    sites.start("east", strict=False)
+    ends = sites.ended()
     assert ends["east"].code == 2
     assert re.search("No space left on device; free some space, then run the command again", ends["east"].error)
     others = [ends[name] for name in NAMES if name != "east"]

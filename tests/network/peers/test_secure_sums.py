@@ -28,6 +28,7 @@ from gradslide.network.peers.secure_sums import (
     require_encodable,
     unmasked,
 )
+from gradslide.network.peers.topology import cut_off
 from gradslide.problems.model import upper
 from gradslide.results.costs import Costs
 
@@ -355,7 +356,13 @@ def test_an_agent_with_one_neighbour_is_warned(caplog):
     with caplog.at_level("WARNING", "gradslide.peers"):
         all_well(together(gs.Graph.path(3), lambda i, net: net.session.connect(), lambda i: SECURE))
     said = [record.message for record in caplog.records if record.name == "gradslide.peers"]
-    assert said == ["secure sums hide nothing from agent 1, the only neighbour of this agent"] * 2
+    text = "secure sums hide from agent 1 no more than the sum of the 1 agents that reach the others through it"
+    assert said == [text] * 2
+
+
+def test_who_is_cut_off_without_another():
+    ends = gs.Graph.from_edges(5, [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)])
+    assert [cut_off(ends, own, through) for own, through in ((0, 2), (3, 2), (4, 3), (0, 1), (2, 3))] == [2, 2, 1, 4, 3]
 
 
 @pytest.mark.parametrize("graph", [FIVE, gs.Graph.star(4), gs.Graph.path(2)], ids=["five", "star", "pair"])

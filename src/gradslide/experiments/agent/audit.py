@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,12 @@ class AuditLog:
             _remove_torn_line(path)
         entries = verified(path) if path.exists() else []
         self._number, self._previous = len(entries), entries[-1].hash if entries else _FIRST
+        if entries and entries[-1].key != own.public:
+            # A new key begins a new log, whose first line holds the end of the old one.
+            aside = next(free for k in count(1) if not (free := path.with_suffix(f".{k}.jsonl")).exists())
+            path.rename(aside)
+            self._number, self._previous = 0, _FIRST
+            self.add("key changed", log=aside.name, key=entries[-1].key, hash=entries[-1].hash)
 
     def add(self, event: str, **facts: Any) -> str:
         """Append an event; return its hash."""

@@ -146,6 +146,9 @@ class RegressionAgent:
     has_targets = True
 
     def __init__(self, spec: AgentSpec, task: RegressionSpec) -> None:
+        rule = 'with secure_sums, covariance must be "model" or "rows"'
+        got = '"site": sums of products of few sites give away the parts of each'
+        require(not (spec.secure_sums and task.regression.covariance == "site"), rule, got, "change one of them")
         self._name, self._run, self._regression = spec.name, spec.run, task.regression
         table = read_table(task.table, spec.folder)
         self._schema = read_schema(task.regression, table)

@@ -9,7 +9,7 @@ from gradslide.experiments.agent.audit import AUDIT, verified
 from gradslide.experiments.agent.build import Agent, build_agent, build_place, require_unrevoked
 from gradslide.experiments.agent.builder import BuilderFailed
 from gradslide.experiments.agent.spec import AgentSpec
-from gradslide.network.peers.neighbour import why_not_free, why_not_reached
+from gradslide.network.peers.neighbour import require_address, why_not_free, why_not_reached
 
 _PATIENCE = 3.0
 
@@ -66,15 +66,28 @@ def _results(spec: AgentSpec) -> str:
 
 
 def _listening(address: str) -> Check:
+    if (wrong := _misspelt("listen", address)) is not None:
+        return wrong
     if reason := why_not_free(address):
         return Check("listen", False, f"{address}: {reason}; stop what uses it, or take another")
     return Check("listen", True, f"{address} is free")
+
+
+def _misspelt(what: str, address: str) -> Check | None:
+    """What is wrong with the form of an address, if anything is."""
+    try:
+        require_address("an address", address)
+    except InputError as error:
+        return Check(what, False, str(error))
+    return None
 
 
 def _reached(name: str, address: str | None) -> Check:
     what = f"neighbour {name}"
     if address is None:
         return Check(what, True, "it dials this agent")
+    if (wrong := _misspelt(what, address)) is not None:
+        return wrong
     if reason := why_not_reached(address, _PATIENCE):
         return Check(what, None, f"nothing listens at {address} ({reason}); it may not be started yet")
     return Check(what, True, f"something listens at {address}")

@@ -43,7 +43,7 @@ from gradslide.network.peers.secure_sums import (
     require_encodable,
     unmasked,
 )
-from gradslide.network.peers.topology import Topology, discover
+from gradslide.network.peers.topology import Topology, cut_off, discover
 from gradslide.network.protocol import Answer, Compute, Done, Reduction
 from gradslide.network.renamed import RenamedMembers
 
@@ -295,9 +295,10 @@ class Peers(CheckedArguments, RenamedMembers):
         self._note_traffic(Purpose.SEEDS, outgoing)
         seeds = self._rounds.exchange(position, outgoing, dict.fromkeys(outgoing, SEED_WORDS))
         masks.share({key: seeds[name] for key, name in self._neighbours.items()})
-        if len(self._neighbours) == 1:
-            (name,) = self._neighbours.values()
-            _log.warning("secure sums hide nothing from %s, the only neighbour of this agent", name)
+        text = "secure sums hide from %s no more than the sum of the %d agents that reach the others through it"
+        for number, name in topology.names.items():
+            if (cut := cut_off(topology.graph, topology.own, number)) < topology.graph.m - 1:
+                _log.warning(text, name, cut)
 
     def _known(self) -> tuple[Topology, CostModel]:
         if self._connected is None:

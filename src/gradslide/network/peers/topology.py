@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from gradslide._support.errors import InputError, require
 from gradslide._support.types import Array
@@ -134,6 +135,13 @@ def _checked(links: set[Link], diameter: int) -> Discovered:
     found = int(eccentricities(graph.adjacency).max())
     require(found <= diameter, rule, f"a graph of diameter {found}", remedy)
     return Discovered(graph, keys)
+
+
+def cut_off(graph: Graph, own: int, through: int) -> int:
+    """Return how many agents, this one included, can be reached without another one."""
+    rest = np.delete(np.arange(graph.m), through)
+    labels = connected_components(graph.adjacency[rest][:, rest], directed=False)[1]
+    return int(np.count_nonzero(labels == labels[np.searchsorted(rest, own)]))
 
 
 def _packed(links: Iterable[Link]) -> Array:
