@@ -632,3 +632,14 @@ def test_only_dicts_work_without_pyarrow(monkeypatch, tmp_path):
 def test_arguments_are_named(tmp_path):
     with pytest.raises(InputError, match="folder"):
         read_table(ROWS, directory=tmp_path)
+
+
+@pytest.mark.parametrize("costs", ["1.860", "860.5"])
+def test_decimal_commas_beside_dots_are_refused(costs, tmp_path):
+    """A dot may be of thousands there."""
+    (tmp_path / "odd.csv").write_text(f"age;costs\n20,5;{costs}\n30,5;12.974\n")
+    message = "a file with decimal commas must have no numbers with dots; got odd.csv, with dots in 'costs'"
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path / "odd.csv")
+    (tmp_path / "fine.csv").write_text("age;costs\n20,5;1860\n30,5;12974,5\n")
+    assert read_table(tmp_path / "fine.csv").column("costs").values.tolist() == [1860.0, 12974.5]

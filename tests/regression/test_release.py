@@ -183,6 +183,7 @@ def test_entries_beyond_the_bounds_are_clipped():
     [
         ({"family": "poisson", "classes": None}, "must have family logistic, whose gradients are bounded; got poisson"),
         ({"ridge": 0.0}, "must have a ridge above 0; got 0.0"),
+        ({"intercept": False}, "must have an intercept"),
         ({"features": None}, "must have stated features"),
         ({"classes": None}, "must have stated classes"),
         ({"weight": "w"}, "must have no weights; got w"),
@@ -246,6 +247,14 @@ def test_premises_of_the_answer(tmp_path):
         solution.release(1.0, 1e-5, budget=(2.0, 1e-5))
     with pytest.raises(gs.InputError, match="adjacency must be one of the known names"):
         solution.release(1.0, 1e-5, adjacency="swap")
+
+
+def test_a_class_without_rows_is_no_reason_to_refuse():
+    """Data sets of which only one has a row of that class must not be told apart by an error."""
+    table = patients(20)
+    table["ill"] = np.array(["no"] * 20)
+    released = gs.fit(REGRESSION, table, sites="site").release(1.0, 1e-5)
+    assert np.all(np.isfinite(released.coefficients))
 
 
 def test_a_budget_is_kept(tmp_path):

@@ -285,7 +285,7 @@ def _statistics(regression: Regression, fit: RegressionFit, k: int, slopes: int,
             found["scale"] = likelihood.scale
             found["adjusted R2"] = 1 - (1 - r2) * (n - regression.has_intercept) / (n - k) if n > k else math.nan
     else:
-        found["pseudo R2"] = 1 - likelihood.model / likelihood.null
+        found["pseudo R2"] = 1 - likelihood.model / likelihood.null if likelihood.null else math.nan
     if is_plain:
         statistic, p = likelihood_ratio(likelihood.model, likelihood.null, slopes)
         found |= {"LR": statistic, "LR degrees of freedom": slopes, "LR p": p}

@@ -110,3 +110,16 @@ def test_the_command(log, tmp_path, capsys):
     )
     assert exit_code("audit", "verify", tmp_path / "none.jsonl") == 1
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_new_key_begins_a_new_log_that_holds_the_end_of_the_old_one(log, tmp_path):
+    path, own = log
+    end = verified(path)[-1].hash
+    other = make_key_pair("north", tmp_path, replace=True)
+    AuditLog(path, other).add("started", run="two")
+    first, second = verified(path, other.public)
+    assert (first.event, first.facts) == ("key changed", {"log": "audit.1.jsonl", "key": own.public, "hash": end})
+    assert second.event == "started"
+    assert verified(tmp_path / "audit.1.jsonl", own.public)[-1].hash == end
+    AuditLog(path, own)
+    assert (tmp_path / "audit.2.jsonl").exists()
