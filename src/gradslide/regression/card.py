@@ -25,34 +25,7 @@ FORMAT, VERSION = "gradslide regression", 1
 
 @dataclass(frozen=True, eq=False)
 class ModelCard:
-    """A regression with its coefficients, in original units.
-
-    Attributes
-    ----------
-    regression : Regression
-        What was fitted.
-    schema : Schema
-        The columns.
-    names : tuple of str
-        Of the coefficients, the intercept first. With three or more classes, each class has its own.
-    coefficients : ndarray, shape (k,)
-    covariance : Covariance
-        Of the coefficients, or why there is none.
-    means, deviations : ndarray
-        Of the columns of the design matrix, over all sites.
-    statistics : mapping of str to float
-        Rows, sites, log-likelihood, deviance, AIC and so on.
-    evaluation : mapping of str to mapping of str to float
-        How good predictions are: under "fit" for the rows of the fit, under "test" for others.
-    release : Release or None
-        What was promised, if the coefficients have noise for differential privacy.
-    by_site : mapping of str to mapping
-        The same for each site in this process.
-    provenance : mapping
-        Run, status, certificate, versions, hash of the schema.
-    warnings : tuple of str
-        What makes the model doubtful.
-    """
+    """What a fitted regression is; `FittedRegression` describes its attributes."""
 
     regression: Regression
     schema: Schema

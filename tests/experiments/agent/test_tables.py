@@ -426,6 +426,7 @@ def test_neighbours_compare_all_that_a_regression_is_declared_with(tmp_path):
 # Again
 
 
+@pytest.mark.slow
 def test_a_new_name_of_the_run_starts_anew_and_the_same_returns_what_was_found(tmp_path):
     """The latter without neighbours."""
     tables = {name: text for name, text in hospital_tables().items() if name in ("north", "east")}
