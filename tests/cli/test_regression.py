@@ -332,3 +332,34 @@ def test_a_model_without_an_optimum_is_told_and_ends_with_2(spec, tmp_path, caps
     assert "Status:" in out
     assert load_model(tmp_path / "out" / "model.json").is_sound is False
     assert "Warning:" in (tmp_path / "out" / "summary.txt").read_text()
+
+
+# local and release
+
+
+def spec_of(tmp_path, monkeypatch, data="", model=""):
+    """A spec of the table of all sites, in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    TABLE.to_csv("all.csv", index=False)
+    lines = ["version = 1", "[data]", 'table = "all.csv"', 'sites = "site"', 'label = "ill"', data]
+    (tmp_path / "spec.toml").write_text("\n".join([*lines, "[model]", 'family = "logistic"', model]))
+
+
+def test_processes_on_this_machine_take_no_tables(tmp_path, monkeypatch, capsys):
+    spec_of(tmp_path, monkeypatch)
+    assert exit_code("local", "spec.toml", "--peers") == 1
+    assert "local takes a spec without tables; got one with [model]; `gradslide run` fits" in capsys.readouterr().err
+
+
+def test_releases_keep_the_budget(tmp_path, monkeypatch, capsys):
+    stated = 'features = ["age", "stage"]\nclasses = ["no", "yes"]\ncategorical = { stage = ["I", "II", "III"] }\n'
+    spec_of(tmp_path, monkeypatch, stated + "bounds = { age = [18, 90] }", "ridge = 5\nfor_release = true")
+    assert exit_code("run", "spec.toml", "--out", "results", "--quiet") == 0
+    given = ["--epsilon", 4, "--delta", 1e-4, "--ledger", "ledger.jsonl", "--budget", 5, 1e-4]
+    assert exit_code("release", "results/model.json", "released.json", *given) == 0
+    assert "epsilon 4, delta 0.0001" in capsys.readouterr().out
+    assert load_model("released.json").release.epsilon == 4
+    assert exit_code("release", "results/model.json", "again.json", *given) == 1
+    assert "all releases together must keep epsilon = 5" in capsys.readouterr().err
+    assert not (tmp_path / "again.json").exists()
+    assert exit_code("predict", "released.json", "all.csv", "--evaluate") == 0

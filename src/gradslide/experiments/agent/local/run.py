@@ -66,6 +66,8 @@ def run_local(
     """Everything but the files of the results. keep: leave the folders of the agents in that of the
     results. listener: told of what the slowest agent has recorded."""
     listener = Listener() if listener is None else listener
+    rule, remedy = "local takes a spec without tables", "`gradslide run` fits it in one process"
+    require(spec.regression is None, rule, "one with [model]", remedy)
     m = build.agents_of(spec)
     rule = f"a network of processes on one machine takes 2 to {MOST} agents"
     require(2 <= m <= MOST, rule, f"agents = {m}", "`gradslide run` simulates any number in one process")
