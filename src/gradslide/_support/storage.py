@@ -1,6 +1,7 @@
 """Files that hold arrays and JSON side by side: versioned, written atomically, read without pickle."""
 
 import dataclasses
+import importlib.util
 import io
 import itertools
 import json
@@ -8,13 +9,16 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from gradslide._support.arrays import like, on_device, to_numpy
 from gradslide._support.errors import InputError
 from gradslide._support.types import Device
+
+# Not on Windows.
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 
 _META = "meta.json"
 # Kind and version of the files that runs are saved in.
@@ -48,6 +52,32 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file, which is on disk afterwards."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def locked(path: Path, *, waits: bool) -> IO[str]:
+    """Open a file that one process at a time holds, until it is closed; on Windows any number may.
+
+    Raises
+    ------
+    OSError
+        If another process holds it, unless `waits`.
+    """
+    file = path.open("a", encoding="utf-8")
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def _umask() -> int:

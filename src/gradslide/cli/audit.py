@@ -35,7 +35,7 @@ def verify(
     show(Table("Audit log", columns("number", "time", "event", "facts"), rows).rich())
     print(f"unbroken: {len(entries)} lines, signed by {entries[0].key}")
     if key is None:
-        print("that is the key in the log itself, which whoever rewrites it may choose: give --key NAME.public")
+        print("that key is from the log itself, and a forger could choose it: give --key NAME.public")
     print(f"last hash: {entries[-1].hash}")
 
 

@@ -40,10 +40,10 @@ def write_results(results: Results) -> list[Path]:
         with suppress(InputError):
             written.insert(0, _plot(results, folder / "curves.png"))
     written += [run.solution.save(folder / f"{run.stem}.solution.npz") for run in results.runs]
-    models = [run.solution.model for run in results.runs]
-    for run, model in zip(results.runs, models, strict=True):
-        prefix = f"{run.stem}." if len(models) > 1 else ""
-        written = [*([] if model is None else write_model(model, folder, prefix)), *written]
+    for run in results.runs:
+        if (model := run.solution.model) is not None:
+            prefix = f"{run.stem}." if len(results.runs) > 1 else ""
+            written = [*write_model(model, folder, prefix), *written]
     return written
 
 

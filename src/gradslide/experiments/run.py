@@ -223,17 +223,9 @@ def run_spec(
         stems.append(stem(name, stems))
         frames = Frames(network, keep_means=known is not None and known.whole is not None)
         listener.started(name, graph, problem.described(m), None if known is None else known.objective)
-        solution = solve(
-            problem,
-            network,
-            method,
-            stop=stop,
-            callback=_followed(frames, listener) if is_watched or frames.is_enabled else None,
-            progress=name if progress else False,
-            checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
-            checkpoint_seconds=spec.output.checkpoint_seconds,
-            resume=resume,
-        )
+        callback = _followed(frames, listener) if is_watched or frames.is_enabled else None
+        given = _options(spec, name, stems[-1], progress=progress, resume=resume)
+        solution = solve(problem, network, method, stop=stop, callback=callback, **given)
         frames.record_last(solution.history[-1].iteration if len(solution.history) else 0, solution.x)
         solution = solution.gathered()
         measured = _measured(name, stems[-1], graph, method, solution, known, frames)
@@ -263,15 +255,8 @@ def _run_regression(
         stems.append(stem(name, stems))
         frames = Frames(network)
         listener.started(name, graph, described, None)
-        solution = data.fit(
-            network,
-            callback=_followed(frames, listener),
-            progress=name if progress else False,
-            checkpoint=spec.output.dir / f"{stems[-1]}.checkpoint.npz" if spec.output.checkpoint else None,
-            checkpoint_seconds=spec.output.checkpoint_seconds,
-            resume=resume,
-            run=spec.name,
-        )
+        given = _options(spec, name, stems[-1], progress=progress, resume=resume)
+        solution = data.fit(network, run=spec.name, callback=_followed(frames, listener), **given)
         frames.record_last(solution.history[-1].iteration if len(solution.history) else 0, solution.x)
         solution = solution.gathered()
         run = NetworkRun(name, stems[-1], graph, solution)
@@ -280,6 +265,16 @@ def _run_regression(
         if solution.status is Status.INTERRUPTED:
             break
     return Results(spec, described, None, True, runs)
+
+
+def _options(spec: Spec, name: str, stem: str, *, progress: bool, resume: bool) -> dict[str, Any]:
+    """What `solve` is told of progress and checkpoints. stem: how the names of its files begin."""
+    return {
+        "progress": name if progress else False,
+        "checkpoint": spec.output.dir / f"{stem}.checkpoint.npz" if spec.output.checkpoint else None,
+        "checkpoint_seconds": spec.output.checkpoint_seconds,
+        "resume": resume,
+    }
 
 
 def _followed(frames: Frames, listener: Listener) -> Callback:

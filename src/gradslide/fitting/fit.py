@@ -1,6 +1,5 @@
 """The fit: sites agree on scales, solve one problem by exact sums, and add up what errors need."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradslide._support.hashing import digest
 from gradslide._support.types import Array
 from gradslide._version import __version__
 from gradslide.engine.run import Callback
@@ -246,7 +246,7 @@ def _fitted(
             "gradients": solution.costs.gradients,
             "rounds": solution.costs.rounds,
             "schema": schema.hash,
-            "keys": hashlib.blake2b("".join(keys).encode(), digest_size=16).hexdigest() if keys else None,
+            "keys": digest("".join(keys).encode()) if keys else None,
             "gradslide": __version__,
         },
         warnings=solution.warnings,

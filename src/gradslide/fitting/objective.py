@@ -90,5 +90,5 @@ def objective_of(regression: Regression, schema: Schema) -> Objective:
         covariance=regression.covariance,
         columns=schema.columns,
         public=public_scales(schema) if regression.for_release else None,
-        gap=gap_for_release(schema, regression.has_intercept, regression.ridge) if regression.for_release else None,
+        gap=gap_for_release(schema, regression.ridge) if regression.for_release else None,
     )

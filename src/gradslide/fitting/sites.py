@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from gradslide.fitting.fit import fit_site
 from gradslide.graphs.graph import Graph, as_graph
 from gradslide.network import Local, Network
 from gradslide.regression.declaration import Regression
-from gradslide.regression.design import Rows, read_rows
+from gradslide.regression.design import Rows, read_rows, read_test_rows
 from gradslide.regression.schema import Schema, levels_of, read_schema
 from gradslide.results.solution import Solution
 
@@ -214,7 +214,8 @@ def _test_rows(regression: Regression, schema: Schema, test: Any, sites: Any, pa
         tables = dict(zip(parts, tables.values(), strict=True))
     stray = [label for label in tables if label not in parts]
     require(not stray, "test rows must be of the sites of the fit", ", ".join(stray), f"use {', '.join(parts)}")
-    lenient = replace(regression, minimum_rows=1)
-    found = {label: read_rows(lenient, schema, table, of=f"test rows of {label}") for label, table in tables.items()}
+    found = {
+        label: read_test_rows(regression, schema, table, of=f"test rows of {label}") for label, table in tables.items()
+    }
     nothing = next(iter(found.values())).take(np.zeros(0, dtype=np.int64))
     return [found.get(label, nothing) for label in parts]

@@ -1,6 +1,5 @@
 """The model card: a fitted regression as data, in memory and in JSON."""
 
-import hashlib
 import json
 import math
 import os
@@ -12,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from gradslide._support import storage
+from gradslide._support.hashing import digest
 from gradslide._support.types import Array
 from gradslide.regression.declaration import Regression
 from gradslide.regression.families import FAMILIES
@@ -118,7 +118,7 @@ class ModelCard:
     def hash(self) -> str:
         """A hash of the model card, by which sites can compare their results."""
         card = json.dumps(self.to_dict(), sort_keys=True).encode()
-        return hashlib.blake2b(card, digest_size=16).hexdigest()
+        return digest(card)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model card as JSON; `gradslide.regression.load_model` reads it.

@@ -122,6 +122,11 @@ def read_rows(regression: Regression, schema: Schema, table: Table, *, of: str =
     return replace(rows, left_out=left_out, imputed=int(np.count_nonzero(np.isnan(rows.features))))
 
 
+def read_test_rows(regression: Regression, schema: Schema, table: Table, *, of: str = "") -> Rows:
+    """Return rows to evaluate a model with, of which one is enough; otherwise as `read_rows`."""
+    return read_rows(replace(regression, minimum_rows=1), schema, table, of=of)
+
+
 def _complete_rows(regression: Regression, schema: Schema, table: Table, place: str) -> Array:
     """The numbers of the rows without missing entries, but for those that the mean is to replace."""
     missing = missing_in(schema.variables, table)

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from gradslide._support.keywords import checked_arguments
 from gradslide._support.types import Array
 from gradslide.data.tables import read_table
 from gradslide.regression.card import FORMAT, VERSION, ModelCard
-from gradslide.regression.design import counts_of, design_matrix, filled, missing_in, numbers_of, read_rows
+from gradslide.regression.design import counts_of, design_matrix, filled, missing_in, numbers_of, read_test_rows
 from gradslide.regression.export import to_sklearn
 from gradslide.regression.families import FAMILIES
 from gradslide.regression.inference import Covariance, likelihood_ratio
@@ -193,8 +193,7 @@ class FittedRegression(ModelCard):
             As in `evaluation`.
         """
         family = FAMILIES[self.regression.family]
-        lenient = replace(self.regression, minimum_rows=1)
-        rows = read_rows(lenient, self.schema, read_table(table))
+        rows = read_test_rows(self.regression, self.schema, read_table(table))
         return family.metrics(family.of_predictions(self.scores(filled(rows.features, self.means)), rows))
 
     def released(
@@ -213,7 +212,7 @@ class FittedRegression(ModelCard):
         require(self.release is None, "a model is released once", "one with noise", "release the fitted model again")
         rule, remedy = "a release needs a model at its optimum", "look at the warnings of the fit"
         require(self.is_sound, rule, found["message"], remedy)
-        sensitivity, tau = sensitivity_of(gradient_bound(self.schema, own.has_intercept), own.ridge, adjacency)
+        sensitivity, tau = sensitivity_of(gradient_bound(self.schema), own.ridge, adjacency)
         gap = found["gap"]
         rule, remedy = f"a release needs a certified gap of at most {tau:.3g}", "fit again with a larger ridge"
         require(gap is not None and gap <= tau, rule, "none" if gap is None else f"{gap:.3g}", remedy)
@@ -224,23 +223,16 @@ class FittedRegression(ModelCard):
             rule, remedy = "a budget needs a ledger", "give ledger=..., a file for all releases of these rows"
             require(budget is None, rule, "none", remedy)
         centre, scale = public_scales(self.schema)
-        has = int(own.has_intercept)
-        blocks = self.coefficients.reshape(-1, len(centre) + has)
-        scaled = blocks.copy()
-        scaled[:, has:] *= scale
-        if has:
-            scaled[:, 0] += blocks[:, 1:] @ centre
-        scaled = noisy(scaled, promise.sigma)
-        blocks = scaled.copy()
-        blocks[:, has:] /= scale
-        if has:
-            blocks[:, 0] -= blocks[:, 1:] @ centre
+        intercepts, slopes = self.blocks()
+        scaled = noisy(np.column_stack([intercepts + slopes @ centre, slopes * scale]), promise.sigma)
+        slopes = scaled[:, 1:] / scale
+        coefficients = np.column_stack([scaled[:, 0] - slopes @ centre, slopes])
         names = ("run", "status", "message", "schema", "keys", "gradslide")
         return FittedRegression(
             regression=own,
             schema=self.schema,
             names=self.names,
-            coefficients=blocks.ravel(),
+            coefficients=coefficients.ravel(),
             covariance=Covariance(None, problem="the coefficients have noise: a release has no standard errors"),
             means=centre,
             deviations=scale,

@@ -10,7 +10,6 @@ sqrt(2 gap/lam) of the minimizer, where `gap` is certified. Fits of both data se
 tau does not depend on the data. Gaussian noise is calibrated exactly (B. Balle, Y.-X. Wang, ICML 2018).
 """
 
-import importlib.util
 import json
 import math
 import os
@@ -19,11 +18,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
+from gradslide._support import storage
 from gradslide._support.errors import InputError, require, require_number, unknown_name
 from gradslide._support.types import Array
 from gradslide.regression.schema import Schema
@@ -32,9 +32,6 @@ from gradslide.regression.schema import Schema
 _SLACK = 1e-2
 # Noise is rounded to this share of its deviation: low-order bits of doubles could tell what was added to.
 _GRID = 2.0**-16
-
-# Not on Windows.
-fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 
 Adjacency = Literal["replace", "add"]
 
@@ -129,20 +126,20 @@ def public_scales(schema: Schema) -> tuple[Array, Array]:
     return np.array(centre), np.array(scale)
 
 
-def gradient_bound(schema: Schema, has_intercept: bool) -> float:
+def gradient_bound(schema: Schema) -> float:
     """Return a bound on the norm of the gradient of one row, in scaled columns.
 
     A row has an entry of at most 1 for each number, at most one 1 for each category, and 1 for the
     intercept. The derivatives by the linear predictors have at most the norm 1, or sqrt(2) for three or
     more classes.
     """
-    length = math.sqrt(len(schema.features) + has_intercept)
+    length = math.sqrt(len(schema.features) + 1)
     return length * (math.sqrt(2) if len(schema.classes) > 2 else 1.0)
 
 
-def gap_for_release(schema: Schema, has_intercept: bool, ridge: float) -> float:
+def gap_for_release(schema: Schema, ridge: float) -> float:
     """Return the gap that is small enough for a release with either adjacency."""
-    return sensitivity_of(gradient_bound(schema, has_intercept), ridge, "add")[1]
+    return sensitivity_of(gradient_bound(schema), ridge, "add")[1]
 
 
 def noisy(values: Array, sigma: float, randomness: random.Random | None = None) -> Array:
@@ -243,10 +240,8 @@ class Ledger:
             If the budget would be exceeded, or releases have another adjacency.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            if fcntl is not None:
-                # Two releases at the same time must not both find room in the budget.
-                fcntl.flock(file, fcntl.LOCK_EX)
+        # Two releases at the same time must not both find room in the budget.
+        with storage.locked(self.path, waits=True):
             self._check(release, budget)
             entry = Entry(
                 datetime.now(UTC).isoformat(timespec="seconds"),
@@ -257,9 +252,7 @@ class Ledger:
                 release.mu,
                 release.adjacency,
             )
-            file.write(json.dumps(asdict(entry)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+            storage.append_line(self.path, json.dumps(asdict(entry)))
 
     def _check(self, release: Release, budget: tuple[float, float] | None) -> None:
         others = {each.adjacency for each in self.entries()} - {release.adjacency}

@@ -1,6 +1,5 @@
 """What the tables of all sites must have in common: columns, order, kinds, levels, label coding, units."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -8,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from gradslide._support.errors import InputError, require
+from gradslide._support.hashing import digest
 from gradslide.data.tables import Column, Table
 from gradslide.regression.declaration import Regression
 
@@ -93,7 +93,7 @@ class Schema:
     @property
     def hash(self) -> str:
         """A hash of everything, for audit logs and model cards."""
-        return hashlib.blake2b(json.dumps(self.to_dict()).encode(), digest_size=_LONG).hexdigest()
+        return digest(json.dumps(self.to_dict()).encode())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -192,7 +192,7 @@ def _compared(here: Variable, there: Mapping[str, Any]) -> list[str]:
 
 
 def _hash(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=_SHORT).hexdigest()
+    return digest(text.encode(), _SHORT)
 
 
 def read_schema(regression: Regression, table: Table) -> Schema:

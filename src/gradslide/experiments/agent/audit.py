@@ -5,17 +5,18 @@ before and is signed with the agent's key: a line that is changed, removed or in
 chain. Lines that are cut off at the end do not; compare the last hash with a copy kept elsewhere.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from gradslide._support import storage
 from gradslide._support.errors import InputError, require
+from gradslide._support.hashing import digest
 from gradslide.network.peers.keys import KeyPair, is_signed, signature
 
 AUDIT = "audit.jsonl"
@@ -54,7 +55,7 @@ class Entry:
 
     def digest(self) -> str:
         """Return the hash of the content."""
-        return hashlib.blake2b(self.content(), digest_size=16).hexdigest()
+        return digest(self.content())
 
 
 class AuditLog:
@@ -89,14 +90,10 @@ class AuditLog:
         """Append an event; return its hash."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         bare = Entry(self._number + 1, now, event, facts, self._own.public, self._previous)
-        digest = bare.digest()
-        line = {**json.loads(bare.content()), "hash": digest, "signature": signature(self._own, bare.content())}
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self._number, self._previous = bare.number, digest
-        return digest
+        entry = replace(bare, hash=bare.digest(), signature=signature(self._own, bare.content()))
+        storage.append_line(self._path, json.dumps(asdict(entry)))
+        self._number, self._previous = entry.number, entry.hash
+        return entry.hash
 
 
 def _remove_torn_line(path: Path) -> None:

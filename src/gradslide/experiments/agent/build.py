@@ -1,6 +1,5 @@
 """From the spec of an agent to the objects of its run: keys, neighbours, problem, method, stop."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -8,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
 from gradslide._support.errors import InputError, require
+from gradslide._support.hashing import digest
 from gradslide._version import __version__
 from gradslide.data.tables import read_table
 from gradslide.engine.solve import solve
@@ -25,7 +25,7 @@ from gradslide.network.peers.neighbour import Neighbour, require_neighbours
 from gradslide.network.peers.network import Peers
 from gradslide.problems.problem import Problem
 from gradslide.regression.declaration import Regression
-from gradslide.regression.design import read_rows
+from gradslide.regression.design import read_rows, read_test_rows
 from gradslide.regression.families import FAMILIES
 from gradslide.regression.schema import read_schema
 from gradslide.results.solution import Solution
@@ -155,8 +155,7 @@ class RegressionAgent:
         self._rows = read_rows(task.regression, self._schema, table)
         self._tests = None
         if task.test is not None:
-            lenient = replace(task.regression, minimum_rows=1)
-            self._tests = [read_rows(lenient, self._schema, read_table(task.test, spec.folder))]
+            self._tests = [read_test_rows(task.regression, self._schema, read_table(task.test, spec.folder))]
         self.settings = {
             "gradslide": _release(),
             "data": "a table",
@@ -218,7 +217,7 @@ def _feature_settings(features: tuple[str, ...] | None) -> dict[str, str]:
 
 
 def _hash(names: Iterable[str]) -> str:
-    return hashlib.blake2b(json.dumps(list(names)).encode(), digest_size=8).hexdigest()
+    return digest(json.dumps(list(names)).encode(), size=8)
 
 
 def build_rules(method: dict[str, Any], stop: dict[str, Any] | None) -> tuple[AnyMethod, Stop | None]:

@@ -1,7 +1,5 @@
 """One agent's run: it meets its neighbours, solves with them, keeps a log, and writes its results."""
 
-import hashlib
-import importlib.util
 import json
 import logging
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ import numpy as np
 
 from gradslide._support import storage
 from gradslide._support.errors import InputError
+from gradslide._support.hashing import digest
 from gradslide._version import __version__
 from gradslide.experiments.agent.audit import AUDIT, AuditLog
 from gradslide.experiments.agent.build import Agent, Place, build_agent, build_place, require_unrevoked
@@ -27,9 +26,6 @@ from gradslide.network.peers.links import Links
 from gradslide.network.peers.network import Peers, public_reason
 from gradslide.network.peers.rounds import set_aside
 from gradslide.results.solution import Solution, solution_facts
-
-# Not on Windows.
-fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 
 LOG = "agent.log"
 LOCK = "agent.lock"
@@ -166,7 +162,7 @@ def _started(spec: AgentSpec, place: Place, agent: Agent) -> dict[str, Any]:
         "run": spec.run,
         "gradslide": __version__,
         "problem": agent.described,
-        "settings": hashlib.blake2b(settings, digest_size=16).hexdigest(),
+        "settings": digest(settings),
         "schema": agent.schema_hash,
         "secure sums": str(spec.secure_sums),
         "neighbours": {each.name: each.public_key for each in place.neighbours},
@@ -175,7 +171,6 @@ def _started(spec: AgentSpec, place: Place, agent: Agent) -> dict[str, Any]:
 
 def _ended(spec: AgentSpec, network: Peers, solution: Solution) -> dict[str, Any]:
     """How it ended, and what left the site."""
-    digest = hashlib.blake2b(np.ascontiguousarray(solution.x).tobytes(), digest_size=16).hexdigest()
     return {
         "run": spec.run,
         "status": solution.status.name,
@@ -183,7 +178,7 @@ def _ended(spec: AgentSpec, network: Peers, solution: Solution) -> dict[str, Any
         "gradients": solution.costs.gradients,
         "bytes sent": sum(each.bytes for each in network.traffic.values()),
         "sent": {kind: each.bytes for kind, each in network.traffic.items()},
-        "result": digest if solution.model is None else solution.model.hash,
+        "result": digest(np.ascontiguousarray(solution.x).tobytes()) if solution.model is None else solution.model.hash,
     }
 
 
@@ -203,15 +198,12 @@ def _audited(audit: AuditLog, spec: AgentSpec, network: Peers | None = None) -> 
 def _alone(folder: Path) -> Iterator[None]:
     """Refuse a second process of the same agent."""
     folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
-        yield
-        return
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            got = f"another process that writes into {folder}"
-            raise InputError("an agent must run once only", got, "wait until that has ended") from None
+    try:
+        lock = storage.locked(folder / LOCK, waits=False)
+    except OSError:
+        got = f"another process that writes into {folder}"
+        raise InputError("an agent must run once only", got, "wait until that has ended") from None
+    with lock:
         yield
 
 

@@ -2,7 +2,7 @@
 
 Numbers are sent in fixed point, as integers modulo 2^280 in limbs of 40 bits. Neighbours i and j
 share a key; for every sum, i adds and j subtracts the same pseudorandom integers, so that all masks
-cancel, exactly. What an agent sends is uniformly random to whoever lacks one of the keys that it
+cancel, exactly. What an agent sends is uniformly random to all who lack one of the keys that it
 shares with neighbours: its contribution is hidden from all who do not collude with all of them.
 
 K. Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning", CCS 2017,
@@ -10,7 +10,6 @@ without its server.
 """
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,9 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
+from gradslide._support import storage
 from gradslide._support.errors import InputError, require
+from gradslide._support.hashing import digest
 from gradslide._support.types import Array
 
 # Limbs, the bits of each, and the bits behind the point. Partial sums of limbs of up to 2^13 agents are exact in
@@ -192,7 +193,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, run: str, start: str, *, is_resumed: bool) -> None:
-        self._path, self._run = path, _hash(run.encode())
+        self._path, self._run = path, digest(run.encode())
         lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
         # What was cut off by a loss of power was not sent.
         self._is_torn, rows = lines[-1] != "", [line.split(" ") for line in lines[:-1] if _LINE.fullmatch(line)]
@@ -205,7 +206,7 @@ class Journal:
 
     def note(self, counter: int, sent: Array) -> None:
         """Refuse to send two different arrays under one mask."""
-        found = _hash(sent.tobytes())
+        found = digest(sent.tobytes())
         known = self._known.get(counter)
         if known is None:
             self._append(counter, found)
@@ -221,16 +222,9 @@ class Journal:
     def _append(self, counter: int, found: str) -> None:
         begin = "" if self._has_begun else f"{self.start} {_BEGINS} {self._run}\n"
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write("\n" * self._is_torn + begin + f"{self.start} {counter} {found}\n")
-                file.flush()
-                os.fsync(file.fileno())
+            storage.append_line(self._path, "\n" * self._is_torn + begin + f"{self.start} {counter} {found}")
         except OSError as error:
             rule, got = "what secure sums send must be noted on disk before", f"{self._path}: {error.strerror}"
             raise InputError(rule, got, "make room there, then start this agent again") from None
         self._is_torn, self._has_begun = False, True
         self._known[counter] = found
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
